@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 MOST = {
-    "HTTP message until the model is called": (203, 66),
-    "memory_insert until the next request": (291, 74),
-    "archival_memory_search until the next request": (369, 87),
+    "HTTP message until the model is called": (202, 66),
+    "memory_insert until the next request": (288, 74),
+    "archival_memory_search until the next request": (367, 87),
 }
 """Functions and files. Whoever needs fewer lowers the number; nobody raises one."""
 

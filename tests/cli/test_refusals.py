@@ -5,12 +5,13 @@ from __future__ import annotations
 import http.server
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from perdure.cli.session import work
 from perdure.core.errors import InvalidInput
 from perdure.server.config import ServerConfig
 from perdure.server.serving.serve import bind
@@ -31,6 +32,15 @@ def test_what_looks_like_an_id_is_told_to_be_none(tmp_path: Path) -> None:
 
     assert "run 'run-1' not found" in run_inside(tmp_path, "why", "run-1").stderr
     assert "memory with the text" in run_inside(tmp_path, "why", "quince").stderr
+
+
+@pytest.mark.parametrize("read", [work.read_bytes, work.read_text, work.InputLines])
+def test_a_closed_stdin_is_no_defect(read: Callable[[str], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parent process may have closed it; the error says so."""
+    monkeypatch.setattr("sys.stdin", None)
+
+    with pytest.raises(InvalidInput, match="can't be read: stdin is closed"):
+        read("-")
 
 
 @pytest.mark.parametrize("verb", ["revoke", "delete"])

@@ -10,7 +10,7 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
 from perdure.core.incoming.principals import Used, UseLimits, day_of
 from perdure.features.access.directory import AuditLog, Keys, Organisations, Users
-from perdure.features.access.values import ApiKey, AuditEntry, AuditFilter, Organisation, User, digest_of, start_of
+from perdure.features.access.values import START_CHARS, ApiKey, AuditEntry, AuditFilter, Organisation, User, digest_of
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
 from tests.contracts.isolation import rows_of
@@ -31,7 +31,7 @@ class AccessContract(Contract):
         values = {"name": "laptop", "scope": "user", **values}
         id_, digest = KeyId(self.ids.new("key")), digest_of(text)
         return tx.of(Keys).add(
-            ApiKey(id=id_, org_id=tx.org_id, start=start_of(text), digest=digest, created_at=AT, **values)
+            ApiKey(id=id_, org_id=tx.org_id, start=text[:START_CHARS], digest=digest, created_at=AT, **values)
         )
 
     async def test_a_view_is_the_store_of_its_organisation(self) -> None:

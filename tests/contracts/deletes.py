@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, get_args
@@ -18,7 +19,7 @@ from perdure.storage.store import Store
 from perdure.storage.tables import deleted
 from perdure.storage.tx import Tx
 from tests.contracts.base import LATER, Contract, raises
-from tests.contracts.isolation import OTHER_ORG, calls_of, outcome_of, table_of, undone
+from tests.contracts.isolation import OTHER_ORG, calls_of, each_undone, outcome_of, table_of
 from tests.contracts.organisations import Property, fill
 
 TELLS = {("upkeep", "carry_out_deletes"), ("upkeep", "unfinished_deletes")}
@@ -33,6 +34,9 @@ def without_revisions(value: Any) -> Any:
 
 
 class DeleteContract(Contract):
+    steps_between_looks = 8
+    """How many rows are removed before all verbs are called again."""
+
     async def test_a_deleted_agent_is_gone_from_the_first_step_on(self) -> None:
         """Every verb of the store gives or raises what it will at last, whichever step of one row was the last."""
         async with self.open_store() as store:
@@ -56,14 +60,15 @@ class DeleteContract(Contract):
             return without_revisions(outcome_of(lambda: verb(*bound.args, **bound.kwargs)))
 
         async def outcomes() -> dict[str, Any]:
-            return {call.name: await undone(store, outcome, call) for call in calls}
+            units = [functools.partial(outcome, call=call) for call in calls]
+            return dict(zip((call.name for call in calls), await each_undone(store, units), strict=True))
 
         with patch.object(deleted, "ROWS_AT_ONCE", 0):
             await store.write(unit)
             first, steps = await outcomes(), 0
             while await store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=1, chars=1)):
                 steps += 1
-                if steps % 8 == 0:
+                if steps % self.steps_between_looks == 0:
                     now = await outcomes()
                     assert {name: (first[name], now[name]) for name in first if first[name] != now[name]} == {}
             last = await outcomes()

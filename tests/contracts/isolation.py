@@ -16,7 +16,7 @@ import pkgutil
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -121,24 +121,42 @@ class IsolationContract(Contract):
 async def outcomes_of(store: Any, calls: Sequence[_Call]) -> dict[str, Any]:
     """What each call does by itself, by its name."""
     before = await store.read(rows_of)
-    return {call.name: await undone(store, call, before) for call in calls}
+    return dict(zip((call.name for call in calls), await each_undone(store, calls, before), strict=True))
 
 
 async def undone(store: Any, unit: Any, *args: Any) -> Any:
     """What the unit gives, with nothing of it written."""
-    result: list[Any] = []
+    return (await each_undone(store, [unit], *args))[0]
+
+
+async def each_undone(store: Any, units: Sequence[Any], *args: Any) -> list[Any]:
+    """What each unit gives, with nothing of any written.
+
+    No unit finds what another one did. Those that only read share a transaction, which ends behind the first that
+    writes or fails: most of them read, and a transaction each would take longer than all else.
+    """
+    results: list[Any] = []
 
     def run(tx: Tx) -> None:
-        result.append(unit(tx, *args))
+        written = writes_of(tx)
+        while len(results) < len(units):
+            result = units[len(results)](tx, *args)
+            has_written = writes_of(tx) != written
+            results.append(result)
+            if has_written:
+                break
         raise _Undo
 
-    try:
-        await store.write(run)
-    except _Undo:
-        return result[0]
-    except (StoreError, AlreadyExists) as error:  # a constraint of the database
-        return type(error).__name__
-    raise AssertionError("the transaction was not undone")
+    while len(results) < len(units):
+        try:
+            await store.write(run)
+        except _Undo:
+            continue
+        except (StoreError, AlreadyExists) as error:  # a constraint of the database
+            results.append(type(error).__name__)
+            continue
+        raise AssertionError("the transaction was not undone")
+    return results
 
 
 def calls_of(own: Property, *foreign: Property) -> Iterator[_Call]:
@@ -218,8 +236,10 @@ class _Call:
         outcome = outcome_of(lambda: verb(*bound.args, **bound.kwargs))
         changed: list[Row] = []
         if writes_of(tx) != written:  # most verbs read; all rows are many
-            after = rows_of(tx)
-            changed = [*(after - before), *(before - after)]
+            tables = written_tables(tx)
+            after = rows_of(tx, tables)
+            earlier = Counter({row: count for row, count in before.items() if tables is None or row[0] in tables})
+            changed = [*(after - earlier), *(earlier - after)]
         return (
             outcome,
             Counter(table for table, _ in changed),
@@ -251,38 +271,64 @@ def plain(value: Any) -> Any:
     return sorted(map(str, value)) if isinstance(value, (set, frozenset)) else [plain(one) for one in value]
 
 
-def rows_of(tx: Any) -> Counter[Row]:
-    """All rows of the file, but for how a full-text index keeps its words."""
+def rows_of(tx: Any, tables: Collection[str] | None = None) -> Counter[Row]:
+    """All rows of the file, or those of these tables, but for how a full-text index keeps its words."""
     db = tx.agents._db
-    return Counter((table, text) for table, text in db.rows(_all_rows(db), {}))
+    rows = [
+        f"SELECT '{table}', {row} FROM {table}"
+        for table, row in _rows_as_text(db).items()
+        if tables is None or table in tables
+    ]
+    return Counter((table, text) for table, text in db.rows(" UNION ALL ".join(rows), {})) if rows else Counter()
+
+
+_TABLES = """
+    SELECT name, sql FROM sqlite_master
+    WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' AND name NOT LIKE '%\\_data' ESCAPE '\\'
+        AND name NOT LIKE '%\\_idx' ESCAPE '\\' AND name NOT LIKE '%\\_config' ESCAPE '\\'
+"""
+
+_columns: dict[tuple[Any, ...], Mapping[str, str]] = {}
+"""By the tables: asking for the columns of a hundred takes as long as reading their rows."""
+
+
+def _rows_as_text(db: Any) -> Mapping[str, str]:
+    """The expression for a row as text, by table."""
+    if not _is_file(db):
+        names = db.rows("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()", {})
+        return {name: f"{name}::text" for (name,) in names}
+    tables = tuple(db.rows(_TABLES, {}))
+    if tables not in _columns:
+        columns = {name: db.rows(f"PRAGMA table_info({name})", {}) for name, _ in tables}
+        _columns[tables] = {
+            name: f"json_array({', '.join(f'quote({column[1]})' for column in of_table)})"
+            for name, of_table in columns.items()
+        }
+    return _columns[tables]
+
+
+def _is_file(db: Any) -> bool:
+    """Whether it is SQLite's."""
+    return bool(db.clustered == "WITHOUT ROWID")
+
+
+def written_tables(tx: Any) -> Collection[str] | None:
+    """The tables whose rows the transaction has added, changed or taken away; None where SQLite does not tell."""
+    db = tx.agents._db
+    if _is_file(db):
+        return None
+    written = "n_tup_ins + n_tup_upd + n_tup_del > 0"
+    sql = f"SELECT relname FROM pg_stat_xact_user_tables WHERE schemaname = current_schema() AND {written}"
+    return {name for (name,) in db.rows(sql, {})}
 
 
 def writes_of(tx: Any) -> object:
     """A value that stays equal for as long as the transaction writes nothing."""
     db = tx.agents._db
-    if db.clustered == "WITHOUT ROWID":
+    if _is_file(db):
         return db.rows("SELECT total_changes()", {})
     ((number,),) = db.rows("SELECT CAST(pg_current_xact_id_if_assigned() AS TEXT)", {})  # of one that has written
     return number and object()
-
-
-def _all_rows(db: Any) -> str:
-    if db.clustered == "WITHOUT ROWID":
-        names = [
-            (name, [column[1] for column in db.rows(f"PRAGMA table_info({name})", {})])
-            for (name,) in db.rows(
-                "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
-                " AND name NOT LIKE '%\\_data' ESCAPE '\\' AND name NOT LIKE '%\\_idx' ESCAPE '\\'"
-                " AND name NOT LIKE '%\\_config' ESCAPE '\\'",
-                {},
-            )
-        ]
-        return " UNION ALL ".join(
-            f"SELECT '{name}', json_array({', '.join(f'quote({column})' for column in columns)}) FROM {name}"
-            for name, columns in names
-        )
-    names = db.rows("SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()", {})
-    return " UNION ALL ".join(f"SELECT '{name}', {name}::text FROM {name}" for (name,) in names)
 
 
 def _change(alone: Any, beside: Any) -> str:

@@ -82,7 +82,7 @@ PLAIN: Mapping[str, Any] = {
         "kind": "archive",
         "label": "human",
     },
-    **{"last_line": 1, "lease_owner": None, "lease_until": None, "limit": 9, "pattern": "", "max_steps": 5},
+    **{"last_line": 1, "lease_owner": None, "lease_until": None, "limit": 9, "most": 9, "pattern": "", "max_steps": 5},
     **{
         "model": "m",
         "opens": True,

@@ -96,7 +96,7 @@ class PassContract(Contract):
             assert await store.read(count, 10**6) == 0
 
             await store.write(isolate, WORKING_CHECKPOINT)
-            assert await store.read(lambda tx: tx.of(Passes).list_apart(agent.id)) == frozenset()
+            assert await store.read(lambda tx: tx.of(Passes).list_isolated(agent.id)) == frozenset()
             await store.write(isolate, "human")
-            assert await store.read(lambda tx: tx.of(Passes).list_apart(agent.id)) == {0}
+            assert await store.read(lambda tx: tx.of(Passes).list_isolated(agent.id)) == {0}
             assert await store.read(count) == 0

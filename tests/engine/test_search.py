@@ -312,3 +312,14 @@ async def test_texts_without_vectors_are_found_by_words_as_if_there_were_no_embe
         assert "vectors" in hits.ran.left_out
         assert hits.ran.pool == without.ran.pool
         assert [hit.message.text for hit in hits] == [hit.message.text for hit in without]
+
+
+async def test_the_search_tool_names_the_offset_that_it_used(tmp_path: Path) -> None:
+    """An offset beyond what a search reaches is bounded, and the model reads the bound, not its own number."""
+    async with await open_library(tmp_path) as perdure:
+        agent = await perdure.create_agent("ada")
+        await agent.import_messages([("user", "Sam", f"note {number}", START) for number in range(952)])
+
+        outcome = await agent.tools.run("conversation_search", {"offset": 5_000})
+
+        assert json.loads(outcome.text)["message"] == "Showing 2 results behind the first 950:"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,7 @@ from perdure.core.ids import EntityId, GraphId
 from perdure.features.facts.extraction.patterns import PatternExtractor
 from perdure.features.facts.values.extraction import ReadBatch, SpokenTurn
 from perdure.features.facts.values.facts import Entity
+from perdure.providers.extractive.language import load_table
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 FACTS = {
@@ -133,3 +135,10 @@ async def test_of_two_people_with_one_name_nothing_is_said() -> None:
 
     assert await extract("Sam lives in Rome.", entities=sams[:1]) == ["Sam lives in Rome. @now"]
     assert await extract("Sam lives in Rome.", entities=sams) == []
+
+
+def test_each_form_names_who_speaks() -> None:
+    """A clause without such a word is tried on no form."""
+    named = re.compile(r"\\b(?:\(\?:)?(?:I|we|my)\b|(?:fired|sacked)[^)]*\) me\|laid me off|我")
+
+    assert [form for form, _, _ in load_table("forms")["forms"] if not named.search(form)] == []

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
-from perdure.storage.cipher import AesCipher, add_key, forget_old_keys
+from perdure.storage.cipher import AesCipher, add_key, forget_old_keys, read_key_file
 
 KEY = "a key of sixteen"
 cipher = AesCipher(KEY, file=None)
@@ -127,6 +129,28 @@ def test_a_new_key_encrypts_and_the_one_before_decrypts_still(tmp_path: Path) ->
     with pytest.raises(SecretUnreadable, match="another key"):
         running.decrypt(old, bound_to="here")
     assert running.decrypt(new, bound_to="here") == b"value"
+
+
+class _Interrupted(type(Path())):  # type: ignore[misc]
+    """A path whose file another process gives a new key just before it is opened to be locked."""
+
+    def open(self, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if mode == "rb":
+            add_key(Path(self))
+        return super().open(mode, *args, **kwargs)
+
+
+@pytest.mark.parametrize("change", [add_key, forget_old_keys])
+def test_a_key_that_another_process_adds_meanwhile_is_kept(change: Callable[[Path], Any], tmp_path: Path) -> None:
+    """It may have encrypted something already."""
+    file = tmp_path / "secret.key"
+    AesCipher("", file=file).encrypt(b"value", bound_to="here")
+    before = set(read_key_file(file))
+    change(_Interrupted(file))
+
+    keys = read_key_file(file)
+    assert set(keys) - before
+    assert len(keys) == (3 if change is add_key else 1)
 
 
 def test_the_old_setting_and_the_file_only_decrypt(tmp_path: Path) -> None:

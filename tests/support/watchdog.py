@@ -34,12 +34,10 @@ class Watchdog:
 
         gc.collect()
         gc.freeze()  # the objects of a thousand other tests are none of the server's work
-        try:
-            with patch.context() as patched:
-                patched.setattr(asyncio.Handle, "_run", timed)
-                yield
-        finally:
-            gc.unfreeze()
+        # They stay frozen: thawed, they would be gone through again and again until the process ends.
+        with patch.context() as patched:
+            patched.setattr(asyncio.Handle, "_run", timed)
+            yield
 
     async def time(self, number: int, work: Coroutine[Any, Any, T]) -> T:
         """The result of the work with this number, which is above 0."""

@@ -74,14 +74,14 @@ from perdure.providers.traits import first_answer_s as first_answer_s
 from perdure.scratch import remove_leftovers
 from perdure.settings import Settings
 from perdure.storage.database.postgres_look import look as look
+from perdure.storage.database.sqlite_errors import store_error as store_error
+from perdure.storage.database.sqlite_file import forget_mark as forget_mark
+from perdure.storage.migrations import SCHEMA_VERSION as SCHEMA_VERSION
 from perdure.storage.object_store import open_object_store as open_object_store
 from perdure.storage.store import Store
-from perdure.storage.stores.open import accept_loss as accept_loss
 from perdure.storage.stores.open import find_damage as find_damage
 from perdure.storage.stores.open import find_refusal as find_refusal
 from perdure.storage.stores.open import open_store as open_store
-from perdure.storage.stores.open import schema_version as schema_version
-from perdure.storage.stores.open import store_error as store_error
 from perdure.storage.tables.table import NOT_DELETED as NOT_DELETED
 from perdure.storage.tx import Tx
 from perdure.telemetry.listeners import Listeners, reported_embedder

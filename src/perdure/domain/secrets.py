@@ -34,7 +34,7 @@ def put_secret(tx: Tx, owner_id: str, name: str, value: str, *, cipher: Cipher, 
 
 
 def replace_secrets(tx: Tx, agent_id: AgentId, values: Mapping[str, str], *, cipher: Cipher, at: datetime) -> None:
-    """Replace the agent's secrets by `values`; an empty one keeps its own. Raises: InvalidInput, SecretKeyMissing."""
+    """Replace the agent's secrets by `values`; an empty text keeps the stored value. Raises: as `put_secret`."""
     existing = {secret.name for secret in tx.secrets.list(agent_id)}
     for name in sorted(existing - values.keys()):
         tx.secrets.delete(agent_id, name)

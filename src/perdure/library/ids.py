@@ -43,7 +43,7 @@ def is_id_start(text: str) -> bool:
 
 def resolve_id(tx: Tx, start: str) -> str:
     """The whole id of a run, step, message, passage, block, fact or entity that begins with `start`. Raises: NotFound;
-    InvalidInput: several do, or `start` is too short."""
+    InvalidInput: several ids do, or too many are to be looked through."""
     kind, _, digits = start.partition("-")
     if is_id(kind, start):
         return start
@@ -54,7 +54,7 @@ def resolve_id(tx: Tx, start: str) -> str:
             raise InvalidInput(f"{start!r} is the beginning of many ids: give more of it")
         ids = [id_beginning(start, RunId(run_id)) for run_id in run_ids]
         if kind == "message":
-            found += tx.messages.find_existing([MessageId(one) for one in ids])
+            found += tx.messages.find_existing([MessageId(id_) for id_ in ids])
         for step_id in ids if kind == "step" else ():
             with suppress(NotFound):
                 found.append(tx.steps.get(StepId(step_id)).id)
@@ -68,7 +68,8 @@ def resolve_id(tx: Tx, start: str) -> str:
 
 
 def _find(tx: Tx, start: str, kinds: Sequence[str]) -> str:
-    """The whole id of one of these kinds; a step's leads to its run. Raises: NotFound, InvalidInput."""
+    """The whole id that begins with `start`, of one of these kinds; where runs are among them, a step's id leads to its
+    run. Raises: NotFound, InvalidInput."""
     if ID_START.fullmatch(start) is None:
         raise NotFound(kinds[0], start)
     id_ = resolve_id(tx, start)

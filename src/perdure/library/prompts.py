@@ -105,13 +105,13 @@ class Prompts(AsyncPart):
         settings = ModelOptions.from_settings({**agent.settings, **options.model_settings})
         handle = options.model or agent.model
         request = assemble(handle, view, recipe, options=settings)
-        theirs = {tool["name"]: tool for tool in client_tools if tool.get("type") != SKILL}
-        tools = (*(tool for tool in request.tools if tool["name"] not in theirs), *theirs.values())
+        of_client = {tool["name"]: tool for tool in client_tools if tool.get("type") != SKILL}
+        tools = (*(tool for tool in request.tools if tool["name"] not in of_client), *of_client.values())
         system = request.system if options.system is None else options.system
         return await self._app.models.payload(replace(request, tools=tools, system=system))
 
     def _row(self, agent: Agent, draft: Draft, seq: int) -> Message:
-        """A draft as the row that it would be."""
+        """The message that a draft would be in the agent's first conversation, under the number `seq`."""
         now = self._ports.clock.now()
         return Message(
             id=draft.id,

@@ -32,10 +32,8 @@ class Transfer(AsyncPart):
     """Takes archives, and what agents have of their own, out of a store and into one."""
 
     async def copy_agent(self, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId]]) -> AgentCopy:
-        """What an agent has beside what agent files hold: number of a conversation -> the messages of it in the file.
-
-        Raises: NotFound, StoreError.
-        """
+        """What an agent has beyond what its agent file holds. `lines`: number of a conversation -> the ids of those of
+        its messages that are in the file. Raises: NotFound, StoreError."""
         return await self._ports.store.read(copy_agent, agent_id, lines)
 
     async def list_forgotten(self, agent_id: AgentId) -> Sequence[Correction]:
@@ -43,7 +41,8 @@ class Transfer(AsyncPart):
         return await self._ports.store.read(list_forgotten, agent_id)
 
     async def restore_agent(self, agent_id: AgentId, copy: AgentCopy, lines: Sequence[int] = (0,)) -> Sequence[str]:
-        """Give it to an agent that was made of a file, with these conversations; what is left out.
+        """Give a copy to an agent that was made of an agent file; return what was left out, a sentence each. `lines`:
+        the numbers that the conversations of the file have now.
 
         Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded, StoreError.
         """
@@ -84,7 +83,7 @@ class Transfer(AsyncPart):
         done = added = 0
         pending: list[Passage] = []
 
-        async def store() -> None:
+        async def store_pending() -> None:
             nonlocal done, added
             if pending and archive is not None:
                 for batch in batches(pending):
@@ -99,17 +98,17 @@ class Transfer(AsyncPart):
                     raise _no_archive(number)
                 pending.append(line)
                 if len(pending) == BATCH:
-                    await store()
+                    await store_pending()
             elif into is None:
-                await store()
+                await store_pending()
                 archive = await self._ports.store.write(open_import, line, ArchiveId(self._ports.ids.new("archive")))
                 archives[archive.id] = archive
-        await store()
+        await store_pending()
         return ImportedArchives(archives=tuple(archives.values()), imported=added, skipped=done - added)
 
 
 def check_lines(lines: Iterable[str], *, headless: bool = False) -> int:
-    """How many passages the lines hold, all of them checked; empty lines are passed over.
+    """How many passages these lines of JSON hold, all of them checked; empty lines are skipped.
 
     Args:
         headless: the archive is known, so that no header has to come first.
@@ -127,7 +126,7 @@ def check_lines(lines: Iterable[str], *, headless: bool = False) -> int:
 
 
 def _parse_lines(lines: Iterable[str]) -> Iterator[tuple[int, Archive | Passage]]:
-    """Each line that is not empty, with its number from 1. Raises: InvalidInput, naming the line."""
+    """Yield (line number from 1, archive or passage) of each line that is not empty. Raises: InvalidInput."""
     for number, text in enumerate(lines, 1):
         if text.strip():
             try:
@@ -138,8 +137,10 @@ def _parse_lines(lines: Iterable[str]) -> Iterator[tuple[int, Archive | Passage]
 
 
 def _no_archive(number: int) -> InvalidInput:
+    """The error for a passage, on the line of this number, before any archive."""
     return InvalidInput(f"line {number}: it is a passage, and no archive was begun: name one to import into")
 
 
 def _passages_after(tx: Tx, archive_id: ArchiveId, after: int) -> Sequence[Passage]:
+    """The next passages of an archive behind the number `after`, oldest first, with their sources."""
     return with_sources(tx, tx.passages.page(archive_id, limit=BATCH, above=after))

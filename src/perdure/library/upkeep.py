@@ -55,7 +55,7 @@ class EmbeddingReport:
 
 
 class StoreUpkeep(AsyncPart):
-    """Checks and repairs of a store. All work in small transactions, so that others can write meanwhile."""
+    """Checks and repairs of a store, in small transactions, so that others can write meanwhile."""
 
     async def queue_lengths(self) -> Mapping[str, int]:
         """Queue -> how much waits in it. Raises: StoreError."""
@@ -73,7 +73,7 @@ class StoreUpkeep(AsyncPart):
         await remove_traces(self._app.ports, progress)
 
     async def claim(self, name: str, period: str) -> bool:
-        """Note the first use of something in a period, such as a day; False: another process has noted one."""
+        """Note the first use of something called `name` in a period, such as a day; False: it was noted before."""
         return await self._app.shared.store.write(lambda tx: tx.used.claim(name, period))
 
     async def mark(self) -> str:
@@ -81,12 +81,12 @@ class StoreUpkeep(AsyncPart):
         return await self._ports.store.mark()
 
     async def check_ready(self) -> None:
-        """Raises: StoreError: the store does not answer, or has not the tables of this version."""
+        """Check that the store answers and has the tables of this version. Raises: StoreError."""
         if not await self._ports.store.read(lambda tx: tx.upkeep.is_current()):
             raise StoreError("the store has older tables than this version: start perdure again, which upgrades them")
 
     async def find_damage(self) -> Sequence[str]:
-        """The damage that the database finds in its own file; if there is any, nothing in the file can be trusted."""
+        """What the database finds damaged in its own file, a sentence each; then nothing in the file can be trusted."""
         return await self._ports.store.read(lambda tx: tx.upkeep.integrity())
 
     async def compare(self, *, repair: bool, progress: Progress) -> Comparison:
@@ -163,6 +163,7 @@ class StoreUpkeep(AsyncPart):
             await asyncio.sleep(POLL_S)
 
     async def _owners(self) -> list[Owner]:
+        """All agents and archives, in order of their numbers."""
         return await self._load_all(
             lambda tx, after: tx.upkeep.owners(after=after, limit=PAGE), lambda owner: owner.number
         )
@@ -186,7 +187,8 @@ class StoreUpkeep(AsyncPart):
 async def _compare_pages(
     unit: Unit, check: Callable[[Tx, tuple[str, int]], CheckResult[tuple[str, int]]]
 ) -> tuple[list[Fault], int]:
-    """The faults of all blocks, or of all entities, and how many rows have no checksum."""
+    """(all faults, how many rows have no checksum) that a check finds, called page by page through `unit`; it takes
+    where to continue, which is first ("", -1)."""
     faults: list[Fault] = []
     without_checksum, after = 0, ("", -1)
     while True:

@@ -46,13 +46,17 @@ class PortableTools(AroundModel):
         # The tools of the newest request and their portable forms: the next request of an agent mostly has the same.
         self._tools: tuple[Sequence[Mapping[str, Any]], Sequence[PortableTool]] = ((), ())
 
-    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+    def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Answer a request by the model. Raises: ModelError."""
         own_tools, tools = self._tools
         if own_tools is not request.tools:
             tools = [portable(tool) for tool in request.tools]
             self._tools = request.tools, tools
         sent, aliases = portable_request(request, tools)
+        return self._with_own_names(sent, aliases) if aliases else self.model.respond(sent)
+
+    async def _with_own_names(self, sent: ModelRequest, aliases: Aliases) -> AsyncIterator[ModelPiece]:
+        """Yield the pieces of an answer, with the tools' own names of arguments."""
         own_names = {tool: {alias: name for name, alias in names.items()} for tool, names in aliases.items()}
         indexes: set[int] = set()  # of calls with renamed arguments
         async with aclosing(self.model.respond(sent)) as pieces:  # type: ignore[type-var]

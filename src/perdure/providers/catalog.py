@@ -63,7 +63,13 @@ def facts_of(handle: str) -> ModelFacts:
 
     Raises: InvalidInput: the file that PERDURE_CATALOG names can't be read as a catalog.
     """
-    built_in, users = _built_in(), _users_catalog()
+    return _facts_in(_users_catalog(), handle)
+
+
+@functools.lru_cache(maxsize=256)
+def _facts_in(users: _Catalog | None, handle: str) -> ModelFacts:
+    """Return what `facts_of` returns with this catalog of the user."""
+    built_in = _built_in()
     facts = (users and users.find(handle)) or built_in.find(handle) or ModelFacts()
     free = built_in.free_providers | (users.free_providers if users else frozenset())
     if handle.partition("/")[0].lower() in free:
@@ -84,7 +90,6 @@ class _Catalog:
     free_providers: frozenset[str]
     figures_of: str
 
-    @functools.lru_cache(maxsize=256)  # noqa: B019 - there are at most five catalogs
     def find(self, handle: str) -> ModelFacts | None:
         """The facts of the longest pattern that fits; None if none fits."""
         whole = handle.lower()

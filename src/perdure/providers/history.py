@@ -16,7 +16,6 @@ from itertools import groupby, pairwise
 
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Image, Message, Text, unlogged_message
-from perdure.core.models import ModelRequest
 from perdure.core.text.json_strings import compact_json, encodable
 from perdure.core.tools.arguments import ARGUMENTS, refuse_constant
 
@@ -31,22 +30,23 @@ def turn_start(messages: Sequence[Message]) -> int:
     return 0
 
 
-def put_words_first(request: ModelRequest) -> ModelRequest:
-    """Return a request whose engine speaks in words (`in_words`) as it is sent: the engine's messages stand before the
-    person's that they belong to, because models answer what stands last, and the tail is part of the newest of them."""
-    messages, end = list(request.messages), 0
+def put_words_first(history: Sequence[Message], tail: str) -> Sequence[Message]:
+    """Return the messages of a request whose engine speaks in words (`in_words`) as they are sent: the engine's stand
+    before the person's that they belong to, because models answer what stands last, and the tail is part of the newest
+    of them."""
+    messages, end = list(history), 0
     said = [message.role in ("user", "system") for message in messages]
     for is_said, group in groupby(said) if (True, True) in pairwise(said) else ():
         start, end = end, end + len(list(group))
         if is_said:
             messages[start:end] = sorted(messages[start:end], key=_is_of_person)
-    if request.tail:
+    if tail:
         place = next((place for place in range(len(messages) - 1, -1, -1) if _is_of_person(messages[place])), None)
         if place is None:
-            messages.append(replace(unlogged_message("user", request.tail), kind="alert"))
+            messages.append(replace(unlogged_message("user", tail), kind="alert"))
         else:
-            messages[place] = _with_words(messages[place], request.tail)
-    return replace(request, messages=tuple(messages), tail="")
+            messages[place] = _with_words(messages[place], tail)
+    return messages
 
 
 def _is_of_person(message: Message) -> bool:

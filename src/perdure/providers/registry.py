@@ -130,8 +130,10 @@ class ModelRegistry:
 
     def _own_of(self, handle: str) -> tuple[OwnModels, str] | None:
         """(The models that this process serves itself, which of them) by a handle; None: it is another's."""
+        if self._own is None:
+            return None
         name, _, model = handle.partition("/")
-        return (self._own, model) if self._own is not None and name == self._own.endpoint.provider else None
+        return (self._own, model) if name == self._own.endpoint.provider else None
 
     def stored_as(self, handle: str) -> str | None:
         """The handle that a model of a registered provider would have by its type, in the words of the client; None:
@@ -350,10 +352,11 @@ class ModelRegistry:
         """
         prefix, slash, name = handle.partition("/")
         prefix = ALIASES.get(prefix, prefix)
-        endpoint = self._endpoint(prefix)
+        own = self._own_of(handle)
+        endpoint = self._endpoint(prefix) if own is None else own[0].endpoint
         if endpoint is None or not slash or not name.strip() or endpoint.problem:
             return None
-        if (own := self._own_of(handle)) is not None:
+        if own is not None:
             return (endpoint, name) if name in own[0].names() else None
         if endpoint.base_url != endpoint.entry.default_url:
             return endpoint, name

@@ -58,58 +58,56 @@ class AesCipher:
         self._lock = threading.Lock()
         self._stamp: tuple[int, ...] | None = None
         self._texts: list[str] = []
-        self._boxes: list[tuple[bytes, AESGCM]] = []
+        self._ciphers: list[tuple[bytes, AESGCM]] = []
 
     def encrypt(self, plain: bytes, *, bound_to: str) -> bytes:
-        name, box = next(self._keys(create=True))
+        """The sealed value. `bound_to` names the thing that has it: only under that name is it decrypted again."""
+        name, cipher = next(self._keys(create=True))
         nonce = secrets.token_bytes(NONCE_BYTES)
-        return VERSION + name + nonce + box.encrypt(nonce, plain, bound_to.encode())
+        return VERSION + name + nonce + cipher.encrypt(nonce, plain, bound_to.encode())
 
     def decrypt(self, sealed: bytes, *, bound_to: str) -> bytes:
+        """The plain bytes of a value sealed for this `bound_to`. Raises: SecretKeyMissing, SecretUnreadable."""
         from cryptography.exceptions import InvalidTag
 
-        box = self.find_key(sealed)
+        cipher = self.find_key(sealed)
         try:
-            return box.decrypt(sealed[1 + NAME_BYTES : HEAD_BYTES], sealed[HEAD_BYTES:], bound_to.encode())
+            return cipher.decrypt(sealed[1 + NAME_BYTES : HEAD_BYTES], sealed[HEAD_BYTES:], bound_to.encode())
         except InvalidTag:
             raise SecretUnreadable("it is damaged, or was put in another's place") from None
 
     def find_key(self, sealed: bytes) -> AESGCM:
-        """The key with which this was encrypted. Raises: SecretKeyMissing, SecretUnreadable."""
+        """The cipher of the key with which this value was encrypted. Raises: SecretKeyMissing, SecretUnreadable."""
         keys = self._keys(create=False)
         first = next(keys)  # says what is wrong with the keys before what is wrong with the value
         if len(sealed) < HEAD_BYTES or sealed[:1] != VERSION:
             raise SecretUnreadable("it is damaged, or a newer Perdure wrote it")
         wanted = sealed[1 : 1 + NAME_BYTES]
-        box = next((box for name, box in itertools.chain((first,), keys) if name == wanted), None)
-        if box is None:
-            raise SecretUnreadable(f"it was encrypted with another key than that of {self._source}")
-        return box
+        found = next((cipher for name, cipher in itertools.chain((first,), keys) if name == wanted), None)
+        if found is None:
+            source = "PERDURE_SECRET_KEY" if self._setting else self._file
+            raise SecretUnreadable(f"it was encrypted with another key than that of {source}")
+        return found
 
     def is_current(self, sealed: bytes) -> bool:
+        """Whether a value was encrypted with the key that encrypts now."""
         name, _ = next(self._keys(create=False))
         return sealed[: 1 + NAME_BYTES] == VERSION + name
 
-    @property
-    def _source(self) -> str:
-        return "PERDURE_SECRET_KEY" if self._setting else str(self._file)
-
     def _keys(self, *, create: bool) -> Iterator[tuple[bytes, AESGCM]]:
-        """The name and the box of each key, the one that encrypts first. Each is derived when it is needed.
-
-        Raises: SecretKeyMissing, SecretUnreadable.
-        """
+        """Yield (name of four bytes, cipher) of each key, the one that encrypts first. Each is derived when it is
+        needed. `create` makes a key file if there is no key. Raises: SecretKeyMissing, SecretUnreadable."""
         with self._lock:
             self._load_texts(create=create)
-            texts, boxes = self._texts, self._boxes
+            texts, ciphers = self._texts, self._ciphers
         for place in range(len(texts)):
             with self._lock:
-                if place == len(boxes):
-                    boxes.append(_derive(texts[place]))
-            yield boxes[place]
+                if place == len(ciphers):
+                    ciphers.append(_derive(texts[place]))
+            yield ciphers[place]
 
     def _load_texts(self, *, create: bool) -> None:
-        """Read the keys, if that has not been done, or if the file has changed since."""
+        """Read the texts of the keys, unless they are known and the file has not changed; `create`: see `_keys`."""
         own = [text for text in (self._setting, self._old) if text]
         stamp = () if self._file is None else _stamp_of(self._file)
         if self._texts and (
@@ -125,12 +123,12 @@ class AesCipher:
             lines = read_key_file(self._file)
             texts = [*own, *lines] if self._setting else [*lines, *own]
         if texts != self._texts:
-            self._texts, self._boxes = texts, []
+            self._texts, self._ciphers = texts, []
         self._stamp = stamp
 
 
 def _derive(text: str) -> tuple[bytes, AESGCM]:
-    """The name and the box of a key."""
+    """The name of a key, four bytes, and its cipher."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     key = hashlib.scrypt(text.encode(), **_SCRYPT)  # type: ignore[arg-type]
@@ -138,12 +136,12 @@ def _derive(text: str) -> tuple[bytes, AESGCM]:
 
 
 def _stamp_of(file: Path) -> tuple[int, ...]:
-    """What changes with the file; empty: there is none."""
+    """Numbers of which one differs once the file was written again; empty: there is no file."""
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return ()
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def read_key_file(file: Path) -> list[str]:
@@ -163,19 +161,24 @@ def read_key_file(file: Path) -> list[str]:
 def add_key(file: Path) -> None:
     """Put a new random key before those of a file. Those stay: older backups need them, and what other processes
     encrypt before they have seen the new one. Raises: SecretUnreadable."""
-    keys = read_key_file(file)
+    read_key_file(file)  # raises, if it can't be read
     with file.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         if os.fstat(held.fileno()).st_ino != file.stat().st_ino:  # another process was faster
             return
-        _write_keys(file, [_new_key(), *keys], replaces=True)
+        _write_keys(file, [_new_key(), *read_key_file(file)], replaces=True)
 
 
 def forget_old_keys(file: Path) -> int:
-    """Take all keys but the newest out of a file; how many. Raises: SecretUnreadable."""
-    keys = read_key_file(file)
-    if len(keys) > 1:
-        _write_keys(file, keys[:1], replaces=True)
+    """Take all keys but the newest out of a file; return how many. Raises: SecretUnreadable."""
+    read_key_file(file)  # raises, if it can't be read
+    with file.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if os.fstat(held.fileno()).st_ino != file.stat().st_ino:  # another process has just added a key
+            return forget_old_keys(file)
+        keys = read_key_file(file)
+        if len(keys) > 1:
+            _write_keys(file, keys[:1], replaces=True)
     return len(keys) - 1
 
 
@@ -193,7 +196,7 @@ def make_key_file(file: Path) -> None:
 
 
 def _write_keys(file: Path, keys: Sequence[str], *, replaces: bool) -> None:
-    """Write a file of keys, atomically. Without `replaces` a file that is there stays."""
+    """Write a file of keys, one a line, atomically. Without `replaces` an existing file is left as it is."""
     draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

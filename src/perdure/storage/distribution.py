@@ -119,9 +119,9 @@ def distributed() -> Mapping[str, str]:
 
 
 def preparation(table: str | None = None) -> Sequence[str]:
-    """The statements after which each unique index of a distributed table, or of all, holds the column of
-    distribution."""
-    return [statement for one, statement in _preparation() if table in (None, one)]
+    """The statements that prepare a table, or with None all, for distribution: after them each of its unique indexes
+    holds the column of distribution."""
+    return [statement for name, statement in _preparation() if table in (None, name)]
 
 
 def citus_statements() -> Sequence[str]:
@@ -138,7 +138,7 @@ def citus_statements() -> Sequence[str]:
 
 
 def _preparation() -> Iterator[tuple[str, str]]:
-    """(Table, statement)."""
+    """Yield each statement of `preparation`, as (table, statement)."""
     for table, constraints in UNIQUE_ELSEWHERE.items():
         for constraint, column in constraints.items():
             yield table, f"ALTER TABLE {table} DROP CONSTRAINT {constraint}"

@@ -22,6 +22,7 @@ class ObjectStore:
     """`FileContents` over the S3 API. Make it with `open_object_store`."""
 
     def __init__(self, address: str) -> None:
+        """`address`: s3://bucket/prefix. Plain HTTP is allowed only if the AWS variables name such an endpoint."""
         from obstore.store import S3Store
 
         self.place = address
@@ -33,6 +34,7 @@ class ObjectStore:
         )
 
     async def put(self, key: str, source: BinaryIO) -> None:
+        """Store all bytes that `source` holds under a key, in place of what it had. Raises: StoreError."""
         import obstore
 
         try:
@@ -41,6 +43,7 @@ class ObjectStore:
             raise self._error(error, key) from None
 
     async def get(self, key: str) -> AsyncIterator[bytes]:
+        """Yield the bytes under a key, in parts. Raises: StoreError; StoreDamaged: there are none."""
         import obstore
 
         try:
@@ -51,6 +54,7 @@ class ObjectStore:
             raise self._error(error, key) from None
 
     async def delete(self, keys: Sequence[str]) -> None:
+        """Delete what these keys have; a key without anything is no error. Raises: StoreError."""
         import obstore
 
         try:
@@ -62,6 +66,7 @@ class ObjectStore:
             raise self._error(error, keys[0]) from None
 
     async def list(self, folder: str, *, before: datetime) -> AsyncIterator[Sequence[str]]:
+        """Yield, page by page, the keys in a folder that were last written before a time. Raises: StoreError."""
         import obstore
 
         try:
@@ -71,6 +76,7 @@ class ObjectStore:
             raise self._error(error, folder) from None
 
     def _error(self, error: Exception, key: str) -> StoreError:
+        """The error to raise for one of obstore's, about this key or folder."""
         import obstore.exceptions
 
         match error:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 Hear = Callable[[Sequence[str] | None], None]
-"""Takes topics: a kind, and after spaces what it is about."""
+"""Takes topics, each a kind and after spaces what it is about; None: any topic may have been missed."""
 
 
 class Store(Protocol):
@@ -42,7 +42,7 @@ class Store(Protocol):
         """This store as another organisation sees it, over the same connections. Closing it closes nothing."""
 
     async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
-        """Write the database anew, so that nothing that was removed is left in its free space. Others wait meanwhile.
+        """Rewrite the database, so that nothing that was removed is left in its free space. Others wait meanwhile.
         `progress` takes from time to time how much is done, and how much there is: MB of a file, or tables.
         Raises: StoreError: it is not done."""
 
@@ -54,8 +54,8 @@ class Store(Protocol):
     def listen(self, hear: Hear) -> bool:
         """Have `hear` called in this event loop after commits of other processes; whether it will be.
 
-        False: the store can't (SQLite), and who waits for others has to look. True: topics are heard within
-        milliseconds, but may be lost, so look at times too. None for topics: any may have been missed.
+        False: the store can't (SQLite), and a caller that waits for others has to look again and again. True: `hear`
+        takes topics within milliseconds, but some may be lost, so the caller looks at times too.
         """
 
     async def mark(self) -> str:
@@ -68,7 +68,7 @@ class StoreBase:
     """The part of `Store` that follows from `read` and `write`; each store inherits it."""
 
     def listen(self, hear: Hear) -> bool:
-        return False
+        return False  # a store hears of other processes only if its database tells of them
 
     def for_organisation(self: Store, org_id: OrgId) -> Store:
         return OrganisationStore(self, org_id)
@@ -123,8 +123,8 @@ class OrganisationStore(StoreOver):
         """Do nothing: the store is not this one's."""
 
 
-# A unit of a view is given the verbs of another organisation over the connection of the transaction.
 def _as_organisation(
     tx: Tx, org_id: OrgId, unit: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> T:
+    """What a unit of work returns with these arguments, in this transaction but as another organisation sees it."""
     return unit(Tx(tx._db, org_id, tx.limits), *args, **kwargs)

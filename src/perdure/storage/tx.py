@@ -78,7 +78,7 @@ class Tx:
         self._of_features: dict[type[Table], Table] = {}
 
     def of(self, table: type[T]) -> T:
-        """The verbs of a noun that a feature brings."""
+        """The verbs of a table that a feature adds, made at its first use."""
         if (found := self._of_features.get(table)) is None:
             found = self._of_features[table] = table(self._db, self.org_id, self.limits)
         assert isinstance(found, table)

@@ -225,7 +225,7 @@ class ScriptedEmbedder:
             raise self._failure
 
     def _words(self, text: str) -> npt.NDArray[np.float64]:
-        """Return a row of length 1 for each word, which depends on it alone: shape (words or 1, `dimensions`)."""
+        """Return a unit vector for each word, which depends on it alone: shape (number of words or 1, `dimensions`)."""
         import numpy as np
 
         rows = []

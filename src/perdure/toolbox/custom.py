@@ -37,6 +37,7 @@ class CustomTools:
         self._load_inputs, self._sandbox = load_inputs, sandbox
 
     def missing(self, tool: Tool) -> str | None:
+        """Why this tool can't be run here; None: it can."""
         if self._sandbox is None:
             return (
                 f"tool {tool.spec.name!r} was not run: there is no sandbox here, and custom tools run in nothing else"
@@ -44,6 +45,7 @@ class CustomTools:
         return None
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+        """Run a stored tool for an agent's call. Raises: SandboxUnavailable; NotFound: it has no source."""
         try:
             inputs = await self._load_inputs(tool.id, context.agent_id, context.conversation_id)
         except (NotFound, SecretKeyMissing, SecretUnreadable) as error:
@@ -65,7 +67,8 @@ class CustomTools:
         """Run a tool's source, stored or not, and return its outcome with the values of secrets masked.
 
         Args:
-            progress: gets a line for each step, such as the installation of requirements.
+            code, inputs: the source, and what the tool gets beside its arguments.
+            progress: takes a line for each step, such as the installation of requirements.
         Raises: SandboxUnavailable.
         """
         if code.source_type != "python":
@@ -100,6 +103,7 @@ class CustomTools:
         result = await self._sandbox.run(job, progress=progress)
 
         def build_outcome() -> ToolOutcome:
+            """The outcome, with the name of a secret wherever its value was."""
             masked = replace(result, value=mask.value(result.value))
             outcome = _build_outcome(spec.name, masked, inputs.blocks)
             return replace(
@@ -115,7 +119,7 @@ class CustomTools:
 
 
 def _build_outcome(name: str, result: SandboxResult, blocks: Sequence[Block]) -> ToolOutcome:
-    """The outcome of a job of this tool, with the changes of blocks that the tool may see."""
+    """The outcome of a run of the tool called `name`, with the changes of those blocks that it was given."""
     versions = {block.label: block.version for block in blocks}
     changes = tuple(
         BlockChange(label, value, versions[label]) for label, value in (result.agent or {}).items() if label in versions

@@ -24,16 +24,18 @@ class Toolboxes:
         self._by_kind = by_kind
 
     def add(self, **by_kind: Toolbox) -> None:
-        """Add toolboxes."""
+        """Add toolboxes: kind of tools -> toolbox that runs them."""
         self._by_kind |= by_kind
 
     def missing(self, tool: Tool) -> str | None:
+        """Why this tool can't be run here; None: it can."""
         toolbox = self._by_kind.get(tool.spec.kind)
         if toolbox is None:
             return f"tool {tool.spec.name!r} can't be run here: this process runs no tools of the kind {tool.spec.kind}"
         return toolbox.missing(tool)
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+        """The outcome of the toolbox of the tool's kind. Raises: NotFound: there is none."""
         toolbox = self._by_kind.get(tool.spec.kind)
         if toolbox is None:
             raise NotFound("toolbox", tool.spec.kind)
@@ -98,6 +100,7 @@ class Functions:
         return spec
 
     def specs(self) -> Sequence[ToolSpec]:
+        """The tools that the functions are, in the order in which they were added."""
         return [spec for _, spec in self._tools.values()]
 
     def missing(self, tool: Tool) -> str | None:
@@ -106,6 +109,7 @@ class Functions:
         return None if name in self._tools else f"tool {name!r} is not loaded in this process, so it was not run"
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+        """The outcome of the function with these arguments. Raises: NotFound, InvalidArguments."""
         name = tool.spec.name
         if name not in self._tools:
             raise NotFound("tool", name)
@@ -128,6 +132,7 @@ def _run(name: str, function: Callable[..., Any], values: Mapping[str, Any]) -> 
 
 
 async def _run_async(name: str, function: Callable[..., Any], values: Mapping[str, Any]) -> ToolOutcome:
+    """The outcome of an `async` function, in the event loop; what it raises does not end the loop."""
     try:
         return _render_result(await function(**values))
     except asyncio.CancelledError as error:
@@ -140,8 +145,7 @@ async def _run_async(name: str, function: Callable[..., Any], values: Mapping[st
 
 
 def _failure(name: str, error: BaseException) -> ToolOutcome:
-    """The outcome of a function that raised: the error for the model, and for the tool's author the traceback without
-    this file's frames."""
+    """The outcome of a tool whose function raised, with the traceback, but this file's frames, for its author."""
     frames = traceback.format_exception(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
     return ToolOutcome.failure(name, describe_error(error, _describe_one), stderr=("".join(frames),))
 
@@ -191,7 +195,7 @@ def _render_result(result: Any) -> ToolOutcome:
 
 
 def _describe_unusable(result: Any) -> str | None:
-    """Words for a result that has no useful text; None: it may have one."""
+    """What a result is that has no useful text, such as "12 bytes"; None: it may have one."""
     if isinstance(result, bytes | bytearray | memoryview):
         return f"{len(result):,} bytes"
     if inspect.isgenerator(result) or inspect.isasyncgen(result) or inspect.iscoroutine(result):

@@ -80,7 +80,7 @@ class CommandHook:
         return f"there is no program {program!r} that can be run"
 
     async def __call__(self, payload: HookPayload) -> Verdict:
-        """Run the command. Raises: CommandFailed, OSError."""
+        """Run the command with the payload as JSON in its input; return its verdict. Raises: CommandFailed, OSError."""
         command = ("/bin/sh", "-c", self._command) if isinstance(self._command, str) else self._command
         process = await start_group(
             *command,
@@ -136,7 +136,7 @@ def command_hooks(file: Path) -> list[CommandHook]:
 
 
 def _build_hook(entry: Mapping[str, Any], file: Path, number: int) -> CommandHook:
-    """The hook of one table. Raises: InvalidInput."""
+    """The hook of a table of the file, the `number`-th from 1. Raises: InvalidInput."""
     label = f"hook {number} of {file}"
     if unknown := sorted(entry.keys() - _FIELDS):
         raise InvalidInput(f"{label}: {unknown[0]!r} is not known; known are {', '.join(sorted(_FIELDS))}")
@@ -166,13 +166,14 @@ def _build_hook(entry: Mapping[str, Any], file: Path, number: int) -> CommandHoo
 
 
 def _check_texts(value: Any, label: str) -> list[str]:
-    """The value, if it is a list of non-empty texts. Raises: InvalidInput."""
+    """The value, checked to be a list of non-empty texts. Raises: InvalidInput, which calls it `label`."""
     if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
         raise InvalidInput(f"{label} is a list of texts")
     return value
 
 
 async def _write_input(stdin: asyncio.StreamWriter, data: bytes) -> None:
+    """Write the data to a command's input, and close it."""
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the command need not read
         stdin.write(data)
         await stdin.drain()
@@ -182,7 +183,7 @@ async def _write_input(stdin: asyncio.StreamWriter, data: bytes) -> None:
 
 
 async def _read_output(stream: asyncio.StreamReader) -> bytes:
-    """The output up to a limit. The rest is read and thrown away, so that the command need not wait."""
+    """The first 100,000 bytes of an output. What follows is read and thrown away, so that the command need not wait."""
     output = bytearray()
     while piece := await stream.read(65_536):
         output += piece[: max(0, OUTPUT_BYTES - len(output))]
@@ -190,7 +191,7 @@ async def _read_output(stream: asyncio.StreamReader) -> bytes:
 
 
 def _parse_verdict(code: int, out: str, err: str) -> Verdict:
-    """The verdict of a command that has ended. Raises: CommandFailed."""
+    """The verdict of a command by its exit code and outputs. Raises: CommandFailed: it failed, or gives no answer."""
     if code == BLOCK_EXIT_CODE:
         return Verdict(block=err.strip() or "it gives no reason")
     if code != 0:
@@ -267,6 +268,7 @@ class FunctionHook:
         self._function, self.info = function, info
 
     async def __call__(self, payload: HookPayload) -> Verdict:
+        """What the function returns; None goes on. Raises: TypeError: it returns something else; what it raises."""
         if inspect.iscoroutinefunction(self._function):
             verdict: Any = await self._function(payload)
         else:

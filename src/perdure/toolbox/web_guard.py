@@ -118,7 +118,7 @@ class SystemResolver:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="perdure-names")
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        """Raises: OSError."""
+        """The addresses of a host, each once, the best first. Raises: OSError: it has none."""
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         try:
             entries = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
@@ -153,7 +153,7 @@ class WebGuard:
         self._ports, self._private, self._resolve = ports, private, resolver
 
     async def resolve_url(self, url: httpx.URL | httpx2.URL) -> tuple[str, tuple[str, ...]]:
-        """The host of a URL and its addresses. Raises: AddressRefused; OSError: the name has no address."""
+        """(host of a URL, its addresses, the best first). Raises: AddressRefused; OSError: the name has no address."""
         if url.scheme not in ("http", "https"):
             raise AddressRefused(strip_url(url), f"only http and https are fetched, not {url.scheme or 'a bare name'}")
         if url.userinfo:
@@ -162,8 +162,8 @@ class WebGuard:
         if not host:
             raise AddressRefused(strip_url(url), "it names no host")
         port = url.port or (443 if url.scheme == "https" else 80)
-        bare = host.strip("[]")
-        return bare, await self.resolve_host(bare, port, label=strip_url(url))
+        host = host.strip("[]")  # of an IPv6 address
+        return host, await self.resolve_host(host, port, label=strip_url(url))
 
     async def resolve_host(
         self, host: str, port: int, *, ports: Collection[int] | None = None, label: str | None = None
@@ -222,7 +222,7 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Raises: AddressRefused; httpx.TransportError."""
+        """Send a request. Raises: AddressRefused; httpx.TransportError."""
         response: httpx.Response = await send_checked(self._guard, self._inner, request, httpx)
         return response
 
@@ -231,7 +231,8 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
 
 async def send_checked(guard: WebGuard, inner: Any, request: R, http: Any) -> Any:
-    """The response of the first address of a request's host that answers, after its guard has checked all of them.
+    """Send a request to the first address of its host that answers, after the guard has checked all of them; return the
+    response.
 
     Args:
         inner: the transport that connects.

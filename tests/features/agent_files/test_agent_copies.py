@@ -15,7 +15,7 @@ from perdure.core.messages import Text
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.agent_files.importing import Import, ImportOptions
-from perdure.features.agent_files.reading import own_copies, read_agent_file
+from perdure.features.agent_files.reading import parse_own_metadata, read_agent_file
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.values.facts import FactFilter
 from perdure.server.wire.errors import AgentFileInvalid
@@ -192,9 +192,9 @@ async def test_a_part_that_is_wrong_makes_nothing(perdure: AsyncPerdure, change:
 
 
 def test_a_file_of_others_has_no_part() -> None:
-    assert own_copies({"metadata": {"revision_id": "x"}}) == own_copies({"metadata": None}) == {}
+    assert parse_own_metadata({"metadata": {"revision_id": "x"}}) == parse_own_metadata({"metadata": None}) == {}
     with pytest.raises(AgentFileInvalid):
-        own_copies({"metadata": {"perdure": 3}})
+        parse_own_metadata({"metadata": {"perdure": 3}})
 
 
 async def test_what_a_missing_feature_had_of_an_agent_is_said_to_be_left_out(perdure: AsyncPerdure) -> None:

@@ -11,7 +11,7 @@ from letta_client import APIStatusError
 
 from perdure.core.errors import StoreUnavailable
 from perdure.core.messages import ToolCall
-from perdure.features.agent_files.messages import unpacked
+from perdure.features.agent_files.messages import unpack_text
 from perdure.features.files.folder_service import AsyncFolder
 from perdure.library.tools.tools import AsyncTools
 from perdure.testing import calls, says
@@ -267,11 +267,11 @@ def test_of_the_first_layout_only_what_somebody_said_is_read() -> None:
     """Also with a name or a place beside it, and not what the engine told itself."""
     at = "2024-01-01 10:00:00 AM"
     for more in ({}, {"location": "Oslo"}, {"name": "Bob"}):
-        assert unpacked(json.dumps({"type": "user_message", "message": "hi", "time": at} | more)) == "hi"
+        assert unpack_text(json.dumps({"type": "user_message", "message": "hi", "time": at} | more)) == "hi"
     for kind in ("login", "heartbeat", "system_alert"):
-        assert unpacked(json.dumps({"type": kind, "message": "x", "time": at})) == ""
+        assert unpack_text(json.dumps({"type": kind, "message": "x", "time": at})) == ""
     for text in ('{"type": "login"}', '{"a": 1}', "hi"):
-        assert unpacked(text) == text
+        assert unpack_text(text) == text
 
 
 async def test_options_of_an_import() -> None:

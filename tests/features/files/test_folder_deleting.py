@@ -22,7 +22,7 @@ async def test_a_full_disk_is_told_to_whoever_deletes_a_folder(tmp_path: Path, m
         write = store.write
 
         async def full(work: Any, *args: Any, **more: Any) -> Any:
-            if work.__name__ == "_drop":
+            if work.__name__ == "_drop_chunks":
                 raise StoreFull("the disk is full")
             return await write(work, *args, **more)
 

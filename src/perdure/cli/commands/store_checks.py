@@ -19,7 +19,7 @@ from rich.console import RenderableType
 from rich.filesize import decimal
 from rich.text import Text
 
-from perdure.app import KEY_FILE, NOT_DELETED, cipher_of, find_damage, find_refusal, look, schema_version, store_error
+from perdure.app import KEY_FILE, NOT_DELETED, SCHEMA_VERSION, cipher_of, find_damage, find_refusal, look, store_error
 from perdure.cli.views.view import new_table, plural, visible
 from perdure.core import errors
 from perdure.core.features import Point, feature_org_tables
@@ -187,7 +187,7 @@ def _schema_check(rows: Rows, place: str, head: str, size: str = "") -> Check:
     if refusal := find_refusal(place, rows):
         again = isinstance(refusal, errors.StoreIncomplete)
         return Check("data", "broken", str(refusal), "run that command again" if again else "upgrade Perdure")
-    newest, found = schema_version(), rows("SELECT max(number) FROM schema_migrations")[0][0] or 0
+    newest, found = SCHEMA_VERSION, rows("SELECT max(number) FROM schema_migrations")[0][0] or 0
     agents = rows(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}")[0][0]
     upgrade = f", brought to {newest} {UPGRADED}" if found < newest else ""
     return Check("data", "ok", f"{head}, schema {found}{size}, {plural(agents, 'agent')}{upgrade}")
@@ -306,7 +306,7 @@ def _file_checks(path: Path, settings: Settings, free: int) -> Iterator[Check]:
             models = "group_concat(DISTINCT model)"
             contents = [*_contents(rows, tables, settings, models=models, key_file=path.parent / KEY_FILE)]
     except (sqlite3.Error, OSError) as error:
-        if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(path, error), errors.StoreDamaged):
+        if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(error, path), errors.StoreDamaged):
             yield Check("data", "broken", str(damage), RESTORE)
         else:
             fix = "check who owns it; a backup can take its place: see docs/operations.md"

@@ -14,7 +14,7 @@ if for_work(__name__):
 
     from rich.text import Text
 
-    from perdure.app import accept_loss as accept_lost_log
+    from perdure.app import forget_mark
     from perdure.cli.session.work import get_agent, has_store, no_store, open_store, progress_bar
     from perdure.cli.views.view import Output, plural, visible
     from perdure.core.errors import PerdureError, StoreDamaged
@@ -38,7 +38,7 @@ async def verify(
     Exit code 1: something is damaged or differs, and was not repaired.
     """
     if accept_loss and (path := Settings.from_environment().store_path).exists():
-        accept_lost_log(path)
+        forget_mark(path)
     try:
         if not has_store(Settings.from_environment()):
             raise no_store("nothing to compare")

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import replace
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Protocol, TypeVar
 
 import typer
 
@@ -231,10 +231,17 @@ def read_object(what: str, text: str, example: str) -> dict[str, Any]:
     return value
 
 
+def _stdin() -> BinaryIO:
+    """The bytes of stdin. Raises: OSError: the parent process closed it."""
+    if sys.stdin is None:
+        raise OSError("stdin is closed")
+    return sys.stdin.buffer
+
+
 def read_bytes(name: str) -> bytes:
     """What a file holds, or stdin for `-`. Raises: InvalidInput."""
     try:
-        return sys.stdin.buffer.read() if name == STDIN else Path(name).expanduser().read_bytes()
+        return _stdin().read() if name == STDIN else Path(name).expanduser().read_bytes()
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{name!r} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
@@ -330,8 +337,8 @@ class InputLines:
             if name != STDIN:
                 self._file: Any = Path(name).expanduser().open("rb")
             else:  # a stream can be read only once
-                self._file = SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115
-                shutil.copyfileobj(sys.stdin.buffer, self._file)
+                stdin, self._file = _stdin(), SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115
+                shutil.copyfileobj(stdin, self._file)
         except OSError as error:
             raise InvalidInput(f"{name} can't be read: {error.strerror or error}") from error
 

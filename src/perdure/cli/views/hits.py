@@ -15,7 +15,7 @@ from perdure.search.ranking.hits import SearchReport, Why
 
 @dataclass(frozen=True, slots=True)
 class Searching:
-    """A search of the command line, for what features find beside messages and passages; without an agent nothing."""
+    """A search of the command line, as features get it to add hits; without an agent they add none."""
 
     text: str
     agent: AsyncAgent | None = None

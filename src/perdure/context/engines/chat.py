@@ -180,7 +180,7 @@ class _Chat:
         shown = [summaries[number] for number in window.shown]
         run = self.rows[-1].run_seq or 0 if self.rows else 0
         answered = [row.seq for row in self.rows if row.role == "assistant" and row.run_seq == run]
-        seen = max(answered, default=0) - 1  # all rows before the newest answer
+        seen = max(answered, default=0) - 1  # a model has answered all rows before its newest answer
         sizes = {row.seq: row_tokens(row, window.stubs, self.counter) for row in (*pinned, *rows)}
         newest = sum(sizes[row.seq] for row in (*pinned, *rows) if row.run_seq == run)
         summary = (

@@ -278,7 +278,7 @@ class RequestDiff:
 
 
 def diff(a: ModelRequest, b: ModelRequest) -> RequestDiff:
-    """Compare two requests. It may take half a second, too long for the event loop."""
+    """Return how request `b` differs from `a`. It may take half a second, too long for the event loop."""
     old, new = _canonical_lines(a), _canonical_lines(b)
     common = _common_length(old, new)
     same = common == len(old) == len(new)

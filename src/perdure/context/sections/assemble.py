@@ -85,7 +85,8 @@ def compile_system(
 
 
 def compile_opening(counts: Counts, place: Place, *, marker: str) -> str:
-    """Build what begins a conversation and differs from one to the next: its place, counts and marker."""
+    """Build the opening, which differs between conversations: the place of the prefix, counts of memory, the marker if
+    any."""
     if counts.tags:
         tags = [without_marker(tag, marker) if marker else tag for tag in counts.tags]
         counts = replace(counts, tags=tuple(tags))

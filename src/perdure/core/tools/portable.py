@@ -7,6 +7,8 @@ over all arguments; an object without `properties`; names of arguments with othe
 
 from __future__ import annotations
 
+import functools
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -71,8 +73,14 @@ def portable(tool: Mapping[str, Any]) -> PortableTool:
 
 def schema_warnings(spec: ToolSpec) -> Sequence[str]:
     """Return what models are told in another way than a tool's schema says, for the person who attaches the tool."""
-    problems = portable({"name": spec.name, "parameters": spec.parameters}).problems
+    problems = _list_problems(spec.name, json.dumps(spec.parameters))
     return [f"Models are told another schema of this tool: {problem}" for problem in problems]
+
+
+@functools.lru_cache(maxsize=256)
+def _list_problems(name: str, schema: str) -> Sequence[str]:
+    """Return what of a schema, as JSON, is not portable. It is kept, because many agents have the same tools."""
+    return portable({"name": name, "parameters": json.loads(schema)}).problems
 
 
 def rename_members(value: Any, names: Mapping[str, str]) -> Any:

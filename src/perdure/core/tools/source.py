@@ -270,7 +270,7 @@ def _mismatches(
 
 
 def _contradicting_kinds(schema: Any, annotation: ast.expr, types: SourceTypes) -> str:
-    """Return the JSON types of `schema` in words if no value fits it and the annotation; empty: some do, or unknown."""
+    """Return the JSON types of `schema` in words if no value fits it and the annotation; empty: some may."""
     try:
         parsed = parameters_schema("f", {"x": (types.type_of(annotation), ..., None)})
     except Exception:  # it can't be read, or pydantic makes nothing of it

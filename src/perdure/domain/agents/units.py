@@ -87,10 +87,10 @@ class NewAgent:
     Args:
         follows_default: whether its model follows the default.
         block_ids: existing blocks to share.
-        optional_tools: names; those that exist come first.
-        timezone: None: the setting's.
-        tools: names; None: the defaults of the agent type.
-        tool_ids: more tools.
+        optional_tools: names of tools, of which those that exist come first.
+        timezone: its IANA name; None: UTC, unless a caller fills in the setting's.
+        tools: names of tools that have to exist; None: the defaults of the agent type.
+        tool_ids: ids of more tools.
         hidden: whether filtered lists leave it out.
     """
 
@@ -156,7 +156,8 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
 
 def _tool_names(tx: Tx, new: NewAgent) -> Sequence[str]:
     """Return the names of the tools that a new agent gets. Raises: NotFound: there is no tool with such an id."""
-    names = dict.fromkeys(name for name in new.optional_tools if tx.tools.find_by_name(name) is not None)
+    there = tx.tools.find_named(new.optional_tools)
+    names = dict.fromkeys(name for name in new.optional_tools if name in there)
     names |= dict.fromkeys(DEFAULT_TOOLS[new.agent_type] if new.tools is None else new.tools)
     names |= dict.fromkeys(tx.tools.get(tool_id).spec.name for tool_id in new.tool_ids)
     return tuple(names)

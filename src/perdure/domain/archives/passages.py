@@ -161,7 +161,7 @@ def update_passage(tx: Tx, passage: Passage, changes: PassageChanges, *, at: dat
 
 
 def restore_passage(tx: Tx, passage: Passage, *, at: datetime) -> Passage:
-    """Make a faded or archived passage active, so that it is recalled and found again; its age counts from `at`."""
+    """Make a faded or archived passage active, so that it is found again; return it. Its age counts from `at`."""
     if passage.state == "active":
         return passage
     after = replace(passage, state="active", state_origin={"at": at.isoformat()})

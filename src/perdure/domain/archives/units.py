@@ -63,7 +63,7 @@ def update_archive(tx: Tx, archive_id: ArchiveId, changes: ArchiveChanges, *, at
 
 
 def archives_of(tx: Tx, agent_id: AgentId, *, files: bool) -> Sequence[Archive]:
-    """Return the archives that the agent searches: attached ones, with `files` also of features. Raises: NotFound."""
+    """Return the agent's attached archives, with `files` also those of files and features. Raises: NotFound."""
     tx.agents.model(agent_id)
     own = tx.archives.list_by_agent(agent_id)
     if not files:

@@ -177,7 +177,7 @@ class _Patcher:
         raise self._misfit(hunk, old, floors[0])
 
     def _nearest(self, hunk: Hunk, view: _Lines, old: Sequence[str], floor: int, hint: int) -> int | None:
-        """Return the line nearest to `hint`, from `floor` on, where the old lines begin. Raises: PatchInvalid: two."""
+        """Return the line nearest to `hint`, from `floor` on, at which `old` begins. Raises: PatchInvalid: two are."""
         hint = min(max(hint, floor), len(self._lines))
         below = view.first(old, hint)
         if below == hint:

@@ -59,8 +59,8 @@ def split_repeated_answers(
 
 
 def last_decisions(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
-    """Return the calls that a person decided last: among the calls that wait, else before the newest run if it resumed
-    with answers; empty after another message."""
+    """Return the ids of the calls that a person decided last: among the calls that wait, else before the newest run if
+    it resumed with answers; empty after another message."""
     pending = find_pending(tx, conversation)
     if pending is not None:
         return _decision_ids(pending.rows)
@@ -73,7 +73,7 @@ def last_decisions(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
 
 
 def find_decisions(tx: Tx, conversation: Conversation, call_id: str | None) -> tuple[str, ...]:
-    """Return this call if it is answered, else nothing; for None the calls that a person decided last."""
+    """Return the id of this call if it is answered, else nothing; for None the calls that a person decided last."""
     if call_id is None:
         return last_decisions(tx, conversation)
     pending = find_pending(tx, conversation)
@@ -84,8 +84,8 @@ def find_decisions(tx: Tx, conversation: Conversation, call_id: str | None) -> t
 
 
 def calls_of_request(tx: Tx, conversation: Conversation, request: str) -> tuple[str, ...]:
-    """Return the calls of a request for approval, by the id of its message; for an empty id the calls that wait, else
-    those that were decided last."""
+    """Return the ids of the calls of a request for approval, by the id of its message; for an empty id the calls that
+    wait, else those that were decided last."""
     pending = find_pending(tx, conversation)
     if pending is not None and pending.waiting and request in ("", pending.message.id):
         return tuple(one.call.call_id for one in pending.waiting)

@@ -257,7 +257,7 @@ class RequestBuilder:
         self.add(self.tx.messages.append(self.log.run, drafts, tokens, at=self.inputs.now))
 
     def end(self, error: Exception) -> Progress:
-        """End the run, because its request can't be made small enough."""
+        """End the run with this error, because its request can't be made small enough."""
         end = EndRun(IrreducibleFloor.stop_reason, Failure(kind=IrreducibleFloor.kind, message=str(error)))
         return end_run(self.tx, self.log, end, self.events, self.inputs)
 

@@ -358,7 +358,7 @@ def _name_parts(
 
 
 def _short_digest(value: object) -> str:
-    """Return digits that differ for different values."""
+    """Return 12 hexadecimal digits, which differ for different JSON values."""
     return hashlib.sha256(sorted_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 

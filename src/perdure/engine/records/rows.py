@@ -127,6 +127,8 @@ def tidy_reply(reply: ModelReply, *, in_words: bool) -> tuple[ModelReply, str]:
     """Return (the answer with plain names of tools and objects as arguments, words that are to be shown because they
     were not streamed). `in_words`: the answer may hold no calls: they are dropped, and an answer without words gets
     `GAVE_UP`."""
+    if not any(isinstance(part, ToolCall) for part in reply.parts):
+        return reply, ""
     parts = tuple(
         replace(part, name=bare_name(part.name), arguments=unwrap_arguments(part.arguments))
         if isinstance(part, ToolCall)
@@ -329,7 +331,8 @@ def end_run(tx: Tx, log: RunLog, action: EndRun, events: list[Event], inputs: Un
     if run.context and not waits:
         run, rows = add_hook_context(tx, run, inputs)
         added += rows
-    log = replace(log, messages=(*log.messages, *added), steps=steps)
+    if added or steps is not log.steps:
+        log = replace(log, messages=(*log.messages, *added), steps=steps)
     usage = run.usage + log.usage  # what summaries took stands on the run's row already
     run = tx.runs.end(
         run, reason=action.reason, usage=usage, step_count=log.steps_taken, failure=action.failure, at=now

@@ -148,16 +148,27 @@ class RunRequest:
         return hashlib.sha256(json.dumps([*messages, *more]).encode()).hexdigest()
 
 
-def with_run(request: RunRequest, inputs: Ports | UnitInputs, run_id: RunId | None = None) -> RunRequest:
-    """Return the request with a run, by default a new one, and its messages as they are stored."""
+def with_run(
+    request: RunRequest,
+    inputs: Ports | UnitInputs,
+    run_id: RunId | None = None,
+    *,
+    messages: Sequence[NewMessage] | None = None,
+    **fields: Any,
+) -> RunRequest:
+    """Return the request with a run, by default a new one, and its messages as they are stored.
+
+    Args:
+        messages: come in place of those of the request; `fields`: other fields, with the values that they get.
+    """
     run_id = run_id or RunId(inputs.ids.new("run"))
     drafts = [
         message.draft(MessageId(id_in_run(run_id, "input", place, inputs.ids)))
-        for place, message in enumerate(request.messages)
+        for place, message in enumerate(request.messages if messages is None else messages)
     ]
     limit = inputs.settings.message_limit_chars if request.sent_chars is None else None
     tokens = tuple([tokens_of(draft, inputs.counter, limit) for draft in drafts])
-    return replace(request, run_id=run_id, messages=(), drafts=tuple(drafts), tokens=tokens)
+    return replace(request, run_id=run_id, messages=(), drafts=tuple(drafts), tokens=tokens, **fields)
 
 
 def tokens_of(draft: Draft, counter: TokenCounter, limit_chars: int | None) -> int:

@@ -269,7 +269,8 @@ def _resume(
     *,
     begin: bool,
 ) -> Accepted:
-    """Accept answers: add the run that goes on with them. It precedes all runs that wait, and begins at once."""
+    """Accept answers to calls that wait: add the run that goes on with them, before all runs that wait, or keep them
+    until all calls are answered."""
     agent, conversation, now = opening.agent, opening.conversation, inputs.now
     pending = find_pending(tx, conversation)
     most_chars = return_limit_chars(agent, inputs)

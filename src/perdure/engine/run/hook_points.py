@@ -129,7 +129,7 @@ async def after_memory_tool(
 def _after_tool_payload(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], status: str, result: str
 ) -> hooks.AfterTool:
-    """Build what hooks are told after a tool."""
+    """Build what hooks get after a tool: the status and text of its result."""
     return hooks.AfterTool(
         **_run_fields(log), **_call_fields(call, tool), arguments=arguments, status=status, result=result
     )

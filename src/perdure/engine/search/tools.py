@@ -78,9 +78,9 @@ async def _conversation_search(
         until=parse_time(end_date, timezone=call.timezone, end=True),
         before_seq=call.run.first_message_seq,  # what is being said just now is in view anyway
     )
-    limit, bounded_offset = max(1, min(limit, MAX_RESULTS)), max(0, min(offset, OFFSET_MAX))
+    limit, offset = max(1, min(limit, MAX_RESULTS)), max(0, min(offset, OFFSET_MAX))
     agent_id = call.run.key.agent_id
-    hits = await call.search.messages(agent_id, query or "", where=where, limit=limit, offset=bounded_offset)
+    hits = await call.search.messages(agent_id, query or "", where=where, limit=limit, offset=offset)
     results = [_message_shape(hit, hits.ran, call.now) for hit in hits]
     summary = f"Showing {len(results)} results:" if results else "No results found."
     if offset > 0 and results:

@@ -141,7 +141,7 @@ async def create_key(
         expires_at=None if expires is None else read_moment(expires),
         limits=limits_of({key: value for key, value in asdict(limits).items() if value is not None}),
     )
-    view.show({**_shape(made), "key": text}, text)
+    view.show({**_key_shape(made), "key": text}, text)
     view.hint("Keep it now: only its digest is stored, and nobody can show it again.")
     if is_first:
         view.note("It is the first key: from now on every client of a server of this store needs one.")
@@ -153,7 +153,7 @@ async def create_key(
 async def list_keys(view: Output, access: Access, org: Org = None) -> None:
     """List the API keys of the store, without their texts."""
     found, now = await load_all(access.keys), datetime.now(UTC)
-    view.show([_shape(one) for one in found], *(_line(one, now) for one in found))
+    view.show([_key_shape(one) for one in found], *(_key_line(one, now) for one in found))
     if not found:
         view.hint("There are no keys yet: `perdure key create NAME` makes one.")
 
@@ -163,7 +163,7 @@ async def revoke_key(view: Output, access: Access, key: KeyName, org: Org = None
     """Revoke an API key; servers refuse it within seconds."""
     found = await access.key(key)
     confirm(view, f"Key {visible(found.name)!r} will count no more. Revoke?", action="revoke the key", yes=yes)
-    view.show(_shape(await access.revoke_key(found.id)))
+    view.show(_key_shape(await access.revoke_key(found.id)))
     view.hint(f"Revoked {visible(found.name)!r}; servers refuse it within seconds.")
 
 
@@ -190,7 +190,7 @@ async def show_key(view: Output) -> None:
 
 
 def read_moment(text: str) -> datetime:
-    """The moment of a date, a time, or a span from now on such as `90d`. Raises: InvalidInput."""
+    """Return the moment that a text names: a date, a time, or a span from now on like `90d`. Raises: InvalidInput."""
     if match := _SPAN.fullmatch(text):
         return datetime.now(UTC) + timedelta(**{_UNITS[match[2]]: int(match[1])})
     try:
@@ -200,20 +200,20 @@ def read_moment(text: str) -> datetime:
     return at if at.tzinfo is not None else at.astimezone()
 
 
-def _owner_line(one: Organisation | User) -> str:
-    return f"{one.id}  {visible(one.name)}"
+def _owner_line(owner: Organisation | User) -> str:
+    return f"{owner.id}  {visible(owner.name)}"
 
 
 def _user_shape(user: User) -> dict[str, Any]:
     return fields(user, "id", "org_id", "name", "created_at")
 
 
-def _shape(key: ApiKey) -> dict[str, Any]:
-    own, times = ("id", "org_id", "user_id", "name", "start", "scope"), ("created_at", "expires_at")
-    return fields(key, *own, *times, "last_used_at", "revoked_at", limits="limits.present")
+def _key_shape(key: ApiKey) -> dict[str, Any]:
+    names = "id org_id user_id name start scope created_at expires_at last_used_at revoked_at"
+    return fields(key, *names.split(), limits="limits.present")
 
 
-def _line(key: ApiKey, now: datetime) -> str:
+def _key_line(key: ApiKey, now: datetime) -> str:
     state = "revoked" if key.revoked_at is not None else "" if key.counts_at(now) else "expired"
     used = "never used" if key.last_used_at is None else f"used {local_time(key.last_used_at)}"
     until = "" if key.expires_at is None else f"until {local_time(key.expires_at)}"

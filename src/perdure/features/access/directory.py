@@ -26,42 +26,45 @@ USE_S = 60
 
 
 def next_numbers(db: Database, count: int) -> int:
-    """The first of so many numbers of the directory that nothing has had yet."""
+    """Reserve `count` numbers for new organisations, users, keys or log entries, and return the first one."""
     sql = "UPDATE counters SET value = value + :count WHERE name = 'directory' RETURNING value"
     return int(db.rows(sql, {"count": count})[0][0]) - count + 1
 
 
 class _Noun(NumberedTable[T]):
-    def _add(self, new: T) -> T:
-        """Add a row; what is in it."""
+    def add(self, new: T) -> T:
+        """Store `new` under the next number; return it with that."""
         numbered = replace(new, number=next_numbers(self._db, 1))
         self._db.run(insert_into(self._source, self._format.columns), self._format.params(numbered))
         return numbered
 
     def count(self) -> int:
-        """How many the organisation has."""
+        """How many rows the organisation has."""
         return int(self._value(f"SELECT COUNT(*) FROM {self._source} WHERE org_id = :org_id"))
 
+    def list(self, *, after: str | None = None, limit: int = 50) -> Sequence[T]:
+        """The rows that were created after the one of the id `after`, oldest first. Raises: NotFound: no row had it."""
+        return self._list(Conditions("1 = 1"), after, limit)
+
     def _list(self, where: Conditions, after: str | None, limit: int) -> Sequence[T]:
-        """In the order of creation. Raises: NotFound: the one of the cursor."""
         above = None if after is None else self.number(after)
         return self._between(where, above, None, newest_first=False, limit=limit)
 
-    def _keep_place(self, org_id: OrgId, one: T) -> None:
-        """Have a page that begins at this one still be found."""
-        keep_places(self._db, org_id, {one.id: {"number": one.number}})
+    def _keep_place(self, org_id: OrgId, row: T) -> None:
+        """Note the number of a row that is about to be deleted: whoever lists page by page may go on after it."""
+        keep_places(self._db, org_id, {row.id: {"number": row.number}})
 
 
 class Organisations(_Noun[Organisation]):
-    """All organisations of the store, whichever a transaction is of."""
+    """All organisations of the store, whichever a transaction is of, also those that are being removed."""
 
     _kind, _source, _format, _in_org = "org", "organisations", RowFormat(Organisation), "1 = 1"
 
     def add(self, organisation: Organisation) -> Organisation:
-        """Raises: AlreadyExists: one has the id or the name."""
+        """Store a new organisation. Raises: AlreadyExists: another one has its id or its name."""
         if self.find_by_name(organisation.name) is not None or self.find(organisation.id) is not None:
             raise AlreadyExists("organisation", organisation.name)
-        return self._add(organisation)
+        return super().add(organisation)
 
     def find(self, org_id: OrgId) -> Organisation | None:
         return self._find("id = :id", id=stored_key(org_id))
@@ -71,23 +74,19 @@ class Organisations(_Noun[Organisation]):
         return self._find("name = :name AND deleted_at IS NULL", name=stored_key(name))
 
     def number(self, id_: str) -> int:
-        """The place of one in the order of creation, also of a deleted one. Raises: NotFound."""
+        """The place of an organisation in the order of creation, also of a deleted one. Raises: NotFound."""
         rows = self._rows("SELECT number FROM organisations WHERE id = :id", id=stored_key(id_))
         return int(first(rows or deleted_place(self._db, DEFAULT_ORG, id_, ("number",)), "org", id_)[0])
 
-    def list(self, *, after: OrgId | None = None, limit: int = 50) -> Sequence[Organisation]:
-        """In the order of creation, those that are being removed included. Raises: NotFound: the one of the cursor."""
-        return self._list(Conditions("1 = 1"), after, limit)
-
     def mark_deleted(self, org_id: OrgId, *, at: datetime) -> None:
-        """From now on it is being removed. Doing so twice is no error. Raises: NotFound."""
+        """Note that an organisation is being removed since `at`; a second time changes nothing. Raises: NotFound."""
         self.get(org_id)
         sql = "UPDATE organisations SET deleted_at = :at WHERE id = :id AND deleted_at IS NULL"
         self._run(sql, id=org_id, at=iso(at))
 
     def delete(self, org_id: OrgId) -> None:
-        """Delete its row, users, keys, audit log and counts, once nothing else is left of it. The last key of the whole
-        store leaves a line in the default organisation: without any keys a server would be open."""
+        """Delete an organisation's row, users, keys, audit log and counts, once nothing else is left of it. If it had
+        the last keys of the store, one row stays, of the default organisation: without any keys a server is open."""
         own = {"id": stored_key(org_id)}
         if (found := self.find(org_id)) is not None:
             self._keep_place(DEFAULT_ORG, found)
@@ -110,21 +109,17 @@ class Users(_Noun[User]):
     _kind, _source, _format = "user", "users", RowFormat(User)
 
     def add(self, user: User) -> User:
-        """Raises: AlreadyExists: a user of the organisation has the name."""
+        """Store a new user. Raises: AlreadyExists: a user of the organisation has the name."""
         if self.find_by_name(user.name) is not None:
             raise AlreadyExists("user", user.name)
-        return self._add(user)
+        return super().add(user)
 
     def find_by_name(self, name: str) -> User | None:
         return self._find("name = :name", name=stored_key(name))
 
-    def list(self, *, after: UserId | None = None, limit: int = 50) -> Sequence[User]:
-        """In the order of creation. Raises: NotFound: the one of the cursor."""
-        return self._list(Conditions("1 = 1"), after, limit)
-
     def delete(self, user_id: UserId) -> None:
-        """Delete a user. The user's keys count no more, and keep a line that says nothing of the user: without any keys
-        a server would be open. Raises: NotFound."""
+        """Delete a user. Rows of the user's keys stay, revoked and without any trace of the user: if a store had no
+        keys at all its server would be open. Raises: NotFound."""
         self._keep_place(self._org_id, self.get(user_id))
         keys = "SELECT id FROM api_keys WHERE org_id = :org_id AND user_id = :id"
         self._run(f"DELETE FROM used WHERE org_id = :org_id AND owner_id IN ({keys})", id=user_id)
@@ -136,17 +131,13 @@ class Users(_Noun[User]):
 
 
 class Keys(_Noun[ApiKey]):
-    """Keys without their texts."""
+    """The API keys of an organisation, without their texts; what is about all organisations says so."""
 
     _kind, _source = "key", "api_keys"
     _format = RowFormat(ApiKey, {Codec(lambda own: dump(own.present), lambda text: UseLimits(**load(text))): "limits"})
 
-    def add(self, key: ApiKey) -> ApiKey:
-        return self._add(key)
-
     def find_by_digest(self, digest: str) -> ApiKey | None:
-        """The key of any organisation, also one that is revoked or expired; None: there is none, or its organisation is
-        being removed."""
+        """The key of any organisation that is not being removed, also one that is revoked or expired."""
         return self._one(
             self._format,
             f"SELECT {self._format.columns_of('k')} FROM api_keys k JOIN organisations o ON o.id = k.org_id"
@@ -154,8 +145,8 @@ class Keys(_Noun[ApiKey]):
             digest=digest,
         )
 
-    def list(self, *, user_id: UserId | None = None, after: KeyId | None = None, limit: int = 50) -> Sequence[ApiKey]:
-        """In the order of creation, those of one user if one is given; revoked ones included."""
+    def list(self, *, user_id: UserId | None = None, after: str | None = None, limit: int = 50) -> Sequence[ApiKey]:
+        """Keys created after `after`, oldest first, revoked ones too; `user_id`: only that user's. Raises: NotFound."""
         where = Conditions("1 = 1")
         where.equal("user_id", user_id)
         return self._list(where, after, limit)
@@ -173,7 +164,7 @@ class Keys(_Noun[ApiKey]):
         return bool(self._rows(sql, at=iso(at)))
 
     def revoke(self, key_id: KeyId, *, at: datetime) -> ApiKey:
-        """The key does not count from this time on. Doing so twice is no error. Raises: NotFound."""
+        """Revoke a key from `at` on, and return it; one that is revoked already keeps its time. Raises: NotFound."""
         key = self.get(key_id)
         if key.revoked_at is None:
             key = replace(key, revoked_at=at)
@@ -181,14 +172,13 @@ class Keys(_Noun[ApiKey]):
         return key
 
     def delete(self, key_id: KeyId) -> None:
-        """Raises: NotFound."""
+        """Delete a key with the counts of what it used. Raises: NotFound."""
         self._keep_place(self._org_id, self.get(key_id))
         self._run("DELETE FROM used WHERE org_id = :org_id AND owner_id = :id", id=key_id)
         self._run("DELETE FROM api_keys WHERE org_id = :org_id AND id = :id", id=key_id)
 
     def touch(self, key_ids: Sequence[KeyId], *, at: datetime) -> None:
-        """Note that these keys, of any organisations, were used; less than `USE_S` after the last note nothing
-        changes."""
+        """Note that these keys, of any organisations, were used at `at`, but at most every `USE_S` for each key."""
         before = iso(at - timedelta(seconds=USE_S))
         self._db.run_many(
             "UPDATE api_keys SET last_used_at = :at WHERE id = :id"
@@ -197,8 +187,7 @@ class Keys(_Noun[ApiKey]):
         )
 
     def trim_used(self, *, before: str) -> int:
-        """Delete what keys and agents of all organisations have used in periods before this one; return how many rows
-        these were."""
+        """Delete what keys and agents used in periods before this one, such as `2026-01-31`; return how many counts."""
         return self._run_counted("DELETE FROM used WHERE period < :before", before=before)
 
 
@@ -206,7 +195,7 @@ _ENTRY = RowFormat(
     AuditEntry,
     {TIME: "created_at"},
     columns="seq, org_id, created_at, user_id, key_id, action, object_id, trace_id",
-    attributes={"created_at": lambda entry: entry.at},
+    attributes={"created_at": "at"},
     build=lambda created_at, **values: AuditEntry(at=created_at, **values),
 )
 
@@ -214,12 +203,12 @@ _ENTRY = RowFormat(
 class AuditLog(Table):
     def add(self, entries: Sequence[AuditEntry]) -> None:
         """Append entries; they are numbered in this order."""
-        numbers = range(next_numbers(self._db, len(entries)), 2**63)
-        rows = [{**_ENTRY.params(one), "seq": seq} for seq, one in zip(numbers, entries, strict=False)]
+        numbered = enumerate(entries, next_numbers(self._db, len(entries)))
+        rows = [{**_ENTRY.params(entry), "seq": seq} for seq, entry in numbered]
         self._db.run_many(insert_into("audit_entries", _ENTRY.columns), rows)
 
     def page(self, where: AuditFilter, *, before: int | None = None, limit: int = 50) -> Sequence[AuditEntry]:
-        """Newest first; `before` is the number of the last one of the page before."""
+        """The entries that fit `where`, newest first; `before` is the `seq` of the last entry of the page before."""
         conditions = Conditions("org_id = :org_id")
         conditions.equal("user_id", where.user_id)
         conditions.equal("key_id", where.key_id)
@@ -230,7 +219,7 @@ class AuditLog(Table):
         return self._all(_ENTRY, sql, limit=limit, **conditions.params)
 
     def trim(self, *, before: datetime, limit: int) -> int:
-        """Delete entries of all organisations that are older, at most so many; return how many."""
+        """Delete up to `limit` of the oldest entries of all organisations, older than `before`; return how many."""
         sql = (
             "DELETE FROM audit_entries WHERE seq IN"
             " (SELECT seq FROM audit_entries WHERE created_at < :before ORDER BY seq LIMIT :limit)"

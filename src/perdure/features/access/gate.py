@@ -51,6 +51,7 @@ class StoreGate(Gate):
         return self.is_guarded or await self.ring.look()
 
     async def is_usable(self) -> bool:
+        """Whether anybody can send a request that is let in. Raises: StoreError."""
         if self.own_key is not None:
             return True
         if self.is_guarded:
@@ -68,7 +69,7 @@ class StoreGate(Gate):
         return principal
 
     async def admit_promptly(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
-        """The same for a program. While the store does not answer, what was known of its key counts."""
+        """Who a program's request is for, see `admit`. While the store does not answer, what was known counts."""
         try:
             return await within(KEY_S, self.admit(scope, headers, is_page=False))
         except StoreError:
@@ -78,7 +79,8 @@ class StoreGate(Gate):
         return principal
 
     def _recall(self, headers: Mapping[bytes, bytes]) -> Principal | None:
-        """Who a request is for as it was known last; without a key, whoever sits at this machine if none was needed."""
+        """Who a request is for, by what this process knew last of its key, without the store. A request without a key
+        is for `LOCAL` if the store had no keys. None: nothing is known."""
         for text in keys_in(headers):
             if (principal := self.ring.recall(text)) is not None:
                 return principal
@@ -86,7 +88,7 @@ class StoreGate(Gate):
 
     @staticmethod
     def _check_scope(scope: Scope, principal: Principal) -> None:
-        """Raises: NotAdmitted: the route needs more."""
+        """Raises: NotAdmitted: the key of `principal` may not send this request: its scope is too small."""
         scope["perdure.principal"] = principal  # also of a request that is refused: a page says so to whom it knows
         rule = rule_of(scope["method"], scope["path"])
         needed = "admin" if rule is None else rule.scope
@@ -98,6 +100,7 @@ class StoreGate(Gate):
             )
 
     async def principal_of(self, key: bytes) -> Principal | None:
+        """Who a key stands for: the server's own one, or one of the store; None: it does not count."""
         return await super().principal_of(key) or await self.ring.principal_of(key)
 
     def open_library(self, org_id: OrgId) -> AbstractAsyncContextManager[AsyncPerdure]:
@@ -128,7 +131,8 @@ class StoreGate(Gate):
             log.warning("the last counts of keys are lost: %s", error)
 
     def note_success(self, scope: Scope, principal: Principal, send: Send) -> Send:
-        """A `send` that notes an audited request in the log when it has succeeded, before its answer begins."""
+        """Wrap the ASGI `send` of a request: if the request is an audited one and succeeds, the audit log has it before
+        its answer begins. The entry names the last id of the path, or of what the answer leads to or shows."""
         if not self.needs_key or (rule := rule_of(scope["method"], scope["path"])) is None or not rule.audited:
             return send
         start: Message | None = None  # held back until the body names what was made
@@ -139,8 +143,9 @@ class StoreGate(Gate):
                 start = message
                 return
             if start is not None:
-                found = _ID.findall(scope["path"]) or _ID.findall(_header(start, b"hx-redirect")) or _ids_in(message)
-                await self._note(scope, principal, rule, found[-1] if found else "")
+                leads_to = dict(start["headers"]).get(b"hx-redirect", b"").decode("latin-1")
+                ids = _ID.findall(scope["path"]) or _ID.findall(leads_to) or _ids_in(message)
+                await self._note(scope, principal, rule, ids[-1] if ids else "")
                 await send(start)
                 start = None
             await send(message)
@@ -155,13 +160,8 @@ class StoreGate(Gate):
             log.error("the audit log lacks %s %s: %s", scope["method"], rule.path, error)
 
 
-def _header(start: Message, name: bytes) -> str:
-    """A header of an answer; empty: it has none of this name."""
-    return next((value.decode("latin-1") for key, value in start["headers"] if key.lower() == name), "")
-
-
 def _ids_in(message: Message) -> list[str]:
-    """The ids of what an answer shows, if its body is one object that names them; else none."""
+    """The ids in `id` and `agent_ids` of an answer's body; none if the body is no JSON object or comes in pieces."""
     if message.get("more_body"):
         return []
     try:
@@ -169,4 +169,4 @@ def _ids_in(message: Message) -> list[str]:
     except ValueError:
         return []
     ids = [shape.get("id"), *(shape.get("agent_ids") or ())] if isinstance(shape, dict) else []
-    return [one for one in ids if isinstance(one, str) and _ID.fullmatch(one)]
+    return [id_ for id_ in ids if isinstance(id_, str) and _ID.fullmatch(id_)]

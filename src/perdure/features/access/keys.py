@@ -36,30 +36,35 @@ NOTED_S = 20.0
 
 
 class KeyRing:
-    """The keys of the store, as far as this process knows them."""
+    """The keys of the store, each remembered for `KEY_KEPT_S` after it was read.
+
+    Attributes:
+        are_there: whether the store had any keys, of whatever organisation, when this was last looked up.
+    """
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
+        # Digest, or organisation and id -> the second (monotonic) when the key was read, and the key if there is one.
         self._known: OrderedDict[str, tuple[float, ApiKey | None]] = OrderedDict()
-        self._used: set[KeyId] = set()
+        self._used: set[KeyId] = set()  # whose time of use is not written yet
         self._noted_at = time.monotonic()
         self._noting: asyncio.Task[None] | None = None
         self._looked_at, self.are_there = float("-inf"), False
 
     @property
     def has_looked(self) -> bool:
-        """Whether `are_there` has been asked of the store."""
+        """Whether this process has looked up yet whether the store has keys."""
         return self._looked_at > float("-inf")
 
     async def look(self) -> bool:
-        """Whether there are any keys now. Raises: StoreError."""
+        """Whether the store has any keys, as of at most `KEY_KEPT_S` ago. Raises: StoreError."""
         if self._looked_at + KEY_KEPT_S <= time.monotonic():
             self.are_there = await self._store.read(lambda tx: tx.of(Keys).are_there())
             self._looked_at = time.monotonic()
         return self.are_there
 
     async def look_ahead(self) -> None:
-        """Look for `recall`, should the store go away before the first request, which looks again."""
+        """Look now, in case the store goes away before the first request, which looks again. Raises: StoreError."""
         await self.look()
         self._looked_at = time.monotonic() - KEY_KEPT_S
 
@@ -69,15 +74,15 @@ class KeyRing:
         return await self._store.read(lambda tx: tx.of(Keys).exist(at=at))
 
     def recall(self, text: bytes) -> Principal | None:
-        """Who a key stands for as it was known last, for while the store does not answer."""
-        return self._counted(self._known.get(digest_of(text.decode("latin-1")), (0.0, None))[1])
+        """Who a key stands for, by what was last read of it, for times when the store does not answer."""
+        return self._principal(self._known.get(digest_of(text.decode("latin-1")), (0.0, None))[1])
 
     async def principal_of(self, text: bytes) -> Principal | None:
         """Who a key stands for; None: it does not count. Raises: StoreError."""
         key = text.decode("latin-1")
         if not is_key(key):
             return None
-        return self._counted(await self._kept(digest_of(key), lambda: find_key(self._store, key)))
+        return self._principal(await self._remembered(digest_of(key), lambda: find_key(self._store, key)))
 
     async def principal_of_id(self, org_id: OrgId, key_id: KeyId) -> Principal | None:
         """Who the key of this id stands for; None: it does not count."""
@@ -89,12 +94,12 @@ class KeyRing:
             except NotFound:
                 return None
 
-        return self._counted(
-            await self._kept(f"{org_id} {key_id}", lambda: self._store.for_organisation(org_id).read(load))
+        return self._principal(
+            await self._remembered(f"{org_id} {key_id}", lambda: self._store.for_organisation(org_id).read(load))
         )
 
     async def key_of(self, text: str) -> ApiKey | None:
-        """The stored key of a text that counts; None: it is none. Raises: StoreError."""
+        """The stored key of a text, read anew; None: it is no key, or revoked or expired. Raises: StoreError."""
         key = await find_key(self._store, text)
         return key if key is not None and key.counts_at(self._clock.now()) else None
 
@@ -104,8 +109,8 @@ class KeyRing:
             await asyncio.wait({self._noting})
         await self._note()
 
-    async def _kept(self, name: str, load: Callable[[], Awaitable[ApiKey | None]]) -> ApiKey | None:
-        """What is known under a name, or is loaded."""
+    async def _remembered(self, name: str, load: Callable[[], Awaitable[ApiKey | None]]) -> ApiKey | None:
+        """The key that is remembered under `name`; if there is none, or too old a one, the key that `load` reads."""
         known = self._known.get(name)
         if known is not None and known[0] + KEY_KEPT_S > time.monotonic():
             return known[1]
@@ -118,7 +123,8 @@ class KeyRing:
             self._known.popitem(last=False)
         return key
 
-    def _counted(self, key: ApiKey | None) -> Principal | None:
+    def _principal(self, key: ApiKey | None) -> Principal | None:
+        """Who a key stands for, whose use is noted; None: there is no key, or it is revoked or expired."""
         if key is None or not key.counts_at(self._clock.now()):
             return None
         self._used.add(key.id)
@@ -128,7 +134,7 @@ class KeyRing:
         return Principal(org_id=key.org_id, user_id=key.user_id, key_id=key.id, scope=key.scope, limits=key.limits)
 
     async def _note(self) -> None:
-        """Write when the keys were used."""
+        """Write that the keys of `_used` were used now; if the store fails, this is lost, which a log line says."""
         used, self._used = list(self._used), set()
         if not used:
             return
@@ -145,8 +151,8 @@ OF_KEY = "key."
 
 
 class KeySessions(DashboardSessions):
-    """Checks the tokens and cookies of one server. The cookie of a stored key holds the key's id, encrypted; it counts
-    for as long as the key does."""
+    """Makes and checks the cookies of the dashboard. The cookie of a stored key holds the key's id, encrypted, and
+    counts for as long as the key does, `SESSION_S` at most."""
 
     def __init__(
         self,
@@ -160,6 +166,7 @@ class KeySessions(DashboardSessions):
         self._ring, self._cipher = ring, cipher
 
     async def sign_in(self, api_key: str) -> str | None:
+        """Return the cookie of a session for whoever has this key; None: the key does not count."""
         if (cookie := await super().sign_in(api_key)) is not None:
             return cookie
         if (key := await self._ring.key_of(api_key.strip())) is None:
@@ -169,12 +176,13 @@ class KeySessions(DashboardSessions):
         return OF_KEY + base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
     async def principal_of(self, value: str) -> Principal | None:
+        """Who a cookie stands for; None: it is none of this server's, has ended, or its key does not count any more."""
         if not value.startswith(OF_KEY):
             return await super().principal_of(value)
         sealed = value.removeprefix(OF_KEY)
         try:
             data = base64.urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
-            found = json.loads(self._cipher.decrypt(data, bound_to=BOUND_TO))
+            session = json.loads(self._cipher.decrypt(data, bound_to=BOUND_TO))
         except (SecretUnreadable, ValueError):
             return None
-        return await self._ring.principal_of_id(found["org"], found["key"]) if found["end"] > self.now else None
+        return await self._ring.principal_of_id(session["org"], session["key"]) if session["end"] > self.now else None

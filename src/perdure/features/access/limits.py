@@ -34,12 +34,13 @@ DAYS_KEPT = 40
 
 @dataclass(slots=True)
 class _Counts:
-    """What one key has used, as far as this process knows.
+    """What one key has used: in all processes as of the last exchange with the store, and here since then.
 
     Args:
-        minute: the current minute; `requests` of it, of all processes as of the last exchange; `before` those of the
-            minute before it.
-        new: requests of this process since then.
+        minute: the minute of that exchange; `requests` and `before` are the requests in it and in the one before it.
+        new: requests to this process since that exchange.
+        day: what was used on the day of that exchange, in UTC.
+        exchanged_at: the second of that exchange, by the monotonic clock.
     """
 
     org_id: OrgId
@@ -76,12 +77,12 @@ class Limiter:
             passed = (now - counts.minute).total_seconds() / 60
             in_minute = counts.requests + counts.new
             if in_minute + counts.before * (1 - passed) >= most:
-                raise _beyond(f"{most:,} requests a minute", 60 - int(passed * 60) if in_minute >= most else 1)
+                raise _limit_reached(f"{most:,} requests a minute", 60 - int(passed * 60) if in_minute >= most else 1)
         midnight = until_midnight_s(now)
         if limits.tokens_per_day is not None and counts.day.tokens >= limits.tokens_per_day:
-            raise _beyond(f"{limits.tokens_per_day:,} tokens a day", midnight)
+            raise _limit_reached(f"{limits.tokens_per_day:,} tokens a day", midnight)
         if limits.cost_per_day is not None and counts.day.cost >= limits.cost_per_day:
-            raise _beyond(f"${limits.cost_per_day:g} a day", midnight)
+            raise _limit_reached(f"${limits.cost_per_day:g} a day", midnight)
         counts.new += 1
 
     async def close(self) -> None:
@@ -92,17 +93,18 @@ class Limiter:
                 await self._exchange(key_id, counts, now)
 
     async def _exchange(self, key_id: str, counts: _Counts, now: datetime) -> None:
-        """Add what is new to the store's counts, and read those of all processes."""
+        """Add the new requests of a key to the store's counts, and read those of all processes. If the store fails they
+        stay new, and the old counts go on. Keys that nobody used for `KEPT_S` are dropped."""
         new, counts.new = counts.new, 0
         minute, day = _minute(now), day_of(now)
 
         def exchange(tx: Tx) -> list[Used]:
             if new:
-                for period in (_name(counts.minute), day_of(counts.minute)):
+                for period in (_minute_name(counts.minute), day_of(counts.minute)):
                     tx.used.add({key_id: Used(requests=new)}, period)
             if self._trimmed_on != day:
                 tx.of(Keys).trim_used(before=day_of(now - timedelta(days=DAYS_KEPT)))
-            periods = (_name(minute), _name(minute - timedelta(minutes=1)), day)
+            periods = (_minute_name(minute), _minute_name(minute - timedelta(minutes=1)), day)
             return [tx.used.get(key_id, period) for period in periods]
 
         try:
@@ -123,7 +125,8 @@ class Limiter:
                 del self._counts[other]
 
 
-def _beyond(limit: str, wait_s: int) -> NotAdmitted:
+def _limit_reached(limit: str, wait_s: int) -> NotAdmitted:
+    """The refusal of a key that has used up `limit`, such as "5 tokens a day", and may be used again in `wait_s`."""
     text = f"this key may use {limit}, and has: wait, or ask an administrator for more"
     return NotAdmitted(429, text, (b"retry-after", str(wait_s).encode()))
 
@@ -132,5 +135,6 @@ def _minute(now: datetime) -> datetime:
     return now.replace(second=0, microsecond=0)
 
 
-def _name(minute: datetime) -> str:
+def _minute_name(minute: datetime) -> str:
+    """The name of a minute among the periods of the store's counts."""
     return minute.strftime("%Y-%m-%dT%H:%M")

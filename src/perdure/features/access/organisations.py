@@ -47,12 +47,17 @@ class OrganisationGone(NotFound):
 
 
 class OpenOrganisations:
-    """The open stores of a process by organisation. `default` is its caller's, who closes it after this."""
+    """The open stores of a process, one for each organisation in use.
+
+    Args:
+        default: the store of the default organisation, which the caller has opened and closes after this.
+        open_max: how many others stay open when nobody uses them.
+    """
 
     def __init__(self, default: AsyncPerdure, *, open_max: int = OPEN_MAX) -> None:
         self._default, self._open_max = default, open_max
         self._open: OrderedDict[OrgId, AsyncPerdure] = OrderedDict()
-        self._users: dict[OrgId, int] = {}
+        self._users: dict[OrgId, int] = {}  # how many contexts of `use` are open
         self._used: set[OrgId] = set()  # since the last look
         self._locks: dict[OrgId, asyncio.Lock] = {}
         self._worker = Worker("organisations", self.look, LOOK_S)
@@ -69,7 +74,7 @@ class OpenOrganisations:
             return
         self._users[org_id] = self._users.get(org_id, 0) + 1
         try:
-            yield await self._opened(org_id)
+            yield await self._open_or_get(org_id)
         finally:
             self._used.add(org_id)
             self._users[org_id] -= 1
@@ -81,13 +86,12 @@ class OpenOrganisations:
         await self._worker.start()
 
     async def drain(self, within_s: float) -> None:
-        """Drain all of them, see `App.drain`."""
+        """Stop looking for work, and drain every open store, see `App.drain`."""
         await self._worker.close()
-        every = [self._default, *self._open.values()]
-        await asyncio.gather(*(one.app.drain(within_s) for one in every))
+        await asyncio.gather(*(library.app.drain(within_s) for library in (self._default, *self._open.values())))
 
     async def close(self) -> None:
-        """Close all but the default one."""
+        """Close all stores but the default one's."""
         self._closed = True
         await self._worker.close()
         used = self._in_use()
@@ -100,7 +104,8 @@ class OpenOrganisations:
         except (PerdureError, TimeoutError) as error:
             log.warning("what deleted organisations wrote last may be left: %s", error)
 
-    async def _opened(self, org_id: OrgId) -> AsyncPerdure:
+    async def _open_or_get(self, org_id: OrgId) -> AsyncPerdure:
+        """The open store of an organisation, opened if it was not. Raises: OrganisationGone; StoreError."""
         async with self._locks.setdefault(org_id, asyncio.Lock()):
             library = self._open.get(org_id)
             if library is None:
@@ -139,20 +144,19 @@ class OpenOrganisations:
                     view = store.for_organisation(organisation.id)
                     if await view.read(has_work, model, at=app.ports.clock.now()):
                         with contextlib.suppress(OrganisationGone):  # deleted meanwhile
-                            await self._opened(organisation.id)
+                            await self._open_or_get(organisation.id)
             if len(page) < PAGE:
                 break
             after = page[-1].id
         await self._close_unused(model)
 
     def _in_use(self) -> set[OrgId]:
-        """The organisations that may have been written to since the last time that this was asked."""
+        """The organisations that this process may have written to since the last call, which this call forgets."""
         used, self._used = self._used, set()
         return used | {*self._users, *self._open}
 
     async def _remove_gone(self, used: set[OrgId]) -> None:
-        """Remove what requests and runs under way have written for organisations of which another process has removed
-        all."""
+        """Remove what this process wrote for those of the `used` organisations that another process had removed."""
         if not used:
             return
 
@@ -175,8 +179,7 @@ class OpenOrganisations:
             log.warning("the rest of %s is removed later: %s", org_id, error)
 
     async def remove(self, org_id: OrgId) -> None:
-        """Remove an organisation that was deleted, with everything in it, in bounded steps; its last row only when no
-        process writes for it any more."""
+        """Remove a deleted organisation in bounded steps; its row goes when no process writes for it any more."""
         async with self._locks.setdefault(org_id, asyncio.Lock()):
             if (library := self._open.pop(org_id, None)) is not None:
                 await library.close()
@@ -184,8 +187,10 @@ class OpenOrganisations:
         await remove_organisation(app.shared.store, org_id, app.ports.contents, clock=app.ports.clock)
 
     async def _close_unused(self, model: str | None) -> None:
-        """Close those that nobody uses and that have no work, the longest unused first, as long as they are too
-        many."""
+        """Close stores that nobody uses and that have no work, the longest unused first, down to `open_max`.
+
+        `model` is the handle of the embedding model.
+        """
         for org_id in list(self._open):
             if len(self._open) <= self._open_max:
                 return
@@ -211,8 +216,8 @@ async def open_organisation(default: AsyncPerdure, name_or_id: str) -> AsyncIter
 
 
 def has_work(tx: Tx, embedding: str | None, *, at: datetime) -> bool:
-    """Whether something has to be done that a running engine would do by itself: runs, what features have to
-    do, reports that are due, files, texts to embed with this model, or removals."""
+    """Whether an organisation has work that an open engine would do by itself at `at`: runs, what features have to do,
+    callbacks that are due, removals, or texts to embed with the model of the handle `embedding`."""
     return bool(
         tx.runs.list_oldest(limit=1)
         or any(WORK_WAITS(tx, at))

@@ -34,7 +34,7 @@ pages = Pages()
 
 
 def access_of(request: Request, library: AsyncPerdure) -> Access:
-    """The administration for who sent the request."""
+    """The administration, on behalf of whoever sent the request."""
     return Access.of(library.app, principal_of(request), trace_id())
 
 
@@ -68,6 +68,7 @@ async def access(request: Request, library: AsyncPerdure) -> Data:
 
 
 def _key_shape(key: ApiKey, names: dict[str, str], now: datetime) -> Data:
+    """A key as the page shows it; `names` maps ids of users to their names."""
     return {
         **attributes(key, "id", "name", "start", "scope", "expires_at", "last_used_at"),
         "user": names.get(key.user_id or "", key.user_id or ""),
@@ -77,6 +78,7 @@ def _key_shape(key: ApiKey, names: dict[str, str], now: datetime) -> Data:
 
 
 def _entry_shape(entry: AuditEntry, names: dict[str, str]) -> Data:
+    """An entry of the audit log as the page shows it; `names` maps ids of users and keys to their names."""
     who = entry.user_id or entry.key_id
     shown = names.get(who, who) if who else "this machine, or the server's own key"
     return attributes(entry, "at", "action", "object_id", "trace_id") | {"who": shown}
@@ -123,7 +125,7 @@ async def delete_user(request: Request, library: AsyncPerdure) -> Notice:
 async def create_organisation(request: Request, library: AsyncPerdure) -> Notice:
     """Create an organisation with its first key, of an administrator."""
     form = await form_of(request)
-    administration = _of_all(request, library)
+    administration = _access_to_all(request, library)
     made = await administration.create_organisation(field_of(form, "name"))
     _, text = await administration.within(made.id).create_key("admin", "admin")
     return Notice(f"{made.name} was made. The key of its administrator: {text} Copy it now, nobody can show it again.")
@@ -132,25 +134,25 @@ async def create_organisation(request: Request, library: AsyncPerdure) -> Notice
 @pages.post("/settings/access/organisations/{org_id}/delete", shows=access)
 async def delete_organisation(request: Request, library: AsyncPerdure) -> Notice:
     """Delete an organisation with everything in it."""
-    await _of_all(request, library).delete_organisation(OrgId(request.path_params["org_id"]))
+    await _access_to_all(request, library).delete_organisation(OrgId(request.path_params["org_id"]))
     return Notice("Its keys count no more within seconds. Everything else of it is being removed.")
 
 
-def _of_all(request: Request, library: AsyncPerdure) -> Access:
-    """The administration of all organisations. Raises: InvalidInput: it is another one's administrator who asks."""
+def _access_to_all(request: Request, library: AsyncPerdure) -> Access:
+    """The administration. Raises: InvalidInput: the request's administrator is not of the default organisation."""
     if principal_of(request).org_id != DEFAULT_ORG:
         raise InvalidInput("organisations are made and deleted by administrators of the default one")
     return access_of(request, library)
 
 
 def _limits(form: dict[str, str]) -> UseLimits:
-    """The limits that a form sets. Raises: InvalidInput."""
+    """The limits of a key that a form sets; its empty fields set none. Raises: InvalidInput: one is no number."""
     values: dict[str, Any] = {name: _number(form, name, whole=not name.startswith("cost")) for name in LIMIT_LABELS}
     return limits_of({name: value for name, value in values.items() if value is not None})
 
 
 def _number(form: dict[str, str], name: str, *, whole: bool) -> int | float | None:
-    """A number of a form; None: the field is empty. Raises: InvalidInput."""
+    """The number in a field of a form; None: the field is empty. Raises: InvalidInput: it is no number."""
     text = form.get(name, "").strip()
     if not text:
         return None

@@ -26,7 +26,7 @@ _KeyPath = Annotated[KeyIdIn, Path(description="The id of the key.")]
 
 
 async def _access(request: Request) -> Access:
-    """The administration for who sent the request."""
+    """The administration, on behalf of whoever sent the request."""
     return Access.of(library_of(request).app, principal_of(request), trace_id())
 
 
@@ -34,13 +34,13 @@ Administration = Annotated[Access, Depends(_access)]
 
 
 def _check_default(request: Request) -> None:
-    """Raises: HTTPException: the administrator is another organisation's."""
+    """Raises: HTTPException: the request's key is of another organisation than the default one."""
     if principal_of(request).org_id != DEFAULT_ORG:
         raise HTTPException(403, "organisations are made and deleted by administrators of the default one")
 
 
 def _check_own(request: Request, org_id: str) -> None:
-    """Raises: NotFound: the organisation is neither the administrator's nor may be seen."""
+    """Raises: NotFound: the request's key is neither of this organisation nor of the default one, which sees all."""
     if principal_of(request).org_id not in (org_id, DEFAULT_ORG):
         raise NotFound("org", org_id)
 

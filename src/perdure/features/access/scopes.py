@@ -35,13 +35,14 @@ class ScopeRule:
 
     @functools.cached_property
     def pattern(self) -> re.Pattern[str]:
-        """What matches the paths, without a final slash."""
+        """The regular expression of the paths that the rule is about, without a final slash."""
         forms = {"**": "(?:/.*)?", "*": "/[^/]+"}
         parts = [forms.get(part) or f"/{re.escape(part)}" for part in self.path.split("/") if part]
         return re.compile("".join(parts))
 
 
 def _rules() -> list[ScopeRule]:
+    """List the rules of all paths; of several that fit a request the first one counts, so special paths stand first."""
     administration = [ScopeRule(ANY, f"/v1/{noun}/**", "admin") for noun in ("organizations", "users", "keys", "audit")]
     searches = [
         *("/v1/messages/search", "/v1/passages/search", "/v1/tools/search", "/v1/recall", "/v1/agents/*/recall"),
@@ -118,12 +119,12 @@ RULES = tuple(_rules())
 
 
 def rule_of(method: str, path: str) -> ScopeRule | None:
-    """The rule of a request; None: no rule names it."""
-    return _rule(method, without_ids(path).rstrip("/") or "/")
+    """Return the first rule that fits a request; None: no rule does, so only administrators may send it."""
+    return _find_rule(method, without_ids(path).rstrip("/") or "/")
 
 
 def without_ids(path: str) -> str:
-    """The path with `*` for each id."""
+    """Return the path of a request with `*` in place of each id, such as `/v1/agents/*/messages`."""
     return _ID.sub("*", path)
 
 
@@ -131,9 +132,9 @@ ID = r"[a-z_-]+-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _ID = re.compile(rf"(?<=/){ID}(?=/|$)")
 
 
-@functools.lru_cache(maxsize=2_000)
-def _rule(method: str, path: str) -> ScopeRule | None:
-    if path == "/":
+@functools.lru_cache(maxsize=2_000)  # by the path without ids, so that few paths fill it
+def _find_rule(method: str, path: str) -> ScopeRule | None:
+    if path == "/":  # its pattern is empty
         return next((rule for rule in RULES if rule.path == "/" and method in rule.methods.split()), None)
     for rule in RULES:
         if method in rule.methods.split() and rule.path != "/" and rule.pattern.fullmatch(path):

@@ -24,6 +24,7 @@ from perdure.features.access.directory import AuditLog, Keys, Organisations, Use
 from perdure.features.access.values import (
     KEY_BYTES,
     KEYS_PER_ORGANISATION,
+    START_CHARS,
     USERS_PER_ORGANISATION,
     ApiKey,
     AuditEntry,
@@ -34,7 +35,6 @@ from perdure.features.access.values import (
     digest_of,
     is_key,
     key_text,
-    start_of,
 )
 from perdure.library.parts.part import reads, writes
 from perdure.settings import Settings
@@ -54,10 +54,11 @@ LAST_WRITES_S = KEY_KEPT_S + 2
 
 
 class Access:
-    """Operations for `principal`, whose organisation they are about.
+    """What an administrator, `principal`, may do with organisations, users and keys, and the audit log of that.
 
     Args:
-        trace_id: of the request; empty: a command.
+        principal: who does it, for the log; users, keys and log are those of this principal's organisation.
+        trace_id: the id of the request that asks for it; empty: a command does.
     """
 
     def __init__(self, store: Store, clock: Clock, ids: Ids, principal: Principal, *, trace_id: str = "") -> None:
@@ -66,11 +67,11 @@ class Access:
 
     @classmethod
     def of(cls, app: App, principal: Principal, trace_id: str = "") -> Access:
-        """Those over the store of an app."""
+        """Return the operations of `principal` on the store of `app`."""
         return cls(app.shared.store, app.ports.clock, app.ports.ids, principal, trace_id=trace_id)
 
     def within(self, org_id: OrgId) -> Access:
-        """The same administrator's operations on another organisation."""
+        """Return the operations of the same administrator on another organisation."""
         principal = replace(self._principal, org_id=org_id)
         return Access(self._store, self._clock, self._ids, principal, trace_id=self._trace_id)
 
@@ -108,8 +109,7 @@ class Access:
         self._note(tx, "organisation.delete", org_id)
 
     async def remove_organisation(self, org_id: OrgId, settings: Settings) -> None:
-        """Remove everything of an organisation that was deleted, see `remove_organisation` of this module; it takes
-        `LAST_WRITES_S` at least."""
+        """Remove all of a deleted organisation, as the function of this name; it takes `LAST_WRITES_S` at least."""
         contents, is_left = open_object_store(settings.files), True
         while is_left:
             wait_s = await remove_organisation(self._store, org_id, contents, clock=self._clock)
@@ -145,8 +145,7 @@ class Access:
 
     @writes
     def delete_user(self, tx: Tx, user_id: UserId) -> None:
-        """Delete a user and end the user's keys. What the user wrote keeps the user's id, which leads to nobody any
-        more. Raises: NotFound."""
+        """Delete a user and the user's keys; what the user wrote keeps the id, which nobody has. Raises: NotFound."""
         tx.of(Users).delete(user_id)
         self._note(tx, "user.delete", user_id)
 
@@ -168,7 +167,7 @@ class Access:
         expires_at: datetime | None = None,
         limits: UseLimits | None = None,
     ) -> tuple[ApiKey, str]:
-        """Create a key; the key, and its text, which is stored nowhere and can't be had again.
+        """Create a key; return the key, and its text, which is stored nowhere and can't be had again.
 
         Raises: NotFound: the user; InvalidInput: it would have expired already.
         """
@@ -180,7 +179,7 @@ class Access:
             org_id=self._principal.org_id,
             user_id=user_id,
             name=check_name("a key", name),
-            start=start_of(text),
+            start=text[:START_CHARS],
             digest=digest_of(text),
             scope=scope,
             limits=limits or UseLimits(),
@@ -224,8 +223,8 @@ class Access:
 
     @writes
     def delete_key(self, tx: Tx, key_id: KeyId) -> bool:
-        """Remove a key, with what it used. Return whether the store has any keys left: without them a server on
-        loopback is open. Raises: NotFound."""
+        """Remove a key and what it used; return whether the store has keys left, without which it is open. Raises:
+        NotFound."""
         self._note(tx, "key.delete", key_id)
         tx.of(Keys).delete(key_id)
         return tx.of(Keys).are_there()
@@ -234,14 +233,14 @@ class Access:
 
     @writes
     def note(self, tx: Tx, action: str, object_id: str = "") -> None:
-        """Note what the principal has done."""
+        """Append to the audit log that the principal did `action`, such as `PATCH /v1/blocks/{block_id}`."""
         self._note(tx, action, object_id)
 
     @reads
     def audit(
         self, tx: Tx, where: AuditFilter | None = None, *, before: int | None = None, limit: int = 50
     ) -> Sequence[AuditEntry]:
-        """Entries of the audit log, newest first."""
+        """Entries of the audit log, newest first; `before`: only those with a smaller `seq`."""
         return tx.of(AuditLog).page(where or AuditFilter(), before=before, limit=limit)
 
     def _note(self, tx: Tx, action: str, object_id: str) -> None:
@@ -283,11 +282,11 @@ async def remove_organisation(store: Store, org_id: OrgId, contents: FileContent
     """
     found = await store.read(lambda tx: tx.of(Organisations).find(org_id))
     deleted_at = found.deleted_at if found is not None else None
-    # Servers may write what this pass does not find any more, so the time counts from before it.
+    # A server may write after this pass has looked, so the wait is counted from before the pass.
     wait_s = 0.0 if deleted_at is None else LAST_WRITES_S - (clock.now() - deleted_at).total_seconds()
-    view, is_left = store.for_organisation(org_id), True
-    while is_left:
-        is_left = await view.write(lambda tx: tx.upkeep.remove_some())
+    view = store.for_organisation(org_id)
+    while await view.write(lambda tx: tx.upkeep.remove_some()):
+        continue  # something is left
     if contents is not None:
         async for keys in contents.list(folder_of(org_id), before=clock.now() + CLOCK_SKEW):
             await contents.delete(keys)

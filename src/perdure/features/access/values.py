@@ -19,7 +19,7 @@ USERS_PER_ORGANISATION = 100_000
 
 
 def as_scope(text: str) -> Scope:
-    """Raises: InvalidInput: there is no such scope."""
+    """Return the scope of this name. Raises: InvalidInput: there is none."""
     for scope in SCOPES:
         if text == scope:
             return scope
@@ -27,7 +27,7 @@ def as_scope(text: str) -> Scope:
 
 
 def check_name(what: str, name: str) -> str:
-    """The name without spaces around it. Raises: InvalidInput: it is empty or too long."""
+    """Return the name of `what`, such as "a user", in its stored form. Raises: InvalidInput: empty or too long."""
     name = name_form(name).strip()
     if not name or len(name) > NAME_CHARS or not name.isprintable():
         raise InvalidInput(f"the name of {what} is {name!r:.60}: 1 to {NAME_CHARS} printable characters are needed")
@@ -39,8 +39,8 @@ class Organisation:
     """One tenant of a store; nothing of one is seen by another.
 
     Args:
-        number: its place in the order of creation, here and below.
-        deleted_at: it is being removed, with everything in it; none of its keys counts any more.
+        number: its place in the order in which organisations, users and keys were created; 0: not stored yet.
+        deleted_at: since when it is being removed, with everything in it; none of its keys counts any more.
     """
 
     id: OrgId
@@ -52,7 +52,7 @@ class Organisation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Somebody of an organisation; `name` occurs there once."""
+    """A person of an organisation, in which `name` occurs once; `number` is the place in the order of creation."""
 
     id: UserId
     org_id: OrgId
@@ -63,12 +63,13 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A key without its text, of which only a digest is stored.
+    """An API key without its text, of which only a digest is stored.
 
     Args:
-        user_id: whose it is; None: a program's.
+        number: its place in the order of creation.
+        user_id: the user whom it belongs to; None: it is a program's.
         start: the first characters of the text, by which people tell keys apart.
-        digest: the SHA-256 of the text.
+        digest: the SHA-256 of the text, in hexadecimal digits.
     """
 
     id: KeyId
@@ -101,7 +102,7 @@ _FORM = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
 
 
 def key_text(secret: bytes) -> str:
-    """The text of the key of this random part."""
+    """Return the text of a key, made of `KEY_BYTES` random bytes."""
     assert len(secret) == KEY_BYTES
     return PREFIX + base64.urlsafe_b64encode(secret).decode().rstrip("=")
 
@@ -118,11 +119,6 @@ def digest_of(text: str) -> str:
     slow function would protect nothing and cost time with each request. Without a salt an index finds the key.
     """
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def start_of(text: str) -> str:
-    """The first characters of a key, which may be shown."""
-    return text[:START_CHARS]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +144,7 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFilter:
-    """Which entries: all conditions hold. `action` is a part of it."""
+    """Which entries of the audit log are listed: those that fit every field that is set, of `action` in any part."""
 
     user_id: UserId | None = None
     key_id: KeyId | None = None

@@ -34,7 +34,7 @@ class KeyIn(WireRequest):
 
 
 class _AccessShape(WireShape):
-    """Its times are written as Python does."""
+    """The base of this file's answers, whose times are written by `datetime.isoformat`."""
 
     _time = datetime.isoformat
 

@@ -23,22 +23,22 @@ _PAGE = 500
 async def export_text(
     library: AsyncPerdure, agent_id: AgentId, *, conversation: ConversationId | None = None, with_messages: bool = True
 ) -> str:
-    """Write an agent as an agent file, with the messages of a conversation, by default of all. Raises: NotFound."""
+    """Write an agent as an agent file, with the messages of `conversation`, None: of all. Raises: NotFound."""
     state = await library.agent_of(agent_id).state()
     messages = await _list_messages(library, agent_id, conversation) if with_messages else []
     shown = frozenset(map(str, state.message_ids if conversation is None else [message.id for message in messages]))
     folders = await list_folders(library, agent_id)
-    lines = {(await library.agent_of(agent_id).find_conversation(conversation)).seq: messages}
+    by_seq = {(await library.agent_of(agent_id).find_conversation(conversation)).seq: messages}
     if conversation is None and with_messages:
-        for line in await _list_conversations(library, agent_id):
-            lines[line.seq] = await _list_messages(library, agent_id, line.id)
-    held = {seq: [one.id for one in found if one.kind == "message"] for seq, found in lines.items()}
-    copy = await library.transfer.copy_agent(agent_id, held)
+        for other in await _list_conversations(library, agent_id):
+            by_seq[other.seq] = await _list_messages(library, agent_id, other.id)
+    written_ids = {seq: [one.id for one in found if one.kind == "message"] for seq, found in by_seq.items()}
+    copy = await library.transfer.copy_agent(agent_id, written_ids)
     forgotten = await library.transfer.list_forgotten(agent_id)
     agent, now = (await agent_replies(library, [state]))[0], library.app.ports.clock.now()
 
     def write() -> str:
-        document = write_agent_file(agent, [*lines.values()], folders, shown=shown, copy=copy, at=now)
+        document = write_agent_file(agent, [*by_seq.values()], folders, shown=shown, copy=copy, at=now)
         hide_forgotten(document, forgotten)
         return json.dumps(document, indent=2)
 
@@ -46,7 +46,7 @@ async def export_text(
 
 
 async def _list_conversations(library: AsyncPerdure, agent_id: AgentId) -> Sequence[Conversation]:
-    """All conversations of an agent but its first, oldest first."""
+    """The conversations of an agent, oldest first, without its first one, which lists of conversations leave out."""
     found: list[Conversation] = []
     page, where = Page(_PAGE, ascending=True), ConversationFilter(agent_id=agent_id)
     while states := await library.conversations.page_of_states(where, page, "created"):
@@ -58,9 +58,9 @@ async def _list_conversations(library: AsyncPerdure, agent_id: AgentId) -> Seque
 async def _list_messages(
     library: AsyncPerdure, agent_id: AgentId, conversation: ConversationId | None
 ) -> Sequence[Message]:
-    """All messages of a conversation, oldest first."""
+    """All messages of a conversation, oldest first; None: of the agent's first conversation."""
     agent, found = library.agent_of(agent_id), list[Message]()
-    line = (await agent.find_conversation(conversation)).id
-    while page := await agent.messages(conversation=line, limit=_PAGE, after_seq=found[-1].seq if found else None):
+    id_ = (await agent.find_conversation(conversation)).id
+    while page := await agent.messages(conversation=id_, limit=_PAGE, after_seq=found[-1].seq if found else None):
         found += page
     return found

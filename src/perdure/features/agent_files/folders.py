@@ -20,10 +20,8 @@ _PAGE = Page(limit=100, ascending=True)
 
 
 async def create_folder(library: AsyncPerdure, folder: FileFolder) -> AsyncFolder:
-    """Make an empty folder. One of its name that is here already is another one: a number follows the name then.
-
-    Raises: InvalidInput.
-    """
+    """Make an empty folder with the name and description of one of the file. If a folder has this name already, the
+    new one gets a number behind it. Raises: InvalidInput."""
     name = folder.fields.get("name")
     wanted = (name if isinstance(name, str) else "").replace("/", "_").strip() or "folder"
     fields: FolderChanges = {
@@ -41,7 +39,8 @@ async def create_folder(library: AsyncPerdure, folder: FileFolder) -> AsyncFolde
 
 
 async def add_files(made: AsyncFolder, folder: FileFolder, warnings: list[str]) -> None:
-    """Put the files of a folder into the one that was made of it; files that it can't have are left out."""
+    """Upload the files of a folder of the file into `made`, the folder that was made of it. A file that is refused is
+    left out, and `warnings` gets a line that says so."""
     for name, text in folder.texts.items():
         data = text.encode("utf-8", "replace")
         try:
@@ -53,10 +52,10 @@ async def add_files(made: AsyncFolder, folder: FileFolder, warnings: list[str]) 
 async def list_folders(library: AsyncPerdure, agent_id: AgentId) -> Sequence[tuple[Folder, dict[str, str]]]:
     """The agent's folders, each with the texts of its files by their names; files without a text are left out."""
     folders = await library.agent_of(agent_id).files.folders()
-    return [(folder.info, await _texts_of(folder)) for folder in folders]
+    return [(folder.info, await _texts_by_name(folder)) for folder in folders]
 
 
-async def _texts_of(folder: AsyncFolder) -> dict[str, str]:
+async def _texts_by_name(folder: AsyncFolder) -> dict[str, str]:
     page, texts = _PAGE, dict[str, str]()
     while states := await folder.list_files(page):
         for state in states:

@@ -22,15 +22,16 @@ _CHOSEN = ("name", "secrets", "tool_exec_environment_variables", "messages", *_S
 
 
 def hide_forgotten(document: dict[str, Any], forgotten: Sequence[Correction]) -> None:
-    """Replace in a file what was forgotten."""
-    for one in forgotten:
-        text = one.text.removesuffix("…") if len(one.text) == TITLE_CHARS else one.text
+    """Replace in `document`, an agent file as an object, every text of the `forgotten` corrections."""
+    for correction in forgotten:
+        text = correction.text  # of a long text only the beginning is stored, and an ellipsis
+        text = text.removesuffix("…") if len(text) == TITLE_CHARS else text
         if text != REDACTED:  # it was erased since
-            _hide(document, HiddenText(text, one.created_at))
+            _hide(document, HiddenText(text, correction.created_at))
 
 
 def _hide(document: dict[str, Any], text: HiddenText) -> None:
-    """Replace one text in the file."""
+    """Replace one forgotten text in the agent file. Messages newer than the forgetting keep it: they say it again."""
     (agent,) = document["agents"]
     settings = {name: value for name, value in agent.items() if name not in _CHOSEN}
     agent |= text.redactor.redact_choices(settings)
@@ -45,14 +46,15 @@ def _hide(document: dict[str, Any], text: HiddenText) -> None:
 
 
 def _hide_in_copy(copy: dict[str, Any], text: HiddenText) -> None:
+    """Replace one forgotten text in `copy`, the part of an agent file that only Perdure reads."""
     copy["settings"] = text.redactor.redact_choices(copy["settings"])
     text.redact(copy["passages"], ("sources", "state_origin"), text.is_old)
     for part in copy_parts():
         if part.name in copy:
             part.hide(copy[part.name], text)
     text.redact(copy["conversations"], ("summary", "description", "options"))
-    for line in copy["conversations"]:
-        text.redact(line["messages"], ("name", "otid"), text.is_old)
-    for of_block in copy["block_values"].values():
-        for one in filter(text.is_old, of_block[:-1]):
-            one["value"] = text.redactor.drop_lines(one["value"])
+    for conversation in copy["conversations"]:
+        text.redact(conversation["messages"], ("name", "otid"), text.is_old)
+    for versions in copy["block_values"].values():
+        for version in filter(text.is_old, versions[:-1]):  # the last one is the block as it is now
+            version["value"] = text.redactor.drop_lines(version["value"])

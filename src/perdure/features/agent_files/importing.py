@@ -21,7 +21,7 @@ from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.copy_values import AgentCopy, ConversationCopy
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.features.agent_files.folders import add_files, create_folder
-from perdure.features.agent_files.messages import FileMessages, messages_in
+from perdure.features.agent_files.messages import FileMessages, parse_messages
 from perdure.features.agent_files.reading import AgentDocument, FileAgent, FileGroup
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.tools.tools import ToolState
@@ -39,7 +39,8 @@ _OWN_MODEL = ("model", "model_settings", "options")
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """The fields of the form. Of two names of a field the newer one wins."""
+    """What an importer chose: the `name` and models (handles) of all agents; `secrets`, variables that each agent gets;
+    `copy_suffix`, names that end with `_copy`; `override_tools`, the file's source for tools that are here already."""
 
     name: str | None = None
     model: str | None = None
@@ -51,7 +52,7 @@ class ImportOptions:
 
     @classmethod
     def of(cls, form: FormData) -> ImportOptions:
-        """Read the form. Raises: InvalidInput."""
+        """Read them from a form in Letta's API; of two names of a field the newer one wins. Raises: InvalidInput."""
 
         def text(*names: str) -> str | None:
             return next((value for name in names if isinstance(value := form.get(name), str) and value), None)
@@ -79,20 +80,21 @@ class ImportOptions:
 IMPORT_GROUP: Point[
     [AsyncPerdure, dict[str, Any], dict[str, Any], bool], Awaitable[Callable[[], Awaitable[object]] | None]
 ] = Point("import_group")
-"""Make a group of its fields and those of its manager, and return what deletes it. If it is of a companion, that of the
-manager gets them instead. Raises: ValidationError, InvalidInput, NotSupported, AlreadyExists, TooMany."""
+"""Make a group of its fields and those of its manager, and return what deletes it. If the last argument says that it is
+a companion's, the manager has that companion already, which gets the fields: there is nothing to delete then.
+Raises: ValidationError, InvalidInput, NotSupported, AlreadyExists, TooMany."""
 
 
 class Import:
-    """Makes the agents of a file. Blocks that they share are made once.
+    """One import of a file's agents; blocks, tools and folders that several agents share are made once.
 
     Attributes:
-        warnings: what is not as in the file.
+        warnings: one line for each thing that is not as in the file.
     """
 
     def __init__(self, library: AsyncPerdure, file: AgentDocument, options: ImportOptions) -> None:
         self._library, self._file, self._options = library, file, options
-        self._tools: dict[str, ToolId] = {}
+        self._tools: dict[str, ToolId] = {}  # by its id in the file, as the three below
         self._blocks: dict[str, BlockId] = {}
         self._folders: dict[str, FolderId] = {}
         self._agents: dict[str, AgentId] = {}
@@ -102,7 +104,7 @@ class Import:
         self.warnings: list[str] = [*file.warnings]
 
     async def run(self) -> Sequence[AgentId]:
-        """Make all of it, or nothing; return the ids of the agents. Raises: PerdureError."""
+        """Make everything in the file, or nothing; return the ids of the agents. Raises: PerdureError."""
         try:
             return await self._run()
         except BaseException:
@@ -110,17 +112,20 @@ class Import:
             raise
 
     async def _run(self) -> Sequence[AgentId]:
-        """Check what can be checked, make tools and agents, and last replace the tools that are here already."""
+        """Check what can be checked, then make tools, agents and groups, and last replace tools that were here already,
+        as that can't be undone. Return the ids of the agents."""
         agents = self._independent_agents()
-        checked = [(id_, self._request(id_, agent), await self._lines_of(id_, agent)) for id_, agent in agents.items()]
+        for file_id, agent in agents.items():
+            self._agent_request(file_id, agent)  # raises if the agent can't be made
+        conversations = {file_id: await self._conversations_of(file_id, agent) for file_id, agent in agents.items()}
         for file_id in dict.fromkeys(id_ for agent in agents.values() for id_ in agent.tool_ids):
             await self._import_tool(file_id, self._file.tools[file_id])
-        for file_id, _, lines in checked:
+        for file_id, found in conversations.items():
             agent_id = await self._import_agent(file_id, agents[file_id])
-            if images := sum(messages.images for _, messages in lines):
+            if images := sum(messages.images for _, messages in found):
                 name = self._name_of(agents[file_id])
                 self.warnings.append(f"{images} images in messages of {name!r} are left out")
-            seqs = [await self._import_conversation(agent_id, number, *line) for number, line in enumerate(lines)]
+            seqs = [await self._import_conversation(agent_id, number, *one) for number, one in enumerate(found)]
             if (copy := self._file.copies.get(file_id)) is not None:
                 self.warnings += await self._library.transfer.restore_agent(agent_id, copy, seqs)
         for group in self._file.groups:
@@ -150,22 +155,25 @@ class Import:
             except Exception:  # the error that ended the import is the one to raise
                 log.exception("something that a failed import had made could not be deleted")
 
-    async def _lines_of(self, file_id: str, agent: FileAgent) -> Sequence[tuple[ConversationCopy, FileMessages]]:
-        """The conversations of an agent with their messages, the first one's first. Raises: AgentFileInvalid."""
+    async def _conversations_of(
+        self, file_id: str, agent: FileAgent
+    ) -> Sequence[tuple[ConversationCopy, FileMessages]]:
+        """Parse an agent's conversations with their messages, its first one first. Raises: AgentFileInvalid."""
         first, *others = self._file.copies.get(file_id, AgentCopy()).conversations or (ConversationCopy(),)
         if self._options.without_messages:
             return [(replace(first, open_calls={}), FileMessages())]
         limit = self._library.app.ports.settings.message_limit_chars
+        # An empty message stands where the first conversation has the system message.
         fields = [agent.fields, *({"messages": [{}, *one.messages]} for one in others)]
         return [
-            (one, await asyncio.to_thread(messages_in, of_line, limit_chars=limit, open_calls=one.open_calls))
-            for one, of_line in zip((first, *others), fields, strict=True)
+            (one, await asyncio.to_thread(parse_messages, agent_fields, limit_chars=limit, open_calls=one.open_calls))
+            for one, agent_fields in zip((first, *others), fields, strict=True)
         ]
 
     async def _import_conversation(
         self, agent_id: AgentId, number: int, copy: ConversationCopy, messages: FileMessages
     ) -> int:
-        """Make a conversation, or change the agent's first one, and give it its messages; its number."""
+        """Make the conversation `copy` with its messages and return its `seq`; `number` 0: change the agent's first."""
         labels = {block.label for block in (await self._library.agent_of(agent_id).state()).blocks} & {*copy.blocks}
         values = cast(ConversationChanges, attributes(copy, "summary", "description", *_OWN_MODEL))
         try:
@@ -178,18 +186,18 @@ class Import:
             made = await self._library.agent_of(agent_id).create_conversation(values, isolated_labels=sorted(labels))
         else:
             made = await self._library.agent_of(agent_id).change_conversation(None, values)
-        line = made.conversation
-        await self._library.agent_of(agent_id).import_messages(messages.messages, conversation=line.id, checked=True)
+        new = made.conversation
+        await self._library.agent_of(agent_id).import_messages(messages.messages, conversation=new.id, checked=True)
         if messages.waiting:
-            await self._library.messages.import_waiting(line, messages.waiting)
+            await self._library.messages.import_waiting(new, messages.waiting)
         if copy.archived:
-            await self._library.agent_of(agent_id).change_conversation(line.id, {"archived": True})
-        return line.seq
+            await self._library.agent_of(agent_id).change_conversation(new.id, {"archived": True})
+        return new.seq
 
     # --- tools
 
     async def _import_tool(self, file_id: str, tool: Mapping[str, Any]) -> None:
-        """Find or make a tool of the file; one that can't be had is left out."""
+        """Find or make a tool of the file, whose id there is `file_id`, or leave it out with a warning."""
         name = tool.get("name")
         if not isinstance(name, str) or not name:
             self.warnings.append("a tool without a name is left out")
@@ -197,7 +205,7 @@ class Import:
         here = await self._find_tool(name)
         try:
             if tool.get("tool_type", "custom") == "custom" and isinstance(tool.get("source_code"), str):
-                here = await self._from_source(name, tool, here)
+                here = await self._add_from_source(name, tool, here)
             elif here is not None and here.tool.spec.tool_type != tool.get("tool_type"):
                 self.warnings.append(f"tool {name!r:.80} is left out: the one of this server is of another type")
                 return
@@ -222,8 +230,9 @@ class Import:
             return None
         return state if state.tool.spec.name == name else None  # an id is no name
 
-    async def _from_source(self, name: str, tool: Mapping[str, Any], here: ToolState | None) -> ToolState:
-        """The tool with this source, or the one that has its name. Raises: InvalidInput, ValidationError."""
+    async def _add_from_source(self, name: str, tool: Mapping[str, Any], here: ToolState | None) -> ToolState:
+        """Make a tool from its source in the file and return it, or `here`, a tool that has its name already. That one
+        stays as it is, or gets the source when all else is done. Raises: InvalidInput, ValidationError."""
         new = ToolIn.model_validate(dict(tool))
         if unset := sorted(key for key, value in (new.environment or {}).items() if not value):
             self.warnings.append(f"tool {name!r:.80} lacks values of {', '.join(unset)}, which no file holds")
@@ -244,12 +253,13 @@ class Import:
     # --- agents
 
     def _name_of(self, agent: FileAgent) -> str:
+        """The name that an agent of the file gets here."""
         suffix = _COPY if self._options.copy_suffix else ""
         name = _NOT_IN_A_NAME.sub("_", self._options.name or str(agent.fields.get("name") or "Agent"))
         return name[: _NAME_MAX - len(suffix)] + suffix
 
-    def _request(self, file_id: str, agent: FileAgent) -> AgentIn:
-        """The request that makes this agent, with what is here of the file already. Raises: AgentFileInvalid."""
+    def _agent_request(self, file_id: str, agent: FileAgent) -> AgentIn:
+        """Build the request that makes an agent, with the tools and blocks made so far. Raises: AgentFileInvalid."""
         tool_ids = [id_ for id_ in agent.tool_ids if id_ in self._tools]
         body = agent.body | {
             "name": self._name_of(agent),
@@ -271,17 +281,17 @@ class Import:
             raise AgentFileInvalid(f"agent {body['name']!r} of the file: {_first_problem(error)}") from error
 
     def _block(self, file_id: str, block_id: str) -> dict[str, Any]:
-        """A block of the file as it began; what it became since follows when the rest of its agent is there."""
+        """A block with the first value it ever had: the later ones follow in order when the copy is restored."""
         block, copy = dict(self._file.blocks[block_id]), self._file.copies.get(file_id)
         values = () if copy is None else copy.block_values.get(str(block.get("label")), ())
-        if values and values[-1].value == block.get("value"):  # nobody changed it in the file
+        if values and values[-1].value == block.get("value"):  # else somebody edited the file: the history is not of it
             block["value"] = values[0].value
         return block
 
     async def _import_agent(self, file_id: str, agent: FileAgent) -> AgentId:
-        """Make an agent with its folders, and note which of its blocks is which of the file."""
+        """Make an agent of the file with its blocks and folders, without its messages; return its id."""
         models = self._library.handles
-        request = self._request(file_id, agent)
+        request = self._agent_request(file_id, agent)
         handle = request.model_handle
         copy = self._file.copies.get(file_id)
         follows = copy is not None and copy.follows_default and not self._options.model
@@ -312,8 +322,7 @@ class Import:
     # --- groups
 
     async def _import_group(self, group: FileGroup) -> None:
-        """Make a group of agents that were made, or set what an agent's companion has; one that can't be had is left
-        out."""
+        """Make a group of agents that were made, or change an agent's companion, or leave it out with a warning."""
         if not IMPORT_GROUP.functions:
             self.warnings.append("a group is left out: this program lacks its feature `groups`")
             return
@@ -326,8 +335,8 @@ class Import:
             "shared_block_ids": [self._blocks[id_] for id_ in group.block_ids if id_ in self._blocks],
         }
         try:
-            for made in IMPORT_GROUP(self._library, body, manager, bool(group.companions)):
-                self._group_deletes += filter(None, [await made])
+            for import_group in IMPORT_GROUP(self._library, body, manager, bool(group.companions)):
+                self._group_deletes += filter(None, [await import_group])
         except ValidationError as error:
             self.warnings.append(f"a group is left out: {_first_problem(error)}")
         except (InvalidInput, NotSupported, AlreadyExists, TooMany) as error:
@@ -335,6 +344,6 @@ class Import:
 
 
 def _first_problem(error: ValidationError) -> str:
-    """The place and text of the first thing that is wrong."""
+    """Where the first problem is, such as `tools.0.name`, and what it is."""
     problem = error.errors(include_url=False)[0]
     return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']:.300}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,10 +29,10 @@ _OF_THE_ENGINE = ("heartbeat", "login", "system_alert")
 
 @dataclass(frozen=True, slots=True)
 class FileMessages:
-    """The messages of an agent.
+    """The messages of a conversation of a file, oldest first, as they will be stored.
 
     Attributes:
-        waiting: behind them, the answer whose calls wait for somebody, and the results of its other calls.
+        waiting: behind them, the last answer if calls of it wait for somebody, and the results of its other calls.
         images: how many images are left out: those whose bytes are not in the file, or that no model takes.
     """
 
@@ -44,7 +43,7 @@ class FileMessages:
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A result, and the message of the file that holds it."""
+    """The result of a tool call in a file; `place` is the index of the message that holds it, from 0."""
 
     place: int
     text: str
@@ -54,48 +53,49 @@ class _Result:
     images: tuple[Image, ...] = ()
 
 
-def messages_in(
+def parse_messages(
     agent: Mapping[str, Any], *, limit_chars: int, open_calls: Mapping[str, OpenCallCopy] | None = None
 ) -> FileMessages:
-    """Read the messages of an agent, oldest first, each answer followed by the results of all its calls.
+    """Parse the messages of an agent, oldest first, each answer followed by the results of all its calls.
 
-    A call without a result gets one that says so, results without a call are left out, and so is the compiled system
-    message with which a history begins, also where it is compiled anew. Ids are made from the place in the file, and a
-    call whose id was there before gets another one.
+    A call without a result gets one that says so, results without a call are left out, and so are system messages that
+    are only the compiled prompt. Messages are numbered as they will be stored, and a call whose id another call had
+    gets another one.
 
     Args:
+        agent: the fields of an agent in the file, of which `messages` and `system` are read.
         limit_chars: the length limit of what a person or the agent says.
-        open_calls: those of the last answer that wait for somebody, as far as they are in it.
+        open_calls: id of a call -> how it waits for an approval or a client; only those of the last answer are used.
     Raises: AgentFileInvalid.
     """
     lines = objects(agent.get("messages"), "messages of an agent")
-    results = _results_in(lines)
+    results = _results_by_call(lines)
     found: list[ImportedMessage] = []
     call_ids: set[str] = set()
     images = 0
     newest = max((place for place, line in enumerate(lines) if line.get("role") in _SPEAKERS), default=-1)
-    begins: int | None = None
+    waiting_from: int | None = None  # the index in `found` of the answer whose calls wait
     for place, line in enumerate(lines):
         role, parts = line.get("role"), _parts_of(line)
-        shown = [
+        contents = [
             *_contents(line.get("content")),
             *chain(*(_contents(one.get("func_response")) for one in _returns(line))),
         ]
-        images += sum(isinstance(one, dict) and one.get("type") == "image" for one in shown) - len(_images(shown))
+        images += sum(isinstance(one, dict) and one.get("type") == "image" for one in contents) - len(_images(contents))
         calls = _calls_of(line) if role in ("assistant", "approval") else []
         text = _text(parts)
         if len(text) > limit_chars and role != "tool":
             raise AgentFileInvalid(f"messages[{place}] has {len(text):,} characters, the limit is {limit_chars:,}")
         if calls:
-            opened = (open_calls or {}) if place == newest else {}
+            waiting = (open_calls or {}) if place == newest else {}
             renamed = [(call, _unused(call.call_id, call_ids)) for call in calls]
-            answer = [*parts, *(_as_stored(call, id_, opened.get(call.call_id)) for call, id_ in renamed)]
-            begins = len(found) if any(call.awaits for call in answer if isinstance(call, ToolCall)) else None
+            answer = [*parts, *(_call_to_store(call, id_, waiting.get(call.call_id)) for call, id_ in renamed)]
+            waiting_from = len(found) if any(call.awaits for call in answer if isinstance(call, ToolCall)) else None
             found.append(_imported(line, place, "assistant", answer, len(found)))
             for call, id_ in renamed:
-                if begins is not None and call.call_id in opened:
+                if waiting_from is not None and call.call_id in waiting:
                     continue
-                result = _take(results.get(call.call_id), after=place)
+                result = _take_result(results.get(call.call_id), after=place)
                 source = place if result is None else result.place
                 part = _tool_result(id_, call.name, result)
                 found.append(_imported({**lines[source], "name": call.name}, source, "tool", [part], len(found)))
@@ -103,25 +103,25 @@ def messages_in(
             role in ("user", "assistant") or (role == "system" and place and not _is_compiled(text, agent))
         ):
             found.append(_imported(line, place, role, parts, len(found)))
-    return FileMessages(found[:begins], () if begins is None else found[begins:], images)
+    return FileMessages(found[:waiting_from], () if waiting_from is None else found[waiting_from:], images)
 
 
 def _is_compiled(text: str, agent: Mapping[str, Any]) -> bool:
-    """Whether a system message is the agent's prompt with its blocks, and nobody's words."""
+    """Whether the text of a system message is only the agent's prompt with its blocks, which nobody said."""
     prompt = agent.get("system")
     return _COMPILED in text and isinstance(prompt, str) and bool(prompt.strip()) and text.startswith(prompt.strip())
 
 
-def _as_stored(call: ToolCall, call_id: str, opened: OpenCallCopy | None) -> ToolCall:
-    """A call under its new id, as it waits if it does."""
-    if opened is None:
+def _call_to_store(call: ToolCall, call_id: str, waiting: OpenCallCopy | None) -> ToolCall:
+    """A call of the file under its new id; `waiting` says what it waits for, None: for nothing."""
+    if waiting is None:
         return ToolCall(call_id, call.name, call.arguments)
-    loop_arguments = tuple(opened.loop_arguments)
-    return ToolCall(call_id, call.name, call.arguments, opened.awaits, opened.tool_digest, loop_arguments)
+    loop_arguments = tuple(waiting.loop_arguments)
+    return ToolCall(call_id, call.name, call.arguments, waiting.awaits, waiting.tool_digest, loop_arguments)
 
 
 def objects(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
-    """A list of objects of a file; null is an empty one. Raises: AgentFileInvalid."""
+    """Check that `value`, which errors name `what`, is a list of objects or null. Raises: AgentFileInvalid."""
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
@@ -129,8 +129,8 @@ def objects(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
     return value
 
 
-def unpacked(text: str) -> str:
-    """What a person wrote, of a message that older agents packed into JSON; empty if nobody wrote it."""
+def unpack_text(text: str) -> str:
+    """Return what a person wrote, from a message that older agents packed into JSON; empty if nobody wrote it."""
     value = _object_in(text)
     if value.get("type") in _OF_THE_ENGINE and "time" in value:
         return ""
@@ -139,7 +139,7 @@ def unpacked(text: str) -> str:
 
 
 def _unused(id_: str, used: set[str]) -> str:
-    """The id, or another one if it is used; it is used from now on."""
+    """Return the id, with a number behind it if it is `used`, and add it to those."""
     number, found = 1, id_
     while found in used:
         number += 1
@@ -148,16 +148,16 @@ def _unused(id_: str, used: set[str]) -> str:
     return found
 
 
-def _take(results: deque[_Result] | None, *, after: int) -> _Result | None:
-    """The first result behind a message, which no other call gets."""
-    for result in results or ():
+def _take_result(results: list[_Result] | None, *, after: int) -> _Result | None:
+    """Remove from a call's results the first one that stands behind the message of the index `after`, and return it."""
+    for index, result in enumerate(results or ()):
         if result.place > after and results is not None:
-            results.remove(result)
-            return result
+            return results.pop(index)
     return None
 
 
 def _imported(line: Mapping[str, Any], place: int, role: Any, parts: Sequence[Part], number: int) -> ImportedMessage:
+    """A message to store, with the name and time of `line`, which has the index `place` in the file."""
     name = line.get("name")
     return ImportedMessage(
         role=role,
@@ -170,7 +170,7 @@ def _imported(line: Mapping[str, Any], place: int, role: Any, parts: Sequence[Pa
 
 
 def _time_of(line: Mapping[str, Any], place: int) -> datetime:
-    """When a message was sent; a time without a zone is UTC. Raises: AgentFileInvalid."""
+    """When a message was sent, which has the index `place`; no zone means UTC. Raises: AgentFileInvalid: no time."""
     value = line.get("created_at")
     try:
         found = datetime.fromisoformat(value) if isinstance(value, str) else None
@@ -186,13 +186,14 @@ def _text(parts: Iterable[Part]) -> str:
 
 
 def _contents(content: Any) -> Sequence[Any]:
+    """The field `content` of a message as a list, in which a text is a part of the type `text`."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return content if isinstance(content, list) else []
 
 
 def _images(contents: Iterable[Any]) -> tuple[Image, ...]:
-    """The pictures among contents whose bytes are there."""
+    """The images among the parts of a message that hold their bytes and are of a kind that models take."""
     found: list[Part | ImageLink] = []
     for one in contents:
         match one:
@@ -203,12 +204,12 @@ def _images(contents: Iterable[Any]) -> tuple[Image, ...]:
 
 
 def _parts_of(line: Mapping[str, Any]) -> list[Part]:
-    """What a message says."""
+    """The texts, thoughts and images of a message of the file; a user's texts without Letta's packing."""
     parts: list[Part] = []
     for one in _contents(line.get("content")):
         match one:
             case {"type": "text", "text": str(text)}:
-                said = unpacked(text) if line.get("role") == "user" else text
+                said = unpack_text(text) if line.get("role") == "user" else text
                 parts += [Text(said)] if said.strip() else []
             case {"type": "reasoning", "reasoning": str(text)} if text.strip():
                 parts.append(Reasoning(text))
@@ -228,43 +229,43 @@ def _calls_of(line: Mapping[str, Any]) -> list[ToolCall]:
 
 
 def _returns(line: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The results and decisions that a message holds."""
+    """The results of tools and the decisions about calls that a message of the file holds."""
     return [
         *objects(line.get("tool_returns"), "tool_returns of a message"),
         *objects(line.get("approvals"), "approvals of a message"),
     ]
 
 
-def _results_in(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, deque[_Result]]:
-    """Id of a call -> its results, in order. A denied call has an error with the reason. The pictures of a message are
-    those of its only result."""
-    found: dict[str, deque[_Result]] = {}
+def _results_by_call(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, list[_Result]]:
+    """Map the id of each call to its results, in the order of the messages `lines`. A denied call has an error with the
+    reason. Images of a message belong to its result, if it has only one."""
+    found: dict[str, list[_Result]] = {}
     for place, line in enumerate(lines):
         returns = _returns(line)
-        shown: tuple[Image, ...] = ()
+        message_images: tuple[Image, ...] = ()
         if line.get("role") == "tool":
             parts = _parts_of(line)
             returns = returns or [{"tool_call_id": line.get("tool_call_id"), "func_response": _text(parts)}]
-            shown = images_of(parts) if len(returns) == 1 else ()
+            message_images = images_of(parts) if len(returns) == 1 else ()
         for one in returns:
-            given, id_ = one.get("func_response", one.get("tool_return")), one.get("tool_call_id")
+            response, id_ = one.get("func_response", one.get("tool_return")), one.get("tool_call_id")
             if not isinstance(id_, str):
                 continue
-            if one.get("approve") is False and not isinstance(given, str):
+            if one.get("approve") is False and not isinstance(response, str):
                 reason = f"A person denied this call. {one.get('reason') or ''}".strip()
                 result = _Result(place, reason, "error")
-            elif "approve" in one and not isinstance(given, str):
-                continue
+            elif "approve" in one and not isinstance(response, str):
+                continue  # an approval, whose result is in another message
             else:
-                text = given if isinstance(given, str) else _text(_parts_of({"content": given}))
-                images = _images(_contents(given)) or shown
+                text = response if isinstance(response, str) else _text(_parts_of({"content": response}))
+                images = _images(_contents(response)) or message_images
                 result = _Result(place, text, one.get("status"), one.get("stdout"), one.get("stderr"), images)
-            found.setdefault(id_, deque()).append(result)
+            found.setdefault(id_, []).append(result)
     return found
 
 
 def _tool_result(call_id: str, name: str, result: _Result | None) -> ToolResult:
-    """The part for a result, whose text Letta's server packs into JSON with a status and a time."""
+    """The part for a result, of whose text Letta's JSON is unpacked; None: the part says that there is no result."""
     if result is None:
         return ToolResult(call_id, name, _NO_RESULT, "error")
     text, value = result.text, _object_in(result.text)
@@ -277,6 +278,7 @@ def _tool_result(call_id: str, name: str, result: _Result | None) -> ToolResult:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
+    """The strings in a value of a file that should be a list of them."""
     return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
 
 

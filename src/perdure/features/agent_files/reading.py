@@ -42,14 +42,15 @@ _RULES = {
 """The types of tool rules as the oldest files name them."""
 
 
-def of_first_layout(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The same file in the second layout. Raises: AgentFileInvalid."""
+def convert_first_layout(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a file of the first layout, whose top is the agent, in the second layout. Raises: AgentFileInvalid."""
     blocks = [
         _numbered("block", place, one) for place, one in enumerate(objects(document["core_memory"], "core_memory"))
     ]
     tools = [_numbered("tool", place, one) for place, one in enumerate(objects(document.get("tools"), "tools"))]
     messages = [
-        _message(place, one, document) for place, one in enumerate(objects(document.get("messages"), "messages"))
+        _message_with_id(place, one, document)
+        for place, one in enumerate(objects(document.get("messages"), "messages"))
     ]
     rules = [
         {**rule, "type": _RULES.get(str(rule.get("type")), rule.get("type"))}
@@ -69,21 +70,20 @@ def of_first_layout(document: Mapping[str, Any]) -> dict[str, Any]:
     return {"agents": [agent], "blocks": blocks, "tools": tools}
 
 
-def _numbered(kind: str, place: int, one: Mapping[str, Any]) -> dict[str, Any]:
-    """A block or tool with an id."""
-    fields = {
-        name: value for name, value in one.items() if name not in ("metadata_", "template_name", "organization_id")
-    }
-    return {**fields, "id": f"{kind}-{place}", "metadata": one.get("metadata_") or {}}
+def _numbered(kind: str, place: int, member: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a block or tool of the first layout with the fields of the second, and an id such as `block-0`."""
+    old = ("metadata_", "template_name", "organization_id")
+    fields = {name: value for name, value in member.items() if name not in old}
+    return {**fields, "id": f"{kind}-{place}", "metadata": member.get("metadata_") or {}}
 
 
-def _message(place: int, one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """A message with an id, a time, and its text as content; a result without the id of its call stands in the text."""
-    content = one.get("content") if one.get("content") is not None else one.get("text")
-    returns = [each for each in objects(one.get("tool_returns"), "tool_returns") if each.get("tool_call_id")]
-    times = (one.get("created_at"), one.get("updated_at"), document.get("created_at"))
+def _message_with_id(place: int, message: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of the first layout with an id, a time, and its text as content, which holds results without a call."""
+    content = message.get("content") if message.get("content") is not None else message.get("text")
+    returns = [one for one in objects(message.get("tool_returns"), "tool_returns") if one.get("tool_call_id")]
+    times = (message.get("created_at"), message.get("updated_at"), document.get("created_at"))
     return {
-        **one,
+        **message,
         "id": f"message-{place}",
         "content": content,
         "tool_returns": returns,
@@ -97,8 +97,8 @@ VERSION = 1
 _COPY = functools.cache(lambda: TypeAdapter(AgentCopy))  # not built by a server that is asked for no file
 
 
-def own_part(copy: AgentCopy) -> dict[str, Any]:
-    """The part of a file with one agent."""
+def build_own_metadata(copy: AgentCopy) -> dict[str, Any]:
+    """Build `metadata` of a file with one agent, from `copy`, what only Perdure reads of it."""
     own = _COPY().dump_python(replace(copy, parts={}), mode="json")
     del own["parts"]
     kinds = {part.name: TypeAdapter(part.kind) for part in copy_parts()}
@@ -106,8 +106,8 @@ def own_part(copy: AgentCopy) -> dict[str, Any]:
     return {NAME: {"version": VERSION, "agents": {"agent-0": own}}}
 
 
-def own_copies(document: Mapping[str, Any]) -> Mapping[str, AgentCopy]:
-    """Id of an agent in the file -> its copy; none of a file that Perdure did not write. Raises: AgentFileInvalid."""
+def parse_own_metadata(document: Mapping[str, Any]) -> Mapping[str, AgentCopy]:
+    """Map ids of agents in a file to what Perdure wrote of them in `metadata`, if it did. Raises: AgentFileInvalid."""
     metadata = document.get("metadata")
     part = metadata.get(NAME) if isinstance(metadata, dict) else None
     if part is None:
@@ -116,15 +116,15 @@ def own_copies(document: Mapping[str, Any]) -> Mapping[str, AgentCopy]:
     if not isinstance(agents, dict) or part.get("version") != VERSION:
         raise AgentFileInvalid(f"`metadata.{NAME}` of the file has another version than {VERSION}: upgrade Perdure")
     try:
-        return {id_: _with_zones(_read_copy(copy)) for id_, copy in agents.items()}
+        return {id_: _with_zones(_parse_copy(copy)) for id_, copy in agents.items()}
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, problem["loc"]))
         raise AgentFileInvalid(f"`metadata.{NAME}` of the file: {place}: {problem['msg']:.200}") from error
 
 
-def _read_copy(shape: Any) -> AgentCopy:
-    """The copy of an agent, with what features have of it. Raises: ValidationError."""
+def _parse_copy(shape: Any) -> AgentCopy:
+    """Parse the copy of an agent, with the parts that features store in it. Raises: ValidationError."""
     copy = _COPY().validate_python(shape)
     parts = {
         part.name: TypeAdapter(part.kind).validate_python(shape[part.name])
@@ -135,13 +135,13 @@ def _read_copy(shape: Any) -> AgentCopy:
 
 
 def _parts_of_missing_features(document: Mapping[str, Any]) -> Sequence[str]:
-    """What agents have in Perdure's part of a file that was read, and nothing here restores."""
+    """The names of parts in `metadata.perdure` of a file that no feature of this program can restore, sorted."""
     known = {*(one.name for one in fields(AgentCopy)), *(part.name for part in copy_parts())}
     return sorted({name for copy in document["metadata"][NAME]["agents"].values() for name in copy} - known)
 
 
 def _with_zones(value: Any) -> Any:
-    """A value of a copy with all its times in a zone, those without one in UTC."""
+    """Return a value of a copy, such as a dataclass or a list, in which every time without a zone is one in UTC."""
     match value:
         case datetime(tzinfo=None):
             return value.replace(tzinfo=UTC)
@@ -177,9 +177,9 @@ class FileAgent:
     """An agent of a file.
 
     Attributes:
-        fields: all that the file has of it.
-        block_ids, tool_ids, folder_ids: ids of the file, each once.
-        rules: its tool rules.
+        fields: all fields that the agent has in the file.
+        block_ids, tool_ids, folder_ids: ids of members of the file, each once.
+        rules: its tool rules, as objects that name a tool in `tool_name`.
     """
 
     fields: Mapping[str, Any]
@@ -190,7 +190,7 @@ class FileAgent:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The fields that a new agent's body has too."""
+        """The fields of the agent that the body of a request for a new agent takes as they are."""
         return {
             name: value
             for name, value in self.fields.items()
@@ -203,8 +203,8 @@ class FileFolder:
     """A folder of a file.
 
     Attributes:
-        fields: all that the file has of it.
-        texts: name of a file in it -> its text.
+        fields: all fields that the folder has in the file, such as `name` and `description`.
+        texts: name of a file in the folder -> its text.
     """
 
     fields: Mapping[str, Any]
@@ -216,8 +216,8 @@ class FileGroup:
     """A group of a file.
 
     Attributes:
-        agent_ids, block_ids: ids of the file: its agents, and the blocks that they share.
-        manager: by which rule they speak: the fields that have a value.
+        agent_ids, block_ids: ids of members of the file: the group's agents, and the blocks that they share.
+        manager: the fields of the manager, which says which agent speaks next, that have a value.
     """
 
     agent_ids: Sequence[str]
@@ -233,12 +233,12 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class AgentDocument:
-    """What is read of a file.
+    """An agent file that was read and checked.
 
     Attributes:
-        agents, blocks, tools, folders: by their ids in the file.
-        copies: what only Perdure writes of agents.
-        warnings: what of the file is not imported.
+        agents, blocks, tools, folders: id in the file -> what has it; of blocks and tools all their fields.
+        copies: id of an agent in the file -> what only Perdure writes and reads of it.
+        warnings: one line for each thing in the file that is not imported.
     """
 
     agents: Mapping[str, FileAgent]
@@ -250,13 +250,13 @@ class AgentDocument:
     warnings: Sequence[str] = ()
 
     def rules_of(self, agent: FileAgent, tool_ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-        """The rules of an agent that are about these of its tools."""
+        """The tool rules of an agent that are about tools with one of these ids in the file."""
         names = [self.tools[id_].get("name") for id_ in tool_ids]
         return [rule for rule in agent.rules if rule.get("tool_name") in names]
 
 
 def read_agent_file(content: bytes) -> AgentDocument:
-    """Parse a file. Raises: AgentFileInvalid: what is wrong with it."""
+    """Parse and check the bytes of an agent file. Raises: AgentFileInvalid."""
     try:
         check_json(content, JsonLimits(size_bytes=len(content), containers=_CONTAINERS_MAX))
     except DataTooLarge as error:
@@ -268,16 +268,16 @@ def read_agent_file(content: bytes) -> AgentDocument:
     if isinstance(document, str):  # a program wrote the text of an export as JSON once more
         return read_agent_file(document.encode("utf-8", "replace"))
     if isinstance(document, dict) and "agents" not in document and isinstance(document.get("core_memory"), list):
-        document = of_first_layout(document)
+        document = convert_first_layout(document)
     if not isinstance(document, dict) or not isinstance(document.get("agents"), list):
         raise AgentFileInvalid("the file is no agent file: it has neither a list `agents` nor a list `core_memory`")
     lists = {name: _members(document, name) for name in _LISTS}
     if not lists["agents"]:
         raise AgentFileInvalid("the file has no agents")
-    agents = {id_: _agent(fields, lists) for id_, fields in lists["agents"].items()}
-    texts = _texts(lists["files"])
+    agents = {id_: _parse_agent(fields, lists) for id_, fields in lists["agents"].items()}
+    texts = _texts_by_folder(lists["files"])
     folders = {id_: FileFolder(fields, texts.get(id_, {})) for id_, fields in lists["sources"].items()}
-    groups = [_group(one, lists) for one in lists["groups"].values()]
+    groups = [_parse_group(fields, lists) for fields in lists["groups"].values()]
     _check_companions(agents, groups)
     used = {id_ for agent in agents.values() for id_ in agent.folder_ids}
     warnings = []
@@ -287,20 +287,20 @@ def read_agent_file(content: bytes) -> AgentDocument:
         warnings.append(f"{unused} of `sources` are left out: no agent of the file has them")
     if without := len(lists["files"]) - sum(len(folder.texts) for folder in folders.values()):
         warnings.append(f"{without} of `files` are left out: they have no text, or no name or folder of their own")
-    copies = own_copies(document)
+    copies = parse_own_metadata(document)
     if copies and (missing := _parts_of_missing_features(document)):
         warnings.append(f"{', '.join(missing)} of agents are left out: this program lacks the features that have them")
     return AgentDocument(agents, lists["blocks"], lists["tools"], folders, groups, copies, warnings)
 
 
 def _check_companions(agents: Mapping[str, FileAgent], groups: Sequence[FileGroup]) -> None:
-    """Raises: AgentFileInvalid: an agent is the companion of itself, of a companion, or of nobody."""
+    """Raises: AgentFileInvalid: a companion's manager is another companion, itself, or no agent of the file."""
     companions = {id_ for group in groups for id_ in group.companions}
     for group in groups:
-        of = group.manager.get("manager_agent_id")
-        if group.companions and (of not in agents or of in companions):
-            helps = "give `manager_agent_id` an agent of the file that is no companion"
-            raise AgentFileInvalid(f"{group.companions[0]!r:.80} is the companion of {of or 'nobody'!s:.80}: {helps}")
+        manager = group.manager.get("manager_agent_id")
+        if group.companions and (manager not in agents or manager in companions):
+            problem = f"{group.companions[0]!r:.80} is the companion of {manager or 'nobody'!s:.80}"
+            raise AgentFileInvalid(f"{problem}: give `manager_agent_id` an agent of the file that is no companion")
 
 
 def _refuse_constant(name: str) -> None:
@@ -309,7 +309,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _members(document: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]]:
-    """The members of a list, by their ids. Raises: AgentFileInvalid."""
+    """Map the ids of the members of a list of the file, such as `blocks`, to their fields. Raises: AgentFileInvalid."""
     members, most = objects(document.get(name), name), _AGENTS_MAX if name == "agents" else _MEMBERS_MAX
     if len(members) > most:
         raise AgentFileInvalid(f"`{name}` has {len(members):,} members: at most {most:,} are imported at once")
@@ -322,12 +322,15 @@ def _members(document: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str
     return found
 
 
-def _agent(fields: Mapping[str, Any], lists: Mapping[str, Mapping[str, Any]]) -> FileAgent:
-    """An agent, whose ids are all in the file. Raises: AgentFileInvalid."""
-    block_ids = _ids(fields, "block_ids", lists["blocks"], of="an agent")
-    tool_ids = _ids(fields, "tool_ids", lists["tools"], of="an agent")
+def _parse_agent(fields: Mapping[str, Any], lists: Mapping[str, Mapping[str, Any]]) -> FileAgent:
+    """Check the fields of an agent; `lists`: list of the file -> id -> member, to which its ids lead.
+
+    Raises: AgentFileInvalid.
+    """
+    block_ids = _parse_ids(fields, "block_ids", lists["blocks"], owner="an agent")
+    tool_ids = _parse_ids(fields, "tool_ids", lists["tools"], owner="an agent")
     folders = "folder_ids" if fields.get("folder_ids") else "source_ids"
-    folder_ids = _ids(fields, folders, lists["sources"], of="an agent")
+    folder_ids = _parse_ids(fields, folders, lists["sources"], owner="an agent")
     labels = [str(lists["blocks"][id_].get("label")) for id_ in block_ids]
     if len(set(labels)) < len(labels):
         raise AgentFileInvalid("two blocks of an agent have one label")
@@ -337,19 +340,19 @@ def _agent(fields: Mapping[str, Any], lists: Mapping[str, Mapping[str, Any]]) ->
     return FileAgent(fields, block_ids, tool_ids, folder_ids, rules)
 
 
-def _ids(fields: Mapping[str, Any], name: str, members: Mapping[str, Any], *, of: str) -> Sequence[str]:
-    """The ids in a field, each once. Raises: AgentFileInvalid: they are not all of members of the file."""
+def _parse_ids(fields: Mapping[str, Any], name: str, members: Mapping[str, Any], *, owner: str) -> Sequence[str]:
+    """The ids in a field of `owner`, such as "an agent", each once. Raises: AgentFileInvalid: not all are `members`."""
     ids = fields.get(name) or []
     if not isinstance(ids, list) or not all(isinstance(id_, str) for id_ in ids):
-        raise AgentFileInvalid(f"`{name}` of {of} must be a list of ids")
+        raise AgentFileInvalid(f"`{name}` of {owner} must be a list of ids")
     missing = [id_ for id_ in ids if id_ not in members]
     if missing:
-        raise AgentFileInvalid(f"{of} has {missing[0]!r:.80}, which the file does not hold")
+        raise AgentFileInvalid(f"{owner} has {missing[0]!r:.80}, which the file does not hold")
     return list(dict.fromkeys(ids))
 
 
-def _texts(files: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, str]]:
-    """Folder -> the texts of its files by their names; of two of one name, that of the first."""
+def _texts_by_folder(files: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, str]]:
+    """Map the id of each folder to the texts of its files by their names; of two files of one name the first counts."""
     texts: dict[str, dict[str, str]] = {}
     for file in files.values():
         folder_id = file.get("source_id") or file.get("folder_id")
@@ -359,17 +362,17 @@ def _texts(files: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, 
     return texts
 
 
-def _group(fields: Mapping[str, Any], lists: Mapping[str, Mapping[str, Any]]) -> FileGroup:
-    """A group, whose ids are all in the file. Raises: AgentFileInvalid."""
+def _parse_group(fields: Mapping[str, Any], lists: Mapping[str, Mapping[str, Any]]) -> FileGroup:
+    """Check the fields of a group as `_parse_agent` does those of an agent. Raises: AgentFileInvalid."""
     manager = fields.get("manager_config") or {}
     if not isinstance(manager, dict):
         raise AgentFileInvalid("`manager_config` of a group must be an object")
     manager_id = manager.get("manager_agent_id")
     if manager_id is not None:
-        _ids({"manager_agent_id": [manager_id]}, "manager_agent_id", lists["agents"], of="a group")
+        _parse_ids({"manager_agent_id": [manager_id]}, "manager_agent_id", lists["agents"], owner="a group")
     return FileGroup(
-        _ids(fields, "agent_ids", lists["agents"], of="a group"),
-        _ids(fields, "shared_block_ids", lists["blocks"], of="a group"),
+        _parse_ids(fields, "agent_ids", lists["agents"], owner="a group"),
+        _parse_ids(fields, "shared_block_ids", lists["blocks"], owner="a group"),
         {name: value for name, value in manager.items() if value is not None},
         str(fields.get("description") or ""),
     )

@@ -44,8 +44,9 @@ async def export_agent(
     """
     if use_legacy_format:
         raise InvalidInput("use_legacy_format: this server writes the second layout only; leave it out")
-    named = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
-    return PlainTextResponse(await export_text(library, agent_id, conversation=named, with_messages=not scrub_messages))
+    chosen = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
+    text = await export_text(library, agent_id, conversation=chosen, with_messages=not scrub_messages)
+    return PlainTextResponse(text)
 
 
 @router.post("/v1/agents/import")

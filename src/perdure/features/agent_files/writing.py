@@ -11,8 +11,8 @@ from typing import Any
 
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.domain.conversations.copy_values import AgentCopy
-from perdure.features.agent_files.messages import unpacked
-from perdure.features.agent_files.reading import own_part
+from perdure.features.agent_files.messages import unpack_text
+from perdure.features.agent_files.reading import build_own_metadata
 from perdure.features.files.values import Folder
 from perdure.server.wire.messages import image_shape
 
@@ -36,15 +36,13 @@ def write_agent_file(
     copy: AgentCopy,
     at: datetime,
 ) -> dict[str, Any]:
-    """The file of one agent.
+    """Build the document of an agent file with one agent.
 
     Args:
-        agent: as answers have it.
-        conversations: the messages of each, oldest first; those that models never see are left out. The first ones are
-            the agent's.
+        agent: the agent as answers of the API show it.
+        conversations: the messages of each, in the order of `copy.conversations`; what models never see is left out.
         folders: each with the texts of its files by their names.
-        shown: the ids of messages that the model is shown.
-        copy: what else it has, which only Perdure reads.
+        shown, copy: the ids of messages in the context window; what else the agent has, which only Perdure reads.
     """
     blocks = [
         {key: value for key, value in block.items() if key not in _STAMPS} | {"id": f"block-{number}"}
@@ -77,9 +75,11 @@ def write_agent_file(
     for message in messages:
         if message.id in shown:
             in_context.append(f"message-{len(lines)}")
-        lines.append(_line(message, len(lines)))
+        lines.append(_message_shape(message, len(lines)))
     first, *rest = copy.conversations
-    own = [replace(one, messages=[*map(_line, line, count(1))]) for one, line in zip(rest, others, strict=True)]
+    own = [
+        replace(one, messages=[*map(_message_shape, line, count(1))]) for one, line in zip(rest, others, strict=True)
+    ]
     return {
         "agents": [
             {
@@ -104,13 +104,13 @@ def write_agent_file(
         "files": [{**file, "id": f"file-{number}"} for number, file in enumerate(files)],
         "blocks": blocks,
         "tools": tools,
-        "metadata": own_part(replace(copy, conversations=[first, *own])),
+        "metadata": build_own_metadata(replace(copy, conversations=[first, *own])),
         "created_at": at.isoformat(),
     }
 
 
-def _line(message: Message, number: int) -> dict[str, Any]:
-    """A message in a file."""
+def _message_shape(message: Message, number: int) -> dict[str, Any]:
+    """A message as an agent file has it; `number` is its place in the conversation, of which its id is made."""
     content: list[dict[str, Any]] = []
     for part in message.parts:
         if isinstance(part, Text):
@@ -120,14 +120,14 @@ def _line(message: Message, number: int) -> dict[str, Any]:
         elif isinstance(part, Image):
             content.append(image_shape(replace(part, url=None)))  # with its bytes
     if message.role == "user":
-        content = [_guarded(one, message) for one in content]
+        content = [_pack_if_ambiguous(one, message) for one in content]
     calls = [
         {"id": part.call_id, "type": "function", "function": {"name": part.name, "arguments": part.arguments}}
         for part in message.parts
         if isinstance(part, ToolCall)
     ]
     results = [
-        {"tool_call_id": one.call_id, "status": one.status, "func_response": packed(one, message.occurred_at)}
+        {"tool_call_id": one.call_id, "status": one.status, "func_response": pack_result(one, message.occurred_at)}
         | {"stdout": [*one.stdout], "stderr": [*one.stderr]}
         for one in message.results
     ]
@@ -151,15 +151,15 @@ def _line(message: Message, number: int) -> dict[str, Any]:
     }
 
 
-def packed(result: ToolResult, at: datetime) -> str:
-    """A result as Letta's server stores it."""
+def pack_result(result: ToolResult, at: datetime) -> str:
+    """Return the result of a tool as Letta's server stores it: JSON with its status, text, and the time `at`."""
     status = "OK" if result.status == "success" else "Failed"
     return json.dumps({"status": status, "message": result.text, "time": f"{at:%Y-%m-%d %I:%M:%S %p UTC%z}"})
 
 
-def _guarded(content: dict[str, Any], message: Message) -> dict[str, Any]:
-    """A user's text, packed if it looks as if it was already: reading it would unpack it."""
+def _pack_if_ambiguous(content: dict[str, Any], message: Message) -> dict[str, Any]:
+    """Pack a part of a user's message into JSON if its text looks packed: whoever reads the file would unpack it."""
     text = content.get("text", "")
-    if unpacked(text) == text:
+    if unpack_text(text) == text:
         return content
     return {**content, "text": json.dumps({"type": "user_message", "message": text, "time": f"{message.occurred_at}"})}

@@ -88,10 +88,12 @@ class MixedFamily(Family):
         self._json = json_family
 
     def parse(self, text: str) -> list[Part] | None:
+        """Return the parts of a text; None: there is only one."""
         parts = find_parts(text)
         return parts if len(parts) > 1 else None
 
-    def encode(self, parsed: list[Part]) -> str | None:
+    def encode(self, parsed: list[Part]) -> str:
+        """Return each part without loss, after a line with its kind and how many lines follow."""
         lines: list[str] = []
         for part in parsed:
             body, kind = None, "text"
@@ -103,6 +105,7 @@ class MixedFamily(Family):
         return "\n".join(lines)
 
     def decode(self, body: str) -> str:
+        """Return the text of the parts that `encode` wrote."""
         lines = iter(body.split("\n"))
         out = []
         for line in lines:
@@ -115,12 +118,13 @@ class MixedFamily(Family):
         return "\n".join(out)
 
     def shorten(self, parsed: list[Part], room: Room) -> str | None:
+        """Return the parts, each shortened to its share of the room; None: a share is too small for a form."""
         total = sum(len(part.text) for part in parsed) + 1
         lines: list[str] = []
         for part in parsed:
             share = room.part(len(part.text) / total)
             if share.tokens < BUDGET_FLOOR and room.count(part.text) > share.tokens:
-                return None  # too little for a part of its own: the pieces of the whole text share the room
+                return None
             document = None if part.style is None else self._json.parse(part.text)
             short = None if document is None else self._json.shorten(document, share)
             lines.append(self._json.shorten_text(part.text, share) if short is None else short)
@@ -141,6 +145,7 @@ class ProseFamily(Family):
     repeats = False
 
     def parse(self, text: str) -> str | None:
+        """Return a text of at least 20 lines that is source, a diff or Markdown; None: it is none."""
         lines = text.count("\n") + 1
         is_code = len(_CODE.findall(text)) * 12 >= lines
         is_prose = is_code or len(_DIFF.findall(text)) >= 3 or text.count("\n#") + text.startswith("#") >= 3

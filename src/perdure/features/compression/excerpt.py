@@ -103,7 +103,11 @@ def _write(parts: Sequence[Piece], chosen: set[int], follows: set[int]) -> str:
 
 
 def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
-    """Return the number of each part once, the one that matters most first; `follows` are as of `_write`."""
+    """Return the number of each part once, the one that matters most first.
+
+    First the first error and the ends, then one error of each form, with neighbours that go on in its line (`follows`),
+    parts of no common form, and at last all parts from both ends inward.
+    """
     parsed = parse_lines(_SPACES.sub(" ", "\n".join(map(_shown, parts))), least_rows=FEW_PIECES)
     solid = [number for number, part in enumerate(parts) if part.text.strip()]
     commonness = _commonness(parsed.lines)
@@ -127,8 +131,7 @@ def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
 
 
 def _beside(number: int, errors: Collection[int]) -> Iterator[int]:
-    """Yield the parts after one that tells of an error, up to the first that does not, then those before it
-    likewise."""
+    """Yield the parts after one that tells of an error, to the first that does not, then those before it likewise."""
     for step in (1, -1):
         at = number + step
         while at in errors:
@@ -145,8 +148,7 @@ def _inward(numbers: Sequence[int]) -> Iterator[int]:
 
 
 def _commonness(lines: Sequence[str]) -> list[int]:
-    """Return for each line in how many lines the rarest of its words stands; a line without words is as common as can
-    be."""
+    """Return for each line in how many lines the rarest of its words stands; without words, the most possible."""
     words = [set(_LETTERS.findall(line)) for line in lines]
     counts = Counter(chain.from_iterable(words))
     return [min((counts[word] for word in own), default=len(lines)) for own in words]

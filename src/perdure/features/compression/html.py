@@ -48,6 +48,7 @@ class _Reader(HTMLParser):
         self._unread = ""
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
+        """Count a tag; end the line at a block, part the cells of a table, and skip scripts and styles."""
         self.page.tags += 1
         self.page.links += tag == "a" and any(name == "href" for name, _ in attrs)
         if tag in _UNREAD:
@@ -58,12 +59,14 @@ class _Reader(HTMLParser):
             self._line.append(" | ")
 
     def handle_endtag(self, tag: str) -> None:
+        """End what a start tag skips, or the line of a block."""
         if tag == self._unread:
             self._unread = ""
         elif tag in _BREAKS:
             self.end_line()
 
     def handle_data(self, data: str) -> None:
+        """Add text to the line, or count it if it is skipped."""
         if self._unread:
             self.page.unread_chars += len(data)
             return

@@ -138,7 +138,7 @@ def error_rows(cells: Sequence[str]) -> set[int]:
 def may_tell_error(text: str) -> bool:
     """Return whether a text may tell of an error; quick, to pass over whole columns."""
     lowered = text.lower()
-    return any(root in lowered for root in ERROR_ROOTS) or _CODE.search(text) is not None
+    return any(map(lowered.__contains__, ERROR_ROOTS)) or _CODE.search(text) is not None
 
 
 def tells_error(text: str) -> bool:
@@ -163,8 +163,7 @@ def shown_rows(table: Columns) -> set[int]:
 
 
 def index_columns(table: Columns) -> list[int]:
-    """Return the numbers of the columns whose values tell rows apart, the shortest first, without times and
-    measures."""
+    """Return the numbers of the columns whose values tell rows apart, the shortest first; no times, no measures."""
     found: list[tuple[int, int]] = []
     for number, cells in enumerate(table.cells):
         if len(set(cells)) < INDEX_UNIQUE * len(cells) or MISSING_CELL in cells:

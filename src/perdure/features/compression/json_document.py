@@ -87,8 +87,7 @@ def _is_dense(rows: Sequence[dict[str, Any]]) -> bool:
 
 
 def flatten(rows: Sequence[dict[str, Any]]) -> dict[Path, list[Any]]:
-    """Return path -> the values of all rows, where nested objects have a path for each key; `MISSING` where a row has
-    none."""
+    """Return path -> the values of all rows, with a path for each nested key; `MISSING` where a row has none."""
     columns: dict[Path, list[Any]] = {}
     for key in dict.fromkeys(chain.from_iterable(rows)):
         _flatten_into(columns, (key,), [row.get(key, MISSING) for row in rows])
@@ -174,7 +173,7 @@ def find_style(value: Any, text: str) -> int | None:
 
 
 def write_style(value: Any, number: int) -> str:
-    """Return a value as JSON in a style."""
+    """Return a value as JSON in the style of this number, see `STYLES`."""
     return json.dumps(value, **STYLES[number])
 
 
@@ -326,8 +325,7 @@ def _resolve(node: Any, blocks: dict[str, Any]) -> Any:
 
 
 class JsonFamily(Family):
-    """JSON documents. Long strings are compressed by `write_text`, which `read_text` undoes, and shortened by
-    `shorten_text`."""
+    """JSON documents; `write_text` compresses long strings, `read_text` undoes that, `shorten_text` shortens them."""
 
     name = "json"
     note = f"@n stands for the table or text below; {TABLE_NOTE}"
@@ -342,6 +340,7 @@ class JsonFamily(Family):
         self.write_text, self.read_text, self.shorten_text = write_text, read_text, shorten_text
 
     def parse(self, text: str) -> Document | None:
+        """Return a document with its blocks; None: the text is no JSON object or list, or would lose something."""
         try:
             document = Document(parse_json(text))
             document.root = _extract_blocks(document.value, document)
@@ -350,6 +349,7 @@ class JsonFamily(Family):
         return document
 
     def encode(self, parsed: Document) -> str:
+        """Return the root as JSON, then each block after a line with its reference, kind and size."""
         lines = [dump(parsed.root)]
         for number, (kind, content) in enumerate(parsed.blocks, start=1):
             if isinstance(content, Columns):
@@ -366,6 +366,7 @@ class JsonFamily(Family):
         return bool(parsed.value == decoded)
 
     def shorten(self, parsed: Document, room: Room) -> str | None:
+        """Return the root, and each block shortened to its share of the room."""
         sizes = [
             sum(sum(map(len, cells)) for cells in content.cells) if isinstance(content, Columns) else len(content)
             for _, content in parsed.blocks

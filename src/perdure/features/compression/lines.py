@@ -78,8 +78,9 @@ def parse_lines(text: str, *, least_rows: int = 0) -> Lines:
         if len(rows) < TEMPLATE_LINES or "\0" not in skeleton or SLOT in skeleton:
             continue
         words = [_WORD.findall(lines[row]) for row in rows]
+        words_of = dict(zip(rows, words, strict=True))
         for picked in _by_constant_words(rows, words, least_rows):
-            template = _template(skeleton, picked, dict(zip(rows, words, strict=True)), saves=not least_rows)
+            template = _template(skeleton, picked, words_of, saves=not least_rows)
             if template is not None:
                 templates.append(template)
                 for row in template.rows:
@@ -162,7 +163,7 @@ def _shorter(cell: str, above: str) -> str:
 
 
 def _longer(cell: str, above: str) -> str:
-    """Undo `_shorter`."""
+    """Return the cell from which `_shorter` made this one, with the whole cell above."""
     return above.rpartition(cell[0])[0] + cell if cell[:1] in (":", "/") else cell
 
 
@@ -233,8 +234,7 @@ def _fill(pieces: list[str], cells: list[str]) -> str:
 
 
 def shown_lines(parsed: Lines) -> set[int]:
-    """Return the numbers of the lines that are always shown: ends, errors, lines without a template, what stands
-    out."""
+    """Return the numbers of the lines always shown: ends, errors, lines without a template, what stands out."""
     lines = parsed.lines
     shown = {*range(min(EDGE_ROWS, len(lines))), *range(max(0, len(lines) - EDGE_ROWS), len(lines))}
     for number, line in enumerate(lines):
@@ -249,8 +249,7 @@ def shown_lines(parsed: Lines) -> set[int]:
 
 
 def standouts(parsed: Lines) -> list[int]:
-    """Return the numbers of the lines with a rare value, or an outlier, among those of their template; the strongest
-    first."""
+    """Return the numbers of lines with a rare value, or an outlier, of their template; the strongest first."""
     strength: dict[int, float] = {}
     for template in parsed.templates:
         for column in zip(*(template.cells[row] for row in template.rows), strict=True):

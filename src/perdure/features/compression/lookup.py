@@ -113,8 +113,7 @@ def _lines(text: str, most_chars: int = PIECE_CHARS) -> list[Piece]:
 
 
 def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterator[Piece]:
-    """Yield a JSON value under its path `name`, whole if it is small, else its parts; items up to `most_chars` stay
-    whole."""
+    """Yield a value of this path whole if it is small, else its parts; items up to `most_chars` stay whole."""
     whole = dump(value)
     if not isinstance(value, (dict, list)) or len(whole) <= SMALL_CHARS:
         if isinstance(value, str) and len(value) > PIECE_CHARS:
@@ -169,8 +168,7 @@ def _at(value: Any, path: str) -> Any:
 
 
 def _rows(text: str, path: str | None) -> list[tuple[Piece, Any]]:
-    """Return the items of the list, or object, at a path, or of the largest list, each with a piece that has its name.
-    Raises: ToolError."""
+    """Return the items of the list at a path, or of the largest list, each with its name. Raises: ToolError."""
     value = _parsed(text)
     if path:
         value, name = _at(value, path), path
@@ -242,6 +240,7 @@ def _where(rows: Sequence[tuple[Piece, Any]], conditions: str, skipped: _Skipped
         tests[-1].append((_named(name, names), _SAME_SIGNS.get(sign[0], sign[0]), value))
 
     def holds(row: Any, is_named: Callable[[str], bool], sign: str, wanted: str) -> bool:
+        """Return whether a value of the row whose path has the name fulfils the condition."""
         return any(_compare(value, sign, wanted, skipped) for path, value in _leaves(row, "") if is_named(path))
 
     return [row for row in rows if any(all(holds(row[1], *test) for test in one) for one in tests)]

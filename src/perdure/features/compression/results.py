@@ -25,8 +25,7 @@ BUDGET_S = 10.0
 
 
 def output_level(settings: Mapping[str, Any], tool: str, default: str) -> Level:
-    """Return at which level the output of a tool is compressed, by an agent's settings; `default` where they don't
-    say."""
+    """Return the level at which an agent's settings have the output of a tool compressed, else `default`."""
     value = settings.get(TOOL_OUTPUT) or default
     if isinstance(value, Mapping):
         value = value.get(tool) or value.get(OTHERS) or default
@@ -73,8 +72,7 @@ async def compress_outcome(
 def _compress(
     outcome: ToolOutcome, level: Level, limit_chars: int, count: Callable[[str], int], is_over: Callable[[], bool]
 ) -> ToolOutcome:
-    """Return the outcome with its text at a level, shortened to the limit if that is longer. The rest is as of
-    `compress`."""
+    """Return the outcome with its text at a level, shortened to the limit if it is longer; see `compress`."""
     text, handle = outcome.text, UNNUMBERED_HANDLE
     shown = compress(text, level=level, handle=handle, count=count, is_over=is_over)
     if len(shown.text) > limit_chars:

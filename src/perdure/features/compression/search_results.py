@@ -102,11 +102,13 @@ class CsvFamily(Family):
         return parse_csv(text)
 
     def encode(self, parsed: CsvTable) -> str:
+        """Return the number of rows and the style in a line, and then the table."""
         style = parsed.style
         head = f"{len(parsed.rows)} rows, {dump([style.delimiter, style.quoting, style.newline, style.end])}"
         return "\n".join([head, *write(parsed.columns, keep_order=True)])
 
     def decode(self, body: str) -> str:
+        """Return the text from which `encode` made this form."""
         lines = iter(body.split("\n"))
         count, _, style = next(lines).partition(" rows, ")
         table = read(lines, int(count))
@@ -114,6 +116,7 @@ class CsvFamily(Family):
         return Style(*json.loads(style)).write([table.names, *zip(*columns, strict=True)])
 
     def shorten(self, parsed: CsvTable, room: Room) -> str | None:
+        """Return the shortened table; None: nearly all rows are always shown."""
         return "\n".join(shorten_table(parsed.columns, room) or ()) or None
 
 
@@ -139,6 +142,7 @@ class NdjsonFamily(Family):
     sure_share = SURE_SHARE_JSON
 
     def parse(self, text: str) -> Objects | None:
+        """Return the objects of the lines; None: some line is none, or has another style than the first."""
         if text[:1] != "{":
             return None
         lines = text.split("\n")
@@ -159,12 +163,14 @@ class NdjsonFamily(Family):
         return "\n".join([head, *write(parsed.table, keep_order=True)])
 
     def decode(self, body: str) -> str:
+        """Return the lines from which `encode` made this form."""
         lines = iter(body.split("\n"))
         count, _, style = next(lines).partition(" rows, style ")
         encode = json.JSONEncoder(**STYLES[int(style[0])]).encode
         return "\n".join(map(encode, rows_of(read(lines, int(count))))) + "\n" * int(style[1])
 
     def shorten(self, parsed: Objects, room: Room) -> str | None:
+        """Return the shortened table of the objects; None: nearly all rows are always shown."""
         return "\n".join(shorten_table(parsed.table, room) or ()) or None
 
 
@@ -189,6 +195,7 @@ class SearchFamily(Family):
         return lines, hits
 
     def encode(self, parsed: tuple[list[str], list[re.Match[str] | None]]) -> str:
+        """Return the lines without their paths, which stand in lines of their own: `= path`, or `= ` for none."""
         out: list[str] = []
         path: str | None = None
         for line, hit in zip(*parsed, strict=True):

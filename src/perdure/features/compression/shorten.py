@@ -57,8 +57,7 @@ class Room:
 
 
 def shorten_table(table: Columns, room: Room, *, first: int = 1) -> list[str] | None:
-    """Return the lines of a shortened table, whose first row has the number `first`; None: nearly all rows are always
-    shown."""
+    """Return a shortened table as lines, with rows numbered from `first`; None: nearly all are always shown."""
     shown = sorted(shown_rows(table))
     left_out = sorted(set(range(len(table))) - set(shown))
     if len(shown) > 0.7 * len(table):
@@ -107,8 +106,7 @@ def _clip(cell: str) -> str:
 
 
 def _index(table: Columns, columns: Sequence[int], rows: Sequence[int], first: int) -> list[str]:
-    """Return lines with the identifying cells of rows, several rows to a line, which begins with the first one's
-    number."""
+    """Return lines with the identifying cells of rows, several to a line, which begins with a row's number."""
     lines = [f"by row, {dump([table.names[column] for column in columns])}:"]
     if len(columns) == 1:
         entries = [table.cells[columns[0]][row] for row in rows]
@@ -148,6 +146,5 @@ class Family:
         return bool(text == decoded)
 
     def shorten(self, parsed: Any, room: Room) -> str | None:
-        """Return what `parse` returned as a text that fits a room, with what is always shown; None: there is no such
-        form."""
+        """Return what `parse` returned as a shorter text for a room; None: there is no such form."""
         return None

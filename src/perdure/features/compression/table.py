@@ -159,8 +159,7 @@ class Columns:
 
 
 def write(table: Columns, *, keep_order: bool = False) -> list[str]:
-    """Return the lines of a table, in the format of this module. With `keep_order` `read` returns the columns in their
-    order."""
+    """Return the lines of a table, in this module's format; `keep_order`: columns are read back in their order."""
     same: dict[str, str] = {}
     empty: dict[str, str] = {}
     above: list[str] = []

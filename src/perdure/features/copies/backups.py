@@ -16,7 +16,8 @@ from perdure.storage.stores.sqlite import make_new_file, remove_files
 
 
 async def backup_database(address: str, path: Path, progress: Callable[[int, int], None]) -> None:
-    """Copy a database on PostgreSQL as it is now to a new store file; others read and write meanwhile.
+    """Copy a database on PostgreSQL as it is now to a new store file; others read and write meanwhile. `progress` gets
+    how many rows are done, and of how many.
 
     Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
     """

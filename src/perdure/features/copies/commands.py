@@ -82,16 +82,16 @@ async def migrate_db(
     """Copy a store to another database, such as PostgreSQL. Killed, it goes on where it was."""
     check_store_address("FROM", source)
     check_store_address("TO", target)
-    one, other = (address if is_postgres(address) else _expanded(address) for address in (source, target))
+    from_, to = (address if is_postgres(address) else _expanded(address) for address in (source, target))
     began = time.monotonic()
     with progress_bar() as progress:
-        report = await copy_database(one, other, at=datetime.now(UTC), progress=progress)
+        report = await copy_database(from_, to, at=datetime.now(UTC), progress=progress)
     seconds = max(time.monotonic() - began, 0.001)
-    place = without_password(other)
+    place = without_password(to)
     rate = f"{report.rows / seconds:,.0f} a second"
     view.show(
         {
-            "from": without_password(one),
+            "from": without_password(from_),
             "to": place,
             **fields(report, "rows", "tables", "digest", "resumed"),
             "seconds": round(seconds, 3),
@@ -99,9 +99,9 @@ async def migrate_db(
         f"{plural(report.rows, 'row')} of {plural(report.tables, 'table')} ({rate}); both sides have the content hash"
         f" {report.digest}.",
     )
-    key = " Set PERDURE_SECRET_KEY to what secret.key holds." if is_postgres(other) and not is_postgres(one) else ""
-    same = same_address(other, Settings.from_environment().store_address)
-    use = "`perdure` uses it now." if same else f"Set PERDURE_STORE={shell_word(place)} to use it."
+    key = " Set PERDURE_SECRET_KEY to what secret.key holds." if is_postgres(to) and not is_postgres(from_) else ""
+    is_used = same_address(to, Settings.from_environment().store_address)
+    use = "`perdure` uses it now." if is_used else f"Set PERDURE_STORE={shell_word(place)} to use it."
     view.hint(f"{use}{key} The old store is unchanged: keep it until you have looked at the new one.")
 
 

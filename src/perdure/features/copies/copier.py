@@ -26,7 +26,7 @@ SOURCE = ""
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """A copy that is whole. `resumed`: a part of it was there already; `digest`: of all rows, equal on both sides."""
+    """A complete copy. `resumed`: an earlier call had made a part of it; `digest`: of all rows, equal on both sides."""
 
     rows: int
     tables: int
@@ -37,10 +37,11 @@ class CopyReport:
 def copy_store(
     source: Side, target: Side, *, command: str, at: str, progress: Progress, lock: bool = False
 ) -> CopyReport:
-    """Copy all rows, make the full-text indexes anew, and compare both sides. Until then the target can't be opened.
+    """Copy all rows, build the full-text indexes, and compare both sides. Until then the target can't be opened.
 
     Args:
-        command: what goes on with the copy, for whoever opens the target before it is whole.
+        command: the command line that continues this copy: whoever opens the target before it is complete is told.
+        at: the time now, in the store's form, for the tables that are made.
         lock: keep others from writing to the source; else it is copied as it is at the beginning.
     Raises: InvalidInput: the target is not empty, or is a copy of something else; Conflict: the source has changed
         since a part of it was copied; StoreBusy: others write to the source; StoreDamaged; StoreError.
@@ -52,18 +53,15 @@ def copy_store(
         shapes = shared_shapes(source, target)
         _check_source(source, target)
         total = sum(source.db.rows(f"SELECT COUNT(*) FROM {shape.name}", {})[0][0] for shape in shapes)
-        done, copied = 0, {}
-
-        def tell(before: int, rows: int) -> None:
-            progress("copying", before + rows, total)
-
+        done, digests = 0, {}
         for shape in shapes:
-            digest = copied[shape.name] = _copy_table(source, target, shape, functools.partial(tell, done))
+            tell = functools.partial(lambda before, rows: progress("copying", before + rows, total), done)
+            digest = digests[shape.name] = _copy_table(source, target, shape, tell)
             done += digest.rows
         for kind in TABLES:
             _index(target, kind, progress)
-        contents = Contents(copied)
-        if resumed:  # what was copied before is read again: only so is it known that the source has not changed
+        contents = Contents(digests)
+        if resumed:  # an earlier call read a part: it is read again, to see that the source has not changed since
             contents = contents_of(source, shapes, tell=lambda rows: progress("reading the source", rows, total))
     with target.snapshot(lock=False):
         after = contents_of(target, shapes, tell=lambda rows: progress("comparing", rows, total))
@@ -76,9 +74,9 @@ def copy_store(
 
 
 def _prepare(target: Side, command: str, at: str) -> bool:
-    """Make the tables of the target, marked as not whole; return whether a part of the copy is there already.
+    """Make the tables of the target, marked as incomplete; return whether an earlier call has made a part of this copy.
 
-    Raises: InvalidInput: it is not empty.
+    Raises: InvalidInput: the target is not empty.
     """
     tables = target.shapes()
     with target.change():
@@ -116,7 +114,7 @@ def _prepare(target: Side, command: str, at: str) -> bool:
 
 
 def _filled_by_migrations(at: str) -> dict[str, int]:
-    """Table -> how many rows it has in a store that was just made."""
+    """Map each table to how many rows it has in a store that was just made."""
     with closing(sqlite3.connect(":memory:")) as connection:
         db = SqliteDatabase(connection)
         migrate(db, MIGRATIONS, at=at)
@@ -125,7 +123,7 @@ def _filled_by_migrations(at: str) -> dict[str, int]:
 
 
 def _check_source(source: Side, target: Side) -> None:
-    """Note the source's counters in the target, or compare them with those that are noted there. Raises: Conflict."""
+    """Note the source's counters in the target, or compare them with those of an earlier call. Raises: Conflict."""
     counters = json.dumps([list(row) for row in source.db.rows("SELECT name, value FROM counters ORDER BY name", {})])
     noted = target.db.rows("SELECT after FROM copy_progress WHERE name = :name", {"name": SOURCE})
     if noted and noted[0][0] != counters:
@@ -139,6 +137,7 @@ def _check_source(source: Side, target: Side) -> None:
 
 
 def _note(target: Side, name: str, after: str | None, digest: Digest, *, done: bool) -> None:
+    """Store how far a table is copied; `after` is the key of its last copied row, as JSON, `digest` of all of these."""
     target.db.run(
         "INSERT INTO copy_progress (name, after, row_count, digest, done) VALUES (:name, :after, :rows, :digest, :done)"
         " ON CONFLICT (name) DO UPDATE SET after = :after, row_count = :rows, digest = :digest, done = :done",
@@ -147,7 +146,8 @@ def _note(target: Side, name: str, after: str | None, digest: Digest, *, done: b
 
 
 def _copy_table(source: Side, target: Side, shape: Shape, tell: Callable[[int], None]) -> Digest:
-    """Copy the rows of a table that are not in the target yet; return the digest of all rows that were copied."""
+    """Copy the rows of a table that are not in the target yet, in batches; return the digest of all rows there. `tell`
+    is called with how many these are after each batch."""
     noted = target.db.rows(
         "SELECT after, row_count, digest, done FROM copy_progress WHERE name = :name", {"name": shape.name}
     )
@@ -180,7 +180,7 @@ def _copy_table(source: Side, target: Side, shape: Shape, tell: Callable[[int], 
 
 
 def _index(target: Side, kind: OwnerKind, progress: Progress) -> None:
-    """Make a full-text index of the target from its texts, in steps."""
+    """Build the full-text index of messages or of passages in the target, in steps, if an earlier call has not."""
     name = TABLES[kind]
     if target.db.rows("SELECT 1 FROM copy_progress WHERE name = :name", {"name": name}):
         return
@@ -195,7 +195,7 @@ def _index(target: Side, kind: OwnerKind, progress: Progress) -> None:
 
 
 def _compare(source: Side, target: Side, contents: Contents, copied: Contents) -> None:
-    """Raises: StoreDamaged: the target differs from the source."""
+    """Raises: StoreDamaged: `contents`, what was read of the source, and `copied`, of the target, differ."""
     differing = [
         name
         for name, digest in contents.tables.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import ExitStack, closing
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -29,33 +29,31 @@ async def migrate_db(source: Address, target: Address, *, at: datetime, progress
     check_source(source)
     if same_address(source, target):
         raise InvalidInput(f"{without_password(source)} would be copied to itself: name another target")
-    await (await open_store(source, at=at)).close()  # it is whole, and of this version
+    await (await open_store(source, at=at)).close()  # raises if it is damaged or incomplete, and brings it up to date
     command = shlex.join(["perdure", "migrate-db", without_password(source), without_password(target)])
 
     def work(tell: Progress) -> CopyReport:
-        with ExitStack() as sides:
-            one = sides.enter_context(closing(open_side(source)))
-            other = sides.enter_context(closing(open_side(target, new=True)))
-            return copy_store(one, other, command=command, at=iso(at), progress=tell, lock=True)
+        with closing(open_side(source)) as from_, closing(open_side(target, new=True)) as to:
+            return copy_store(from_, to, command=command, at=iso(at), progress=tell, lock=True)
 
     return await run_in_thread(work, progress)
 
 
 def check_source(address: Address) -> None:
-    """Raises: InvalidInput: there is no such file."""
+    """Raises: InvalidInput: there is no file at this address, which is none of PostgreSQL."""
     if not is_postgres(address) and not Path(address).is_file():
         raise InvalidInput(f"there is no store at {address}")
 
 
 def same_address(one: Address, other: Address) -> bool:
-    """Whether two addresses are surely those of one store."""
+    """Whether two addresses lead to one store; of databases on PostgreSQL, only if they are written alike."""
     if is_postgres(one) or is_postgres(other):
         return str(one) == str(other)
     return Path(one).resolve() == Path(other).resolve()
 
 
 def open_side(address: Address, *, new: bool = False) -> Side:
-    """A database to copy from; `new`: one to copy to. Raises: ExtraMissing: psycopg; StoreError."""
+    """Connect to a database to copy from; `new`: to copy to, and a file is made. Raises: ExtraMissing; StoreError."""
     if not is_postgres(address):
         path = Path(address)
         if new:
@@ -71,7 +69,7 @@ def open_side(address: Address, *, new: bool = False) -> Side:
 
 
 async def split(address: Address, parts: int, *, progress: Progress) -> int:
-    """Split the tables of a store on PostgreSQL into so many hash partitions; how many tables were.
+    """Split the tables of a store on PostgreSQL into `parts` hash partitions each; return how many tables it split.
 
     Raises: InvalidInput: it is a file, there is no store, or so many parts are not possible; StoreBusy: a process has
         it open; ExtraMissing: psycopg; StoreError.

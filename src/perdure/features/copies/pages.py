@@ -23,19 +23,19 @@ pages = Pages()
 
 
 async def load(request: Request, library: AsyncPerdure) -> Data | None:
-    """The backup; None for those who may not have what all others share."""
+    """The state of the server's backup; None: whoever sent the request may not see what is of all organisations."""
     return Backup.of(request).shape() if is_whole_server(request) else None
 
 
 async def make_backup(request: Request, library: AsyncPerdure) -> Notice:
-    """Begin a backup; a small one is ready with the answer."""
+    """Begin a backup, and wait `SMALL_S`, in which a small one gets ready."""
     backup = Backup.of(request)
     await backup.begin(library, request.app.state.streams)
     return Notice("The backup is ready to download." if backup.file is not None else "The backup is being made.")
 
 
 async def download_backup(request: Request) -> Response:
-    """The backup that is ready. It is gone after one download."""
+    """Send the backup that is ready, and forget it. Raises: HTTPException: 404, there is none."""
     backup = Backup.of(request)
     if backup.file is None:
         raise HTTPException(404)
@@ -56,10 +56,10 @@ CHUNK_BYTES = 1 << 20
 
 
 class Backup:
-    """The newest backup of a server.
+    """The newest backup of a server; `file` is open once it is complete.
 
-    Its file loses its name as soon as it is complete, so nothing stays on the disk when the server ends. So no other
-    worker of the same address can send it, and with several there is none.
+    Its file loses its name then, so nothing stays on the disk when the server ends. As no other process can open it, a
+    server of several `workers` makes none.
     """
 
     def __init__(self, workers: int) -> None:
@@ -79,7 +79,7 @@ class Backup:
         return backup
 
     async def begin(self, library: AsyncPerdure, streams: Streams) -> None:
-        """Begin a new backup, unless one is being made; wait a moment for it. Raises: PerdureError."""
+        """Begin a new backup, unless one is being made, and wait `SMALL_S` for it. Raises: InvalidInput: it failed."""
         if self._workers > 1:
             text = f"{self._workers} workers serve this address, and the next one would not have the file"
             raise InvalidInput(f"{text}: `perdure backup copy.db` makes a backup from a terminal")
@@ -92,7 +92,7 @@ class Backup:
             raise InvalidInput(self._problem)
 
     def shape(self) -> Data:
-        """How far it is, in pages of the file; the size of its file once it is ready; what went wrong."""
+        """The state for the page: `done` of `total` pages of the file, `bytes` once it is ready, and a `problem`."""
         return {
             "workers": self._workers,
             "running": self._task is not None and not self._task.done(),
@@ -103,7 +103,7 @@ class Backup:
         }
 
     async def read(self) -> AsyncIterator[bytes]:
-        """The bytes of the file. After the last one it is gone; a download that breaks off can be made again."""
+        """Yield the bytes of the file, and close it after the last one; a download that broke off can begin again."""
         if (file := self.file) is None:
             return
         own, offset = os.dup(file.fileno()), 0
@@ -117,21 +117,22 @@ class Backup:
             self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file, whose bytes the disk frees then."""
         if self.file is not None:
             self.file.close()
             self.file = None
 
     async def _make(self, library: AsyncPerdure) -> None:
+        """Make the backup, and set `file`, or `_problem` if that fails."""
         # Beside the store there is a disk that is large enough; the folder for temporary files may lie in memory.
         parent = None if library.path is None else library.path.parent
         try:
             with scratch_folder("backup", parent=parent) as folder:
                 path = folder / "backup.db"
-                await library.app.ports.store.backup(path, self._note)
+                await library.app.ports.store.backup(path, self._note_progress)
                 self.file = path.open("rb")
         except (PerdureError, OSError) as error:
             self._problem = str(error)
 
-    def _note(self, done: int, total: int) -> None:
+    def _note_progress(self, done: int, total: int) -> None:
         self._done, self._total = done, total

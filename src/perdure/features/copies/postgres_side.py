@@ -30,8 +30,8 @@ _TABLES = """
 
 
 class PostgresSide:
-    """A `Side`, in the first schema of the address's `search_path`, or in `schema` before it.
-    `database` makes the port of a connection."""
+    """A database on PostgreSQL as a `Side` of a copy: its tables are in `schema`, else in the first schema of the
+    `search_path` of the address. `database` makes what runs SQL of the store on a connection."""
 
     def __init__(
         self, address: str, database: Callable[[psycopg.Connection[tuple[Any, ...]]], Database], *, schema: str = ""
@@ -46,6 +46,7 @@ class PostgresSide:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
+        """Raise psycopg's errors as a `StoreError`; a lock that is not got is a `StoreBusy`."""
         try:
             yield
         except psycopg.errors.LockNotAvailable as error:
@@ -56,18 +57,15 @@ class PostgresSide:
             raise store_error(error) from error
 
     def shapes(self) -> Mapping[str, Shape]:
-        found: dict[str, dict[str, int | None]] = {}
+        found: dict[str, dict[str, int | None]] = {}  # table -> column -> its place in the primary key, None: not in it
         with self._errors():
             for table, column, place in self._connection.execute(_TABLES):
                 found.setdefault(table, {})[column] = place
-        return {
-            table: Shape(
-                table,
-                list(columns),
-                [name for _, name in sorted((at, name) for name, at in columns.items() if at is not None)],
-            )
-            for table, columns in found.items()
-        }
+        shapes = {}
+        for table, columns in found.items():
+            key = sorted((place, column) for column, place in columns.items() if place is not None)
+            shapes[table] = Shape(table, list(columns), [column for _, column in key])
+        return shapes
 
     @contextmanager
     def snapshot(self, *, lock: bool) -> Iterator[None]:
@@ -81,7 +79,7 @@ class PostgresSide:
                     self._connection.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE").format(names))
                 yield
             finally:
-                self._end("ROLLBACK")
+                self._roll_back()
 
     @contextmanager
     def change(self) -> Iterator[None]:
@@ -90,13 +88,13 @@ class PostgresSide:
             try:
                 yield
             except BaseException:
-                self._end("ROLLBACK")
+                self._roll_back()
                 raise
             self._connection.execute("COMMIT")
 
-    def _end(self, statement: str) -> None:
+    def _roll_back(self) -> None:
         if not self._connection.closed:
-            self._connection.execute(statement.encode())
+            self._connection.execute("ROLLBACK")
 
     def rows(self, shape: Shape, after: Sequence[Any] | None = None) -> Iterator[Row]:
         key = _names(shape.key)
@@ -124,8 +122,7 @@ class PostgresSide:
 
 
 def search_first(connection: psycopg.Connection[tuple[Any, ...]], schema: str) -> None:
-    """Have a connection find the tables of this schema. What the others have, such as the types of an extension, is
-    found behind it. Raises: psycopg.Error."""
+    """Put a schema first in a connection's `search_path`, before those where types are found. Raises: psycopg.Error."""
     connection.execute(
         "SELECT set_config('search_path', quote_ident(%s) || ', ' || current_setting('search_path'), false)", [schema]
     )

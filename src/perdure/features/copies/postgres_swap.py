@@ -30,15 +30,9 @@ _FUNCTIONS = """
 """
 
 
-def check_unused(address: str) -> None:
-    """Raises: StoreBusy: a process has the store open; StoreError: the server can't be reached."""
-    with alone(address):
-        pass
-
-
 def copy_and_swap(copy: Path, tell: Progress, *, address: str, at: datetime) -> str:
-    """Copy a store file into a schema of its own, and make its tables those of the store; the old ones are kept in
-    another schema. Returns the name of that; empty: there were none. If those are split, so are the new ones.
+    """Copy a store file into a new schema, and swap its tables and those of the store at `address`; if those are split
+    into partitions, so are the new ones. Return the schema that keeps the old tables; empty: there were none.
 
     Raises: StoreBusy: a process has the store open; StoreError.
     """
@@ -63,10 +57,11 @@ def copy_and_swap(copy: Path, tell: Progress, *, address: str, at: datetime) -> 
 
 
 def _swap(connection: Connection, new: str, schema: str, kept: str) -> str:
-    """Swap the tables in one transaction, with what belongs to them."""
+    """Move the tables and functions of `schema` that `new` has too to a schema `kept`, and those of `new` to `schema`.
+    Return `kept`; empty: there were no such tables."""
     with connection.transaction():
-        ours = {row[0] for row in connection.execute(_RELATIONS, [new])}
-        old = [row[0] for row in connection.execute(_RELATIONS, [schema]) if row[0] in ours]
+        tables = {row[0] for row in connection.execute(_RELATIONS, [new])}
+        old = [row[0] for row in connection.execute(_RELATIONS, [schema]) if row[0] in tables]
         if old:
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(kept)))
         functions = [row[0] for row in connection.execute(_FUNCTIONS, [new])]
@@ -75,9 +70,9 @@ def _swap(connection: Connection, new: str, schema: str, kept: str) -> str:
             if old and name.split("(")[0].rpartition(".")[2] in names:
                 _move_function(connection, name, kept)
         for name in old:
-            _move(connection, schema, name, kept)
-        for name in ours:
-            _move(connection, new, name, schema)
+            _move_table(connection, schema, name, kept)
+        for name in tables:
+            _move_table(connection, new, name, schema)
         for name in functions:
             _move_function(connection, name, schema)
         connection.execute(sql.SQL("DROP SCHEMA {}").format(sql.Identifier(new)))
@@ -85,12 +80,12 @@ def _swap(connection: Connection, new: str, schema: str, kept: str) -> str:
 
 
 def _move_function(connection: Connection, signature: str, to_schema: str) -> None:
-    """Move a function, which its quoted `signature` names."""
+    """Move a function to another schema; `signature` is its quoted name with the types of its arguments."""
     statement = sql.SQL("ALTER FUNCTION {} SET SCHEMA {}")
     connection.execute(statement.format(sql.SQL(signature), sql.Identifier(to_schema)))
 
 
-def _move(connection: Connection, from_schema: str, name: str, to_schema: str) -> None:
+def _move_table(connection: Connection, from_schema: str, name: str, to_schema: str) -> None:
     connection.execute(
         sql.SQL("ALTER TABLE {}.{} SET SCHEMA {}").format(
             sql.Identifier(from_schema), sql.Identifier(name), sql.Identifier(to_schema)

@@ -8,7 +8,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from perdure.core.incoming.addresses import is_postgres, without_password
 from perdure.core.tasks import Progress, run_in_thread
 from perdure.core.vectors import Fault
 from perdure.features.copies.moves import Address, same_address
-from perdure.features.copies.shapes import OF_THE_FILE, Contents, Shape, contents_of
+from perdure.features.copies.shapes import OF_THE_FILE, Contents, contents_of, sorted_shape
 from perdure.features.copies.sqlite_side import SqliteSide, connect_unchanged
 from perdure.storage.database.sqlite_errors import DAMAGED_HELPS, SQLITE_ERRORS, store_error
 from perdure.storage.database.sqlite_file import check_log
@@ -38,7 +38,7 @@ CHECKED_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class StoreSummary:
-    """What is in a store: `version` of its tables."""
+    """What a store holds: how many agents and messages; `version` is the number of its last migration."""
 
     agents: int
     messages: int
@@ -47,7 +47,7 @@ class StoreSummary:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """A backup that is in use now. `kept`: where the old store is; empty: there was none."""
+    """A restored backup: its rows and their digest. `kept`: where the old store is now; empty: there was none."""
 
     rows: int
     digest: str
@@ -55,17 +55,17 @@ class RestoreReport:
 
 
 @contextmanager
-def _of_a_backup() -> Iterator[None]:
-    """The errors of a damaged backup say what helps there."""
+def _backup_hints() -> Iterator[None]:
+    """In errors about damage, replace what helps with a damaged store by what helps with a damaged backup."""
     try:
         yield
     except StoreDamaged as error:
         raise StoreDamaged(str(error).replace(DAMAGED_HELPS, ANOTHER_HELPS)) from error
 
 
-@_of_a_backup()
+@_backup_hints()
 def look_at_backup(path: Path) -> StoreSummary:
-    """What is in a backup; nothing is changed. Raises: InvalidInput: there is none; StoreError: it can't be used."""
+    """Read what a backup holds; nothing is changed. Raises: InvalidInput: no such file; StoreError: it is of no use."""
     if not path.is_file():
         raise InvalidInput(f"there is no backup at {path}")
     check_log(path)
@@ -93,23 +93,24 @@ async def restore(path: Path, target: Address, *, at: datetime, progress: Progre
     look_at_backup(path)
     if same_address(path, target):
         raise InvalidInput(f"{path} is the store itself: name a backup of it")
-    swap: Callable[[Path, Progress], str]
+    swap: Callable[[Path, Progress], str]  # from the checked copy to where the old store is kept
+    unused: AbstractContextManager[object]  # raises if a process has the store open
     if is_postgres(target):
-        from perdure.features.copies.postgres_swap import check_unused, copy_and_swap
+        from perdure.features.copies.postgres_swap import copy_and_swap
+        from perdure.features.copies.split import alone
 
-        await run_in_thread(lambda tell: check_unused(str(target)), progress)
-        place = path
+        unused, folder = alone(str(target)), path.parent
         swap = functools.partial(copy_and_swap, address=str(target), at=at)
     else:
         file = Path(target)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        await run_in_thread(lambda tell: _check_unused(file), progress)
-        place = file
+        unused, folder = _file_locked(file), file.parent
         swap = functools.partial(_swap_files, target=file, at=at)
-    copy = place.with_name(f".{path.name}.restore-{os.getpid()}")
-    _remove_leftovers(place.parent, path.name)
+    await run_in_thread(lambda tell: _enter(unused), progress)
+    copy = folder / f".{path.name}.restore-{os.getpid()}"
+    _remove_leftovers(folder, path.name)
     try:
-        with _of_a_backup():
+        with _backup_hints():
             contents = await run_in_thread(lambda tell: _copy(path, copy, at, tell), progress)
             store = await open_store(copy, at=at)
             try:
@@ -123,9 +124,9 @@ async def restore(path: Path, target: Address, *, at: datetime, progress: Progre
 
 
 def _copy(path: Path, copy: Path, at: datetime, tell: Progress) -> Contents:
-    """Copy a backup, compare both, and bring the copy to this version; return its contents before that.
+    """Copy a backup to the file `copy`, compare both, upgrade the copy to this version; return the backup's digests.
 
-    Raises: StoreDamaged.
+    Raises: StoreDamaged: the backup is damaged, or the copy differs from it.
     """
     with closing(connect_unchanged(path)) as source:
         backup(source, copy, lambda done, total: tell("copying", done, total))
@@ -134,11 +135,7 @@ def _copy(path: Path, copy: Path, at: datetime, tell: Progress) -> Contents:
         with closing(SqliteSide(file, unchanged=True)) as side, side.snapshot(lock=False):
             if faults := side.db.integrity():
                 raise StoreDamaged(f"{file} is damaged ({faults[0]}): {ANOTHER_HELPS}")
-            shapes = [
-                Shape(name, sorted(shape.columns), shape.key)
-                for name, shape in side.shapes().items()
-                if name not in OF_THE_FILE
-            ]
+            shapes = [sorted_shape(shape) for name, shape in side.shapes().items() if name not in OF_THE_FILE]
             total = sum(side.db.rows(f"SELECT COUNT(*) FROM {shape.name}", {})[0][0] for shape in shapes)
             contents.append(contents_of(side, shapes, tell=lambda rows, total=total: tell("comparing", rows, total)))
     if contents[0].digest != contents[1].digest:
@@ -149,7 +146,7 @@ def _copy(path: Path, copy: Path, at: datetime, tell: Progress) -> Contents:
 
 
 async def _check_rows(store: Store, total: int, progress: Progress) -> None:
-    """Compare messages, passages and blocks with their checksums. Raises: StoreDamaged."""
+    """Compare messages, passages and blocks, about `total` rows, with their checksums. Raises: StoreDamaged."""
     faults: list[Fault] = []
     after: tuple[str, int] | None = ("", -1)
     while after is not None:
@@ -161,8 +158,8 @@ async def _check_rows(store: Store, total: int, progress: Progress) -> None:
         for owner in owners:
             seq: int | None = 0
             while seq is not None:
-                part = await store.read(lambda tx, owner, seq: tx.upkeep.check(owner, from_seq=seq), owner, seq)
-                faults, seq = [*faults, *part.faults], part.after
+                check = await store.read(lambda tx, owner, seq: tx.upkeep.check(owner, from_seq=seq), owner, seq)
+                faults, seq = [*faults, *check.faults], check.after
             done += owner.rows
             progress("checking", done, max(done, total))
     if damage := [fault for fault in faults if fault.kind == "damage"]:
@@ -173,7 +170,7 @@ async def _check_rows(store: Store, total: int, progress: Progress) -> None:
 
 
 def _finish(copy: Path, swap: Callable[[Path, Progress], str], tell: Progress) -> str:
-    """Bring the checked copy into one file that is on the disk, and swap."""
+    """Write the log of the checked copy into its file, flush that to the disk, and return what `swap` returns."""
     with closing(connect(copy)) as connection:
         try:
             single_file(connection)
@@ -185,7 +182,7 @@ def _finish(copy: Path, swap: Callable[[Path, Progress], str], tell: Progress) -
 
 
 def _swap_files(copy: Path, tell: Progress, *, target: Path, at: datetime) -> str:
-    """Rename the copy to the store's name, the old store being kept under another one; return that."""
+    """Rename the file `copy` to `target`, and return where the old file is kept; empty: there was none."""
     kept = target.with_name(f"{target.name}.before-{at:%Y%m%d-%H%M%S}-{os.getpid()}")
     is_there = target.exists()
     with _alone(target):
@@ -206,7 +203,7 @@ def _swap_files(copy: Path, tell: Progress, *, target: Path, at: datetime) -> st
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Keep other processes from opening the store at this path, and take its log into it, if it can be read.
+    """Keep other processes from opening the store at this path; if SQLite can read it, write its log into its file.
 
     Raises: StoreBusy: a process has it open.
     """
@@ -232,6 +229,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _has_header(path: Path) -> bool:
+    """Whether a file begins as files of SQLite do; an absent one does not."""
     try:
         with path.open("rb") as file:
             return file.read(len(HEADER)) == HEADER
@@ -241,7 +239,7 @@ def _has_header(path: Path) -> bool:
 
 @contextmanager
 def _file_locked(path: Path) -> Iterator[None]:
-    """The same for a file that SQLite can't read, by the locks of its processes."""
+    """Hold the lock of processes that have a store open, on the file itself. Raises: StoreBusy: one has it open."""
     try:
         import fcntl
     except ImportError:  # Windows has none, and does not rename an open file
@@ -258,8 +256,9 @@ def _file_locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _check_unused(path: Path) -> None:
-    with _file_locked(path):
+def _enter(context: AbstractContextManager[object]) -> None:
+    """Enter and leave a context, for what it raises."""
+    with context:
         pass
 
 
@@ -268,7 +267,7 @@ def _in_use(path: Path) -> StoreBusy:
 
 
 def _remove_leftovers(folder: Path, name: str) -> None:
-    """Remove the copies of restores that were killed."""
+    """Remove copies of the backup `name` that restores in processes which have ended left in the folder."""
     for file in folder.glob(f".{name}.restore-*"):
         number = file.name.rpartition("-")[2]
         if number.isdecimal() and not _is_alive(int(number)):
@@ -280,7 +279,7 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:
+    except OSError:  # it is another user's
         return True
     return True
 
@@ -290,7 +289,7 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _flush_folder(path: Path) -> None:
-    """Have the names of a folder on the disk."""
+    """Flush the folder in which a file lies to the disk, so that a new name outlives a power cut."""
     with contextlib.suppress(OSError):  # Windows opens no folders
         folder = os.open(path.absolute().parent, os.O_RDONLY)
         try:

@@ -23,7 +23,7 @@ DIGEST_BITS = 128
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A table: its columns by name, and those of its primary key in order."""
+    """A table: the names of its columns, and of those of its primary key in the order of the key."""
 
     name: str
     columns: Sequence[str]
@@ -32,7 +32,7 @@ class Shape:
 
 @dataclass(slots=True)
 class Digest:
-    """A hash of rows, whatever their order, and how many they are."""
+    """A hash of rows that does not depend on their order: the `sum` of the hashes of as many `rows`."""
 
     rows: int = 0
     sum: int = 0
@@ -41,8 +41,8 @@ class Digest:
         """Add a row; return about how many bytes it has."""
         # This version of the format has one form for each value, on every Python.
         data = marshal.dumps(tuple(row), 2)
-        one = int.from_bytes(hashlib.blake2b(data, digest_size=DIGEST_BITS // 8).digest(), "big")
-        self.rows, self.sum = self.rows + 1, (self.sum + one) % (1 << DIGEST_BITS)
+        row_hash = int.from_bytes(hashlib.blake2b(data, digest_size=DIGEST_BITS // 8).digest(), "big")
+        self.rows, self.sum = self.rows + 1, (self.sum + row_hash) % (1 << DIGEST_BITS)
         return len(data)
 
     def __str__(self) -> str:
@@ -51,17 +51,18 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The digest of each table of a store."""
+    """The digests of a store's rows, by the name of their table."""
 
     tables: Mapping[str, Digest] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
+        """How many rows all tables have together."""
         return sum(one.rows for one in self.tables.values())
 
     @property
     def digest(self) -> str:
-        """One hash of everything. Stores with equal contents have the same on every database."""
+        """One hash of all tables that have rows; it is the same for equal rows on SQLite and on PostgreSQL."""
         lines = (f"{name} {one.rows} {one}\n" for name, one in sorted(self.tables.items()) if one.rows)
         return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
 
@@ -69,7 +70,7 @@ class Contents:
 class Side(Protocol):
     """A database that is copied from or to, on a connection of its own. Everything it raises is a `StoreError`."""
 
-    place: str
+    place: str  # its path, or address without the password, for messages
     db: Database
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -85,7 +86,7 @@ class Side(Protocol):
         """A transaction that writes."""
 
     def rows(self, shape: Shape, after: Sequence[Any] | None = None) -> Iterator[Row]:
-        """The rows of a table in order of its key, those behind `after`."""
+        """The rows of a table in the order of its key; `after`: only those behind the row with this key."""
 
     def insert(self, shape: Shape, rows: Sequence[Row]) -> None: ...
 
@@ -100,30 +101,28 @@ def shared_shapes(source: Side, target: Side) -> list[Shape]:
 
     Raises: StoreError: only one side has a table or a column.
     """
-    ours, theirs = source.shapes(), target.shapes()
+    from_, to = source.shapes(), target.shapes()
     passed_over = MADE_ANEW | OF_THE_FILE
-    if missing := (ours.keys() ^ theirs.keys()) - passed_over:
-        raise StoreError(f"only one of {source.place} and {target.place} has {', '.join(sorted(missing))}")
-    shapes = []
-    for name in sorted(ours.keys() - passed_over):
-        one, other = ours[name], theirs[name]
-        if differing := {*one.columns} ^ {*other.columns}:
-            raise StoreError(
-                f"only one of {source.place} and {target.place} has {', '.join(sorted(differing))} in {name}"
-            )
-        shapes.append(Shape(name, sorted(one.columns), one.key))
-    return shapes
+    only_one = f"only one of {source.place} and {target.place} has"
+    if missing := (from_.keys() ^ to.keys()) - passed_over:
+        raise StoreError(f"{only_one} {', '.join(sorted(missing))}")
+    for name in sorted(from_.keys() - passed_over):
+        if differing := {*from_[name].columns} ^ {*to[name].columns}:
+            raise StoreError(f"{only_one} {', '.join(sorted(differing))} in {name}")
+    return [sorted_shape(from_[name]) for name in sorted(from_.keys() - passed_over)]
+
+
+def sorted_shape(shape: Shape) -> Shape:
+    """Return a table with its columns in the order of the alphabet: digests of rows depend on it."""
+    return Shape(shape.name, sorted(shape.columns), shape.key)
 
 
 def contents_of(side: Side, shapes: Sequence[Shape], *, tell: Any = lambda rows: None) -> Contents:
-    """The digests of these tables; `tell` takes from time to time how many rows were read."""
-    tables: dict[str, Digest] = {}
-    read = 0
-    for shape in shapes:
-        digest = tables[shape.name] = Digest()
-        for row in side.rows(shape):
-            digest.add(row)
-            read += 1
-            if not read % 1_000:
-                tell(read)
+    """Read all rows of these tables, and return their digests; `tell` is called with how many rows were read so far."""
+    tables = {shape.name: Digest() for shape in shapes}
+    rows = ((shape.name, row) for shape in shapes for row in side.rows(shape))
+    for read, (name, row) in enumerate(rows, 1):
+        tables[name].add(row)
+        if not read % 1_000:
+            tell(read)
     return Contents(tables)

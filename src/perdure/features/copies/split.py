@@ -37,8 +37,8 @@ _PARTS = """
 
 
 def split_store(address: str, parts: int, progress: Progress) -> int:
-    """Split each table that is not split yet, in a transaction of its own; how many were. Killed, it goes on where it
-    was. It needs room for a second copy of the largest table.
+    """Split each table that is not split yet into `parts` partitions, in a transaction of its own; return how many it
+    split. Killed, it goes on where it was. It needs room for a second copy of the largest table.
 
     Raises: InvalidInput: so many parts are not possible, or there is no store; StoreBusy: a process has the store open;
         StoreError.
@@ -50,7 +50,7 @@ def split_store(address: str, parts: int, progress: Progress) -> int:
 
 
 def split_tables(connection: Connection, parts: int, progress: Progress) -> int:
-    """The same for the tables that a connection finds first. Raises: InvalidInput: there are none; psycopg.Error."""
+    """Split the tables that a connection finds first, see `split_store`. Raises: InvalidInput: one is missing."""
     kinds = {table: connection.execute(_KIND, [table]).fetchone() for table in distributed()}
     if missing := sorted(table for table, kind in kinds.items() if kind is None):
         raise InvalidInput(f"there is no table {missing[0]}: open the store once with this version of Perdure")
@@ -63,13 +63,13 @@ def split_tables(connection: Connection, parts: int, progress: Progress) -> int:
 
 
 def parts_of(connection: Connection, schema: str) -> int:
-    """Into how many parts the tables of a store in this schema are split; 0: they are whole. Raises: psycopg.Error."""
+    """How many partitions each table of a store in this schema has; 0: they are not split. Raises: psycopg.Error."""
     (parts,) = connection.execute(_PARTS, [schema, list(distributed())]).fetchone() or (0,)
     return int(parts)
 
 
 def _split(connection: Connection, table: str, column: str, parts: int) -> None:
-    """Put a table in parts in the place of one, with all names of its keys and indexes."""
+    """Replace a table by one in `parts` partitions, by the hash of `column`, with the same rows, keys and indexes."""
     for statement in preparation(table):
         connection.execute(statement.encode())
     keys = connection.execute(_KEYS, [table]).fetchall()
@@ -106,7 +106,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 @contextmanager
 def alone(address: str) -> Iterator[Connection]:
-    """A connection while no process has the store open, and none opens it. Raises: StoreBusy."""
+    """Connect to a store that no process has open, and none can open inside the context. Raises: StoreBusy."""
     check_address(address)
     try:
         with closing(psycopg.connect(address, connect_timeout=10, autocommit=True)) as connection:

@@ -18,11 +18,11 @@ FETCH = 200
 
 
 def connect_unchanged(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, not even beside the file, unless a process has it open. Raises: StoreError."""
+    """A connection that writes neither the file nor beside it, unless its log has entries. Raises: StoreError."""
     log = path.with_name(f"{path.name}-wal")
     is_settled = not log.exists() or not log.stat().st_size
     try:
-        # Of a file in WAL mode SQLite would else make the log.
+        # Without `immutable` SQLite would make a log beside a file in WAL mode.
         uri = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if is_settled else ''}"
         return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
@@ -30,12 +30,7 @@ def connect_unchanged(path: Path) -> sqlite3.Connection:
 
 
 class SqliteSide:
-    """A `Side`.
-
-    Args:
-        new: an empty file, which becomes a store.
-        unchanged: nothing is written, not even beside it.
-    """
+    """A SQLite file as a `Side` of a copy. `new`: it is empty, and becomes a store; `unchanged`: it is only read."""
 
     def __init__(self, path: Path, *, new: bool = False, unchanged: bool = False) -> None:
         self._path, self.place = path, str(path)
@@ -55,13 +50,10 @@ class SqliteSide:
     def shapes(self) -> Mapping[str, Shape]:
         with self._errors():
             tables = self._connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
+            # Tables of full-text indexes, and those in which SQLite keeps their parts: `words`, `words_data`, ...
             virtual = [name for name, sql in tables if sql.startswith("CREATE VIRTUAL")]
-            plain = [
-                name
-                for name, _ in tables
-                if name not in virtual and not any(name.startswith(f"{one}_") for one in virtual)
-            ]
-            return {name: self._shape(name) for name in plain if not name.startswith("sqlite_")}
+            parts = ("sqlite_", *(f"{name}_" for name in virtual))
+            return {name: self._shape(name) for name, _ in tables if name not in virtual and not name.startswith(parts)}
 
     def _shape(self, name: str) -> Shape:
         columns = self._connection.execute(f'PRAGMA table_info("{name}")').fetchall()
@@ -73,7 +65,7 @@ class SqliteSide:
         with self._errors():
             self._connection.execute("BEGIN IMMEDIATE" if lock else "BEGIN")
             try:
-                self._connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+                self._connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()  # the snapshot begins here
                 yield
             finally:
                 self._connection.execute("ROLLBACK")

@@ -37,17 +37,17 @@ _LAST = re.compile(r"last(?:-(\d{1,9}))?", re.ASCII)
     "context",
     refuses=(
         (
-            lambda given: given["cost"] and (given["diff"] or given["step"] or given["raw"]),
+            lambda args: args["cost"] and (args["diff"] or args["step"] or args["raw"]),
             "it is about the whole conversation: leave --step, --diff and --raw out",
             "--cost",
         ),
-        (lambda given: given["svg"] and not given["cost"], "it is the plot of --cost: add --cost", "--svg"),
+        (lambda args: args["svg"] and not args["cost"], "it is the plot of --cost: add --cost", "--svg"),
         (
-            lambda given: given["diff"] and (given["step"] or given["raw"]),
+            lambda args: args["diff"] and (args["step"] or args["raw"]),
             "it names its two steps itself: leave --step and --raw out",
             "--diff",
         ),
-        (lambda given: given["raw"] and given["as_json"], "it prints JSON lines already: leave --json out", "--raw"),
+        (lambda args: args["raw"] and args["as_json"], "it prints JSON lines already: leave --json out", "--raw"),
     ),
 )
 async def context(
@@ -89,7 +89,7 @@ async def context(
 
 
 async def find_step(perdure: AsyncPerdure, agent: AsyncAgent, conversation: ConversationId, name: str) -> StepId:
-    """The step of this name: an id or the beginning of one, or `last`, `last-1`, ... of the conversation.
+    """The id of the step of this name: an id or the beginning of one, or `last`, `last-1`, ... of the conversation.
 
     Raises: NotFound; InvalidInput: several ids begin with the name.
     """
@@ -114,7 +114,7 @@ async def _step_from_end(agent: AsyncAgent, conversation: ConversationId, back: 
 
 
 async def _show_window(agent: AsyncAgent, conversation: ConversationId, view: Output) -> None:
-    """Show what fills the window, and the newest steps."""
+    """Show what fills the context window of a conversation, and its newest steps."""
     steps = await agent.steps(conversation=conversation, limit=STEPS_MAX)
     overview = await agent.context(conversation=conversation)
     shape = {"context": context_shape(overview), "steps": [step_shape(step) for step in steps]}
@@ -130,7 +130,7 @@ async def _show_window(agent: AsyncAgent, conversation: ConversationId, view: Ou
 
 
 async def _show_cost(agent: AsyncAgent, conversation: ConversationId, svg: Path | None, view: Output) -> None:
-    """Show what the requests and summaries of a conversation cost, and write the plot to a file."""
+    """Show what the requests and summaries of a conversation cost; `svg`: also write the plot to this file."""
     ledger = await agent.costs(conversation=conversation, limit=COSTS_MAX)
     if svg is not None:
         title = f"What a conversation of {agent.name} costs"

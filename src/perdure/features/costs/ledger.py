@@ -26,7 +26,7 @@ rested longer than providers keep a prefix; another model; or the provider did n
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A new prefix: its number, the reason code, and what is different from the one before."""
+    """A new prefix of requests: its number, the code of why it is new, and what differs from the one before."""
 
     prefix_seq: int
     reason: str
@@ -40,12 +40,12 @@ class RequestCost:
     Args:
         measured: whether the provider reported tokens; else `parts` are estimates without a price.
         cached_tokens, written_tokens: read from the provider's cache, and written to it; `plain_tokens` are neither.
-        missed_tokens: those that the request before had sent, or others in their place, that were not read from the
-            cache; `miss_reason`: why, or None.
+        missed_tokens: those in the place of tokens of the request before that were not read from the cache;
+            `miss_reason`: why, None: there are none, or it is the first request.
         price: US dollars for input and output; None: unknown. `uncached_price`: of the input, if the provider had no
             cache.
         rewrites: the prefixes that are new since the request before, oldest first.
-        parts: of the request, in its order; their tokens sum to `input_tokens`.
+        parts: what the request consists of, in its order; their tokens sum to `input_tokens`.
     """
 
     __repr__ = short_repr("step_id", "input_tokens", "cached_tokens", "price", "rewrites")
@@ -73,7 +73,7 @@ class RequestCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryCost:
-    """What one summary cost: a call of its model, or nothing if code made it."""
+    """What one summary cost: a call of its model, or nothing if code made it; `handle` is its short id."""
 
     __repr__ = short_repr("handle", "input_tokens", "price")
 
@@ -96,6 +96,7 @@ class CostTotals:
     Args:
         price: of requests and summaries in US dollars; None: a price is unknown.
         uncached_price: the same without the provider's cache.
+        rewrites: reason code -> how many new prefixes it made.
         hit_rate: the cache's share of the input, from 0 to 1.
     """
 
@@ -120,6 +121,7 @@ class CostLedger:
     """The requests and summaries of a conversation, oldest first.
 
     Args:
+        parts: the sums of each part over all requests.
         left_out: how many older requests are not listed; the summaries before the first one listed are not either.
     """
 
@@ -212,10 +214,10 @@ def request_cost(
     rewrites: Sequence[Rewrite],
     prices: Prices,
 ) -> RequestCost:
-    """Return what a step cost.
+    """Return what the model call of a step cost.
 
     Args:
-        segments: of its request, with their estimates.
+        segments: the parts of its request in order, with estimates of their tokens.
         before: the request before it in the conversation; None: it is the first.
         rewrites: the prefixes that are new since then.
     """

@@ -45,6 +45,7 @@ class Column:
 
     @property
     def height(self) -> float:
+        """The tokens of all kinds together."""
         return sum(self.tokens)
 
 
@@ -64,7 +65,7 @@ def build_columns(ledger: CostLedger, most: int) -> list[Column]:
 
 
 def _running_prices(ledger: CostLedger) -> list[float | None]:
-    """Return for each request what it, those before it and the summaries until then cost; None: unknown."""
+    """Return what each request, those before it and the summaries until then cost, in US dollars; None: unknown."""
     summaries = sorted(ledger.summaries, key=lambda summary: summary.created_at)
     spent: list[float | None] = []
     for number, request in enumerate(ledger.requests):
@@ -124,7 +125,7 @@ def render_svg(ledger: CostLedger, *, title: str = "Cost of a conversation") -> 
         most_price=most_price,
         labels=_mark_labels(columns, middles),
         points=[(x, 518 - price / most_price * 110) for x, price in priced],
-        numbers=_numbers(columns, middles),
+        numbers=_axis_numbers(columns, middles),
         short_number=short_number,
         dollars=_dollars,
         reasons=REASONS,
@@ -133,7 +134,7 @@ def render_svg(ledger: CostLedger, *, title: str = "Cost of a conversation") -> 
 
 
 def _mark_labels(columns: Sequence[Column], middles: Sequence[float]) -> list[tuple[float, str]]:
-    """The reasons of new prefixes and their places, where there is room for them beside each other."""
+    """Return the reasons of new prefixes, each with the middle of its column; one that would overlap is left out."""
     labels: list[tuple[float, str]] = []
     free_from = float(LEFT)
     for column, middle in zip(columns, middles, strict=True):
@@ -145,13 +146,13 @@ def _mark_labels(columns: Sequence[Column], middles: Sequence[float]) -> list[tu
     return labels
 
 
-def _numbers(columns: Sequence[Column], middles: Sequence[float]) -> list[tuple[float, str]]:
-    """Some numbers of requests for the axis, and their places."""
+def _axis_numbers(columns: Sequence[Column], middles: Sequence[float]) -> list[tuple[float, str]]:
+    """Return about eight numbers of requests for the axis, each with the middle of its column."""
     last = columns[-1].last if columns else 0
-    every = max(1, round(axis_top(last / 8)))
+    interval = max(1, round(axis_top(last / 8)))
     ends = [column.last for column in columns]
-    chosen = (1, *range(max(2, every), last + 1, every)) if columns else ()
-    return [(middles[bisect_left(ends, number)], f"{number:,}") for number in chosen]
+    numbers = (1, *range(max(2, interval), last + 1, interval)) if columns else ()
+    return [(middles[bisect_left(ends, number)], f"{number:,}") for number in numbers]
 
 
 def _dollars(value: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, starmap
 
 from perdure.app import prices_of
 from perdure.context.request.explain import Prices
@@ -40,11 +40,11 @@ class AsyncCosts(AsyncAgentPart):
         Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
         """
         check_limit(limit)
-        store, models, counter = self._ports.store, self._app.models, _Memory(self._ports.counter)
-        line = await store.read(find_conversation, self.id, conversation)
+        store, models, counter = self._ports.store, self._app.models, _CachedCounter(self._ports.counter)
+        found = await store.read(find_conversation, self.id, conversation)
         steps: list[Step] = []
         while (missing := limit + 1 - len(steps)) > 0:  # the first one listed is compared with the one before it
-            page = await store.read(_list_steps, line, steps[-1] if steps else None, min(STEPS_AT_ONCE, missing))
+            page = await store.read(_list_steps, found, steps[-1] if steps else None, min(STEPS_AT_ONCE, missing))
             if not page:
                 break
             steps += page
@@ -54,23 +54,24 @@ class AsyncCosts(AsyncAgentPart):
         for start in range(0, len(steps), STEPS_AT_ONCE):
             group = steps[start : start + STEPS_AT_ONCE]
             before = requests[-1] if requests else None
-            requests += await store.read(_read_requests, line, group, before, prices, counter)
+            requests += await store.read(_read_requests, found, group, before, prices, counter)
         steps, requests = steps[-limit:], requests[-limit:]
-        left_out, nodes = await store.read(_read_rest, line, steps[0] if steps else None)
+        left_out, nodes = await store.read(_read_summaries, found, steps[0] if steps else None)
         summarisers = {node.model for node in nodes if node.model is not None}
         prices |= {model: prices_of(model, models) for model in summarisers - prices.keys()}
         summaries = [summary_cost(node, prices.get(node.model or "", Prices())) for node in nodes]
-        return build_ledger(line.id, requests, summaries, left_out=left_out)
+        return build_ledger(found.id, requests, summaries, left_out=left_out)
 
 
-class _Memory:
-    """A counter that counts a text once."""
+class _CachedCounter:
+    """A `TokenCounter` that remembers the count of each text: requests of one conversation share most of theirs."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self.count, self.at_least = functools.cache(counter.count), counter.at_least
 
 
 def _list_steps(tx: Tx, conversation: Conversation, before: Step | None, count: int) -> Sequence[Step]:
+    """The newest `count` steps of a conversation, newest first; `before`: only those that come before this one."""
     return tx.steps.list(conversation.agent_id, conversation_seq=conversation.seq, limit=count, before=before)
 
 
@@ -82,23 +83,23 @@ def _read_requests(
     prices: Mapping[str, Prices],
     counter: TokenCounter,
 ) -> Sequence[RequestCost]:
-    """The costs of these steps, oldest first. `earlier`: the request before them, if it is listed too."""
+    """What the requests of these steps cost, oldest first. `earlier`: the request before them; `prices`: by model."""
     agent_id, seq = conversation.agent_id, conversation.seq
     found = tx.runs.list_by_keys([RunKey(agent_id, step.run_seq) for step in steps])
     runs = {key.seq: run for key, run in found.items()}
     before = _list_steps(tx, conversation, steps[0], 1)
     prefix_seqs = [before[0].recipe.prefix_seq if before else -1, *(step.recipe.prefix_seq for step in steps)]
-    written = tx.prefixes.list_rewrites(agent_id, seq, after_seq=min(prefix_seqs), upto_seq=max(prefix_seqs))
+    rows = tx.prefixes.list_rewrites(agent_id, seq, after_seq=min(prefix_seqs), upto_seq=max(prefix_seqs))
     costs: list[RequestCost] = [] if earlier is None else [earlier]
-    parts = _read_segments(tx, steps, runs, counter)
-    for step, own, (old, new) in zip(steps, parts, pairwise(prefix_seqs), strict=True):
+    requests = _read_segments(tx, steps, runs, counter)
+    for step, request_segments, (old, new) in zip(steps, requests, pairwise(prefix_seqs), strict=True):
         costs.append(
             request_cost(
                 step,
                 runs[step.run_seq].id,
-                own,
+                request_segments,
                 before=costs[-1] if costs else None,
-                rewrites=[Rewrite(*one) for one in written if old < one[0] <= new],
+                rewrites=[rewrite for rewrite in starmap(Rewrite, rows) if old < rewrite.prefix_seq <= new],
                 prices=prices[step.model],
             )
         )
@@ -108,12 +109,12 @@ def _read_requests(
 def _read_segments(
     tx: Tx, steps: Sequence[Step], runs: Mapping[int, Run], counter: TokenCounter
 ) -> Iterator[tuple[Segment, ...]]:
-    """The segments of each step's request. Steps with one prefix share its rows, which are read once."""
+    """The segments of each step's request, in order; `runs` are by number. Steps with one prefix share its messages."""
 
-    def start_of(step: Step) -> tuple[int, int, str | None]:
+    def prefix_key(step: Step) -> tuple[int, int, str | None]:
         return step.recipe.prefix_seq, step.recipe.settings_revision, runs[step.run_seq].options.system
 
-    for (prefix_seq, revision, _), group in groupby(steps, start_of):
+    for (prefix_seq, revision, _), group in groupby(steps, prefix_key):
         same = list(group)
         run = runs[same[0].run_seq]
         prefix = prefix_of_run(tx.prefixes.get(run.key.agent_id, prefix_seq), run, counter)
@@ -128,13 +129,13 @@ def _read_segments(
         for step in same:
             recipe = step.recipe
             shown = tuple(row for row in following if row.seq <= recipe.upto_message_seq)
-            # Neither messages nor digest are needed: only sizes are.
+            # The last three, messages and digest, are left out: only the sizes of segments are needed.
             view = View(prefix, recipe.stubs, pinned, shown, (), None, None)
             yield segments(view, stubs=recipe.stubs, status=recipe.tail, run_seq=step.run_seq, counter=counter)
 
 
-def _read_rest(tx: Tx, conversation: Conversation, first: Step | None) -> tuple[int, Sequence[SummaryNode]]:
-    """How many steps there are before the first one, and the summaries since then; without one, all."""
+def _read_summaries(tx: Tx, conversation: Conversation, first: Step | None) -> tuple[int, Sequence[SummaryNode]]:
+    """How many steps come before `first`, the first one listed, and the summaries since then; without one, all."""
     agent_id, seq = conversation.agent_id, conversation.seq
     nodes = tx.nodes.list(agent_id, seq, limit=NODES_MAX)
     if first is None:

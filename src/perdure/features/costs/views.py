@@ -28,7 +28,7 @@ NAMES_MAX = 3  # of summaries and stubs
 
 
 def explanation_view(explanation: Explanation) -> RenderableType:
-    """The parts of a request with their tokens and prices."""
+    """What a request consisted of: its parts with their tokens and prices, and what is known of the cache."""
     lines: list[RenderableType] = [
         Text.assemble((explanation.step_id, "bold"), f"  {local_time(explanation.created_at)}"),
         Text(f"{visible(explanation.model)}, {explanation.status}"),
@@ -89,7 +89,7 @@ def _segments(request: Explanation) -> Table:
 
 
 def request_diff_view(diff: RequestDiff, *, names: tuple[str, str]) -> RenderableType:
-    """How much two requests share from the start, and a diff of the rest."""
+    """How much two requests share from their start, and a diff of what follows; `names`: short ids of their steps."""
     if diff.first_line is None:
         return Text(f"{names[0]} and {names[1]} are the same request: {diff.total_bytes[0]:,} bytes.")
     share = 100 * diff.shared_bytes / max(1, diff.total_bytes[1])
@@ -120,7 +120,8 @@ def costs_view(ledger: CostLedger) -> RenderableType:
 
 
 def _plot(ledger: CostLedger, width: int) -> Iterator[Text]:
-    """Columns of tokens, oldest first, as wide as the terminal has room for; marks below where a prefix is new."""
+    """The lines of a plot, as wide as `width` characters allow: a column of tokens for each request or several
+    neighbours, oldest first, and marks below where a prefix is new."""
     room = max(10, min(PLOT_COLUMNS_MAX, width - AXIS_CHARS - 2))
     columns = plot.build_columns(ledger, room)
     wide = 3 if len(columns) * 3 <= room and len(columns) <= WIDE_COLUMNS else 1
@@ -145,7 +146,7 @@ def _plot(ledger: CostLedger, width: int) -> Iterator[Text]:
 
 
 def _stack(column: plot.Column, top: float) -> list[str]:
-    """The kind of each cell of a column, from the bottom."""
+    """The kind of token of each character of a column, from the bottom; `top` tokens fill all rows of the plot."""
     height = max(int(column.height > 0), round(column.height / top * PLOT_ROWS))
     counts = cells([round(tokens) for tokens in column.tokens], height)
     return [kind for kind, count in zip(plot.KINDS, counts, strict=True) for _ in range(count)]
@@ -194,7 +195,7 @@ def _summaries(ledger: CostLedger) -> Table:
 
 
 def _parts(parts: Sequence[SegmentUse]) -> Table:
-    """What each part of the requests took together."""
+    """The tokens and prices of each part, such as the system prompt, over all requests."""
     numbers = ("tokens", "cached", "written", "missed", "price")
     table = new_table("part, in all requests", *numbers, right=numbers)
     for part in parts:
@@ -204,7 +205,7 @@ def _parts(parts: Sequence[SegmentUse]) -> Table:
 
 
 def _sums(ledger: CostLedger) -> Iterator[Text]:
-    """The sums, and the reasons of new prefixes."""
+    """Lines with the sums of a ledger, and with the reasons of new prefixes."""
     totals = ledger.totals
     yield Text(
         f"{plural(totals.requests, 'request')}: {totals.input_tokens:,} tokens sent, {100 * totals.hit_rate:.1f} % from"

@@ -98,8 +98,7 @@ def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> Notes:
 
 
 def parse_note(line: str) -> BlockFact | None:
-    """Return the fact that a line of a block holds; None: it is free text, which a person worded and which has to
-    stay."""
+    """Return the fact that a line of a block holds; None: it is free text, worded by a person, and has to stay."""
     if len(line) > MAX_LINE_CHARS or (match := _LINE.fullmatch(line)) is None:
         return None
     key, value = match[1].strip(), match[2]
@@ -256,8 +255,7 @@ def read_hits(result: ToolResult) -> list[FoundText]:
 def best_quotes(
     hits: Iterable[FoundText], keywords: Keywords, language: Language, *, exclude: Collection[str] = ()
 ) -> list[str]:
-    """Return the texts that share most words with a question, as quotations, at most `MAX_QUOTES`; no questions, and
-    none of the texts in `exclude`."""
+    """Return the texts that share most words with a question, as quotations; no questions, and none of `exclude`."""
     unwanted = set(map(one_line, exclude))
     scored: dict[str, tuple[int, str]] = {}
     for hit in hits:

@@ -92,7 +92,7 @@ def visible_blocks(request: ModelRequest) -> dict[str, str]:
             for result in message.results:
                 call = calls.get(result.call_id)
                 if call is not None and call.name in _EDIT_TOOLS and result.status == "success":
-                    arguments = arguments_of(call)
+                    arguments = _json_object(call.arguments)
                     label = arguments.get("label", arguments.get("block_label"))
                     if isinstance(label, str):
                         blocks[label] = result.text
@@ -142,11 +142,6 @@ def offered_tools(request: ModelRequest) -> frozenset[str]:
     if request.options.tool_choice == "none":
         return frozenset()
     return frozenset(name for tool in request.tools if isinstance(name := tool.get("name"), str))
-
-
-def arguments_of(call: ToolCall) -> Mapping[str, Any]:
-    """The arguments of a call; empty when its text is no JSON object."""
-    return _json_object(call.arguments)
 
 
 def _blocks_in_system(system: str) -> dict[str, str]:
@@ -219,8 +214,7 @@ class ExtractiveModel:
     handle = EXTRACTIVE
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
-        """Yield the answer piece by piece, text word by word, and then the whole. Raises nothing, whatever the request
-        holds."""
+        """Yield the answer in pieces, text word by word, and then whole. Raises nothing, whatever the request holds."""
         # It can't summarise: nothing is no summary, and then the engine extracts what has to stay.
         parts = answer_to(request) if request.purpose == "reply" else ()
         for index, part in enumerate(parts):
@@ -309,7 +303,7 @@ class AnswerStep:
     def _attempt(self, fact: BlockFact) -> tuple[ToolCall, ToolResult | None] | None:
         """Return the call of this turn that tried to note a fact, with its result; None: no call did."""
         for call, result in self.turn.done:
-            text = arguments_of(call).get(EDITS.get(call.name, ("", ""))[1])
+            text = _json_object(call.arguments).get(EDITS.get(call.name, ("", ""))[1])
             if isinstance(text, str) and fact.line in text.split("\n"):
                 return call, result
         return None
@@ -317,7 +311,9 @@ class AnswerStep:
     def _results(self, tool: str, query: str) -> list[ToolResult | None]:
         """Return the results of this turn's calls of a search tool with a query; None in place of a missing result."""
         return [
-            result for call, result in self.turn.done if call.name == tool and arguments_of(call).get("query") == query
+            result
+            for call, result in self.turn.done
+            if call.name == tool and _json_object(call.arguments).get("query") == query
         ]
 
     def _report_on_facts(self) -> list[str]:

@@ -95,7 +95,7 @@ async def search_facts(searching: Searching) -> MoreHits:
 
 
 async def show_facts(session: ChatSession, argument: str) -> None:
-    """Show in a chat (`/facts`) what the agent knows as facts, newest first, or what matches a text."""
+    """Show what the agent knows as facts, newest first, or what matches a text."""
     home = session.agent.info.timezone
     if argument:
         hits = await session.agent.facts.search(argument, limit=SEARCH_LIMIT)

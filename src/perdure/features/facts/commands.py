@@ -210,8 +210,7 @@ def _conditions(options: Options, timezone: str) -> FactConditions:
 
 
 async def find_facts(perdure: AsyncPerdure, *starts: str) -> tuple[Sequence[FactId], str]:
-    """The ids of the facts whose ids begin with these texts, and the time zone of the first. Raises: NotFound,
-    InvalidInput."""
+    """The ids of facts that begin with these texts, and the time zone of the first. Raises: NotFound, InvalidInput."""
     ids = [FactId(await perdure.ids.find(start, "fact")) for start in starts]
     return ids, await perdure.facts.timezone(ids[0])
 

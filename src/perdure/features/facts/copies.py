@@ -158,8 +158,7 @@ def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, id
 
 
 def hide_in_facts(facts: dict[str, Any], text: HiddenText) -> None:
-    """Replace a text in the facts of a file, given as JSON; facts that were first believed after it was forgotten keep
-    it."""
+    """Replace a text in the facts of a file, given as JSON; facts first believed after it was forgotten keep it."""
     # Forgetting writes a last version itself, so what counts is when a fact was first believed.
     old = {item["first_seq"] for item in facts["facts"] if item["seq"] == item["first_seq"] and text.is_old(item)}
     since = [item for item in facts["facts"] if item["first_seq"] not in old and text.redactor.finds(item["text"])]
@@ -192,8 +191,7 @@ def _moved(episode: Episode, turns: Sequence[Message], passages: Mapping[str, Pa
 
 
 def _origin(origin: Mapping[str, Any], named: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the origin of a version with new ids in place of those that are keys of `named`, without run and
-    message."""
+    """Return the origin of a version with new ids for those that are keys of `named`, without run and message."""
     kept = {name: value for name, value in origin.items() if name not in ("message_id", "run_id", "step_id")}
     return kept | {key: named.get(str(kept[key]), "") for key in ("ended_by", "episode_id") if key in kept}
 

@@ -53,6 +53,7 @@ class AsyncEpisodes(AsyncFactViews):
         times = [utc("occurred_at", one.occurred_at) or now for one in new]
 
         def add(tx: Tx) -> tuple[Graph, Sequence[Episode]]:
+            """Store the episodes; return their graph, and those whose facts are to be extracted."""
             graph, own = tx.of(Graphs).get(self._graph_id), list[Episode]()
             for one, occurred_at in zip(new, times, strict=True):
                 episode = add_episode(
@@ -94,6 +95,7 @@ class AsyncEpisodes(AsyncFactViews):
         retracted: list[Fact] = []
 
         def delete(tx: Tx) -> tuple[int, Sequence[Fact]]:
+            """Delete some of the episodes; return how many, and the facts that this retracted."""
             graph = tx.of(Graphs).get(self._graph_id)
             episodes = tx.of(Episodes).list(self._graph_id, scope=scope, limit=DELETE_ROWS)
             return len(episodes), delete_episodes(tx, graph, episodes, at=self._ports.clock.now()).lost

@@ -41,8 +41,7 @@ class FactTexts:
     kind = "fact"
 
     def describe(self, tx: Tx, table: str, owner_id: str, key: Key) -> tuple[Place | None, str, str] | None:
-        """Return place, id and name of what a row with a text belongs to; None: no graph has it. `key` is the row's
-        key."""
+        """Return place, id and name of what a row with a text belongs to, by its key; None: to no graph."""
         if is_id("graph", owner_id):
             return None, owner_id, tx.of(Graphs).get(GraphId(owner_id)).name
         graph = tx.of(Graphs).find_by_archive(ArchiveId(owner_id)) if table == "passages" else None
@@ -52,8 +51,7 @@ class FactTexts:
         return ("fact", facts[0].id, graph.name) if facts else ("graph", graph.id, graph.name)
 
     def forget(self, tx: Tx, archive_id: ArchiveId, seq: int, at: datetime) -> CorrectionItem | None:
-        """Delete the believed facts with the text of passage `seq`; return what undoing that needs; None: there are
-        none."""
+        """Delete the believed facts whose text is passage `seq`; return what undoing that needs; None: no such fact."""
         if (graph := tx.of(Graphs).find_by_archive(archive_id)) is None:
             return None
         deleted = delete_facts(tx, graph, _facts_with_text(tx, graph, seq), origin=CORRECTION, at=at)
@@ -78,8 +76,7 @@ class FactTexts:
         return [_forget_episode(tx, one, at=at) for one in tx.of(Episodes).list_by_messages(agent_id, [message_seq])]
 
     def restore(self, tx: Tx, item: CorrectionItem, at: datetime) -> str:
-        """Undo what an item of a correction says was forgotten; return why a part can't be restored, or an empty
-        text."""
+        """Undo what an item of a correction says was forgotten; return why a part stays so, or an empty text."""
         graph, before, problem = tx.of(Graphs).get(GraphId(item.id)), json.loads(item.before), ""
         if (episode_fields := before["episode"]) is not None:
             times = {name: datetime.fromisoformat(episode_fields[name]) for name in _TIMES if episode_fields[name]}
@@ -208,8 +205,7 @@ def _facts_item(
 
 
 def _change_again(tx: Tx, graph: Graph, fact_id: FactId, *, at: datetime) -> bool:
-    """Write a fact again as an episode had changed it, which was deleted and is back; return False if somebody has
-    changed the fact meanwhile."""
+    """Write a fact again as an episode, now back, had changed it; return False if it was changed meanwhile."""
     versions = tx.of(Facts).versions(fact_id)
     *_, was, again = [one for one in versions if "ended_by" not in one.origin]
     if again.change != "restore" or again.expired_at is not None:

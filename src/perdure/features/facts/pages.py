@@ -481,14 +481,12 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
 
 
 def _has_changed(form: Mapping[str, str], name: str, shown: Data) -> bool:
-    """Whether a date of a form differs from the one that it was filled with; `shown` has the times it was filled
-    from."""
+    """Whether a date of a form differs from the one that it was filled with, which is that of a time in `shown`."""
     return name in form and form[name].strip() != date_of(shown[name])
 
 
 def _notice(request: Request, text: str, /, *action: str, **fields: str | Sequence[str]) -> Notice:
-    """The notice of what an action did, with the action that undoes it: its path below `/facts`, and its form's
-    fields."""
+    """The notice of what an action did, with the action that undoes it: its path below `/facts`, and form fields."""
     path = "/".join((f"/agents/{agent_id_of(request)}/facts", *action))
     values = {name: value if isinstance(value, str) else " ".join(value) for name, value in fields.items()}
     return Notice(text, undo=f"{path}?{request.query_params}", fields=values)

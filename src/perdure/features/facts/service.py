@@ -123,6 +123,7 @@ class AsyncFacts(AsyncEpisodes):
         check_limit(limit)
 
         def prepare(tx: Tx) -> tuple[Graph, FactFilter, str] | None:
+            """Load graph, filter and time zone of the search; None: the agent has no graph yet."""
             if (graph := find_graph(tx, self._owner)) is None:
                 return None
             return graph, fact_filter(tx, graph, conditions), zone_of(tx, self._owner, self._ports.settings.timezone)
@@ -296,6 +297,7 @@ class AsyncFacts(AsyncEpisodes):
         said_at = utc("occurred_at", occurred_at) or now
 
         def add(tx: Tx) -> tuple[Graph, Episode]:
+            """Store the text; return its graph and episode."""
             graph = self._graph(tx)
             return graph, add_episode(
                 tx, graph, read_as, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=said_at, at=now

@@ -25,8 +25,7 @@ from perdure.storage.tx import Tx
 async def search_facts(
     call: SearchCall, query: str, entity: str | None = None, at: str | None = None, limit: int = 10
 ) -> ToolOutcome:
-    """Run the tool `search_facts`: return facts of the agent's graph that match a query, about an entity, true at a
-    time."""
+    """Run the tool `search_facts`: find facts of the agent's graph by a query, an entity and a time."""
     where = FactFilter(at=parse_time(at, timezone=call.timezone))
     limit = max(1, min(limit, MAX_RESULTS))
 
@@ -46,6 +45,7 @@ async def search_facts(
     facts = [hit.fact for hit in hits]
 
     def load(tx: Tx) -> tuple[Mapping[int, Sequence[Episode]], Sequence[Passage], tuple[Source, ...]]:
+        """Load the episodes of the facts by `first_seq`, their passages, and their sources from outside."""
         texts = [fact.text_seq for fact in facts]
         passages = tx.passages.list_by_seqs(graph.fact_archive_id, texts)
         return sources_of(tx, graph.id, facts), passages, sources_of_facts(tx, graph, facts)
@@ -58,8 +58,7 @@ async def search_facts(
 
 
 def _fact_shape(fact: Fact, sources: Sequence[Episode], tz: tzinfo) -> dict[str, Any]:
-    """Return a fact as the model sees it: its text, its times in a zone, and the newest message or text that says
-    it."""
+    """Return a fact as the model sees it: text, times in a zone, and the newest message or text that says it."""
     times = {
         name: time.astimezone(tz).isoformat(timespec="seconds")
         for name, time in (("since", fact.valid_at), ("until", fact.invalid_at))

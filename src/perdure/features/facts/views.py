@@ -104,8 +104,7 @@ def find_graph(tx: Tx, owner: Owner) -> Graph | None:
 
 
 def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]:
-    """Return the numbers of the entities with this name or id; empty if it is None or empty. Raises: NotFound: none has
-    it."""
+    """Return the numbers of the entities with this name or id; without one none. Raises: NotFound: none has it."""
     if not name_or_id:
         return ()
     if is_id("entity", name_or_id):
@@ -197,6 +196,7 @@ class AsyncFactViews(AsyncPart):
         hits = await find_facts(self._ports.search, graph.id, query, where=where, limit=CONTEXT_FACTS, timezone=home)
 
         def pack(tx: Tx) -> FactContext:
+            """Load the profile, events and sources, and pack them with the facts that were found."""
             profile = self._profile(tx, graph, int(PROFILE_SHARE * budget_tokens), "")
             events = tx.of(Facts).timeline(
                 graph.id, where=replace(where, at=None), until=now, newest_first=True, limit=CONTEXT_EVENTS
@@ -229,6 +229,7 @@ class AsyncFactViews(AsyncPart):
             scores = {hit.passage.source["community_seq"]: hit.score for hit in hits}
 
         def load(tx: Tx) -> Sequence[CommunityHit]:
+            """Load the communities that were found, or without a query the largest, with some members."""
             if scores is None:
                 everything = tx.of(Entities).list_communities(graph.id, limit=COMMUNITIES_MAX)
                 found = sorted(everything, key=lambda one: -one.size)[:limit]

@@ -77,8 +77,7 @@ class TimesIn(WireRequest):
     invalid_at: Date | None = None
 
     def times(self, zone: str) -> dict[str, datetime | None]:
-        """The times that the request names, by field; a date without an offset is in `zone`. Raises: InvalidInput: no
-        date."""
+        """The times that the request names, by field; dates without an offset are in `zone`. Raises: InvalidInput."""
         own = self.model_fields_set & TimesIn.model_fields.keys()
         return {name: parse_time(getattr(self, name), timezone=zone) for name in own}
 

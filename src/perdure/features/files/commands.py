@@ -156,8 +156,8 @@ async def delete_file(
 async def _upload(
     folder: AsyncFolder, selected: Sequence[Entry], encoding: str | None, view: Output
 ) -> tuple[Sequence[File], Sequence[str], int]:
-    """Upload the files and wait until all are read: they, "name: problem" of those that failed, and how many were there
-    before. Raises: StoreError: the store can't take them."""
+    """Upload the files and wait until all are read. Return the files, "name: problem" of those that failed, and how
+    many were in the folder already. Raises: StoreError: the store can't take them."""
     ids: list[FileId] = []
     existing: set[FileId] = set()
     failures: list[str] = []
@@ -186,7 +186,7 @@ async def _upload(
 
 
 async def _wait(folder: AsyncFolder, ids: Sequence[FileId], progress: Progress) -> Sequence[File]:
-    """The files once all are read, with a bar for each file in work and one for all."""
+    """Wait until all files are read, and return them; bars show the progress of some files, and of all together."""
     total = progress.add_task(f"reading {plural(len(ids), 'file')}", total=len(ids))
     bars: dict[FileId, TaskID] = {}
 
@@ -206,7 +206,7 @@ async def _wait(folder: AsyncFolder, ids: Sequence[FileId], progress: Progress) 
 def _report(
     view: Output, files: Sequence[File], failures: Sequence[str], skipped: Sequence[Entry], existing: int
 ) -> None:
-    """Print how many files were read, which failed and which were skipped."""
+    """Print how many files were read, which failed, which were skipped, and how many existed already."""
     done = [file for file in files if file.status == "completed"]
     lines, pages = sum(file.line_count for file in done), sum(file.page_count for file in done)
     size = f"{lines:,} lines" + (f", {pages:,} pages" if pages else "")
@@ -227,7 +227,7 @@ def _report(
 
 
 def _state(file: File) -> str:
-    """How large a file is, how far it is read, or what is wrong with it."""
+    """How large a file is; if it is not read yet, how far it is; or why it can't be read."""
     if file.status == "error":
         return f"error: {fold(file.problem, PROBLEM_CHARS)}"
     if file.status != "completed":
@@ -248,7 +248,7 @@ HEAD_BYTES = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or directory, its name below its folder, and why it is not uploaded; empty if it is."""
+    """A file or directory to upload, its name below its folder, and why it is `skipped`; empty: it is uploaded."""
 
     path: Path
     name: str
@@ -274,7 +274,7 @@ def select_files(paths: Sequence[Path], *, max_bytes: int) -> Iterator[Entry]:
 
 
 def _select_in(root: Path, max_bytes: int) -> Iterator[Entry]:
-    """The files of a directory and of those below it."""
+    """The files of a directory and of those below it, also those to skip."""
     ignored: list[tuple[str, str]] = []  # (directory, pattern)
     for directory, folders, files in os.walk(root):
         current = Path(directory)
@@ -329,7 +329,7 @@ def _patterns(file: Path) -> list[str]:
 
 
 def _is_ignored(name: str, ignored: Sequence[tuple[str, str]], *, directory: bool) -> bool:
-    """Whether a pattern of a .gitignore above or beside the path matches it."""
+    """Whether a path `name` fits one of the `ignored`, each the directory of a .gitignore and a pattern in it."""
     for folder, pattern in ignored:
         if folder != "." and not name.startswith(f"{folder}/"):
             continue

@@ -47,7 +47,7 @@ POLL_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileState:
-    """A file as it stands. `waiting` of its chunks have no vectors yet; `text` is None where it was not read."""
+    """A file, how many of its chunks wait for their vectors, and its text; None: the text was not read."""
 
     file: File
     waiting: int = 0
@@ -93,7 +93,7 @@ class AsyncFiles(AsyncPart):
         try:
             if not wanted:
                 raise FileNameInvalid("", "bytes have no name of their own: give them one")
-            return await _store_parts(
+            return await _store_upload(
                 self._app, self.id, stream, wanted, original_name or own_name or wanted, if_exists, media_type, encoding
             )
         finally:
@@ -112,7 +112,7 @@ class AsyncFiles(AsyncPart):
         """
         check_page(page)
         tx.of(Folders).get(self.id)
-        files = page.load(partial(tx.of(Files).list, self.id), lambda one: place_of(tx, one, [self.id])[1])
+        files = page.load(partial(tx.of(Files).list, self.id), lambda file_id: place_of(tx, file_id, [self.id])[1])
         return _load_states(tx, self.id, files, max_chars=PAGE_TEXT_CHARS if with_text else 0)
 
     async def file(self, name_or_id: str) -> File:
@@ -121,7 +121,7 @@ class AsyncFiles(AsyncPart):
 
     @reads
     def file_state(self, tx: Tx, name_or_id: str, *, with_text: bool = False) -> FileState:
-        """The file of this id or name as it stands. Raises: NotFound."""
+        """The file of this id or name, with how far it is read. Raises: NotFound."""
         check_text("a file's name or id", name_or_id)
         file = _find_file(tx, self.id, name_or_id)
         return _load_states(tx, self.id, [file], max_chars=TEXT_CHARS if with_text else 0)[0]
@@ -209,7 +209,7 @@ class AsyncFiles(AsyncPart):
 
 
 def check_lines(first_line: int, last_line: int | None) -> None:
-    """Nothing, when these can be lines of a file. Raises: InvalidInput."""
+    """Raises: InvalidInput: these can't be the numbers of the first and the last line to read; None: the end."""
     check_number("first_line", first_line)
     check_number("last_line", last_line)
     if last_line is not None and last_line < first_line:
@@ -217,7 +217,7 @@ def check_lines(first_line: int, last_line: int | None) -> None:
 
 
 def _load_states(tx: Tx, folder_id: FolderId, files: Sequence[File], *, max_chars: int) -> list[FileState]:
-    """The files as they stand, with the texts that fit into `max_chars` together."""
+    """The states of files, in their order, with the texts that fit into `max_chars` together."""
     waiting, chars_left = tx.of(Files).count_queued_passages(folder_id), max_chars
     states: list[FileState] = []
     for file in files:
@@ -230,7 +230,7 @@ def _load_states(tx: Tx, folder_id: FolderId, files: Sequence[File], *, max_char
 
 
 def place_of(tx: Tx, file_id: str, folders: Container[FolderId]) -> tuple[FolderId, int]:
-    """The folder of a cursor's file and its number there. Raises: NotFound: the file is in none of these folders."""
+    """The folder of the file at which a page begins, and its number there. Raises: NotFound: it is in no such one."""
     folder_id, number = tx.of(Files).place(FileId(file_id))
     if folder_id not in folders:
         raise NotFound("file", file_id, hint="it must be one of the list")
@@ -249,7 +249,7 @@ def _find_file(tx: Tx, folder_id: FolderId, name_or_id: str) -> File:
     raise NotFound("file", name_or_id, hint="the folder has no such file")
 
 
-async def _store_parts(
+async def _store_upload(
     app: App,
     folder_id: FolderId,
     stream: BinaryIO,
@@ -259,14 +259,15 @@ async def _store_parts(
     media_type: str,
     encoding: str | None = None,
 ) -> File:
-    """Store the bytes part by part, then the file. Raises: as `AsyncFiles.upload`."""
+    """Store the bytes of an upload, of a text with an encoding as UTF-8, then its row; return the file, or the one that
+    `if_exists` keeps. Raises: as `AsyncFiles.upload`."""
     store, ids, clock = app.store, app.ports.ids, app.ports.clock
     size, digest, head = await asyncio.to_thread(_measure, stream, app.settings.file_limit_bytes, wanted_name)
     name = check_file(wanted_name, head)
     if encoding is not None:
         with tempfile.TemporaryFile() as text:
             await asyncio.to_thread(copy_as_utf8, name, stream, text, encoding)
-            return await _store_parts(app, folder_id, text, name, original_name, if_exists, media_type)
+            return await _store_upload(app, folder_id, text, name, original_name, if_exists, media_type)
     found = await store.read(place_file, folder_id, name, digest, if_exists)
     if isinstance(found, File):
         return found
@@ -292,7 +293,7 @@ async def _store_parts(
         except (NotFound, AlreadyExists):
             await contents.delete([file.object_key])
             raise
-        if added.id != file.id:  # one that was there stands for it
+        if added.id != file.id:  # a file that was there is kept instead
             await contents.delete([file.object_key])
         app.service(FileWorker).wake()
         return added
@@ -339,7 +340,7 @@ def _open_source(source: Source) -> tuple[BinaryIO, str]:
 
 
 def _measure(stream: BinaryIO, limit: int, name: str) -> tuple[int, str, bytes]:
-    """Size, digest and first bytes. Raises: FileTooLarge."""
+    """The size of a stream in bytes, its SHA-256 in hexadecimal digits, and its first bytes. Raises: FileTooLarge."""
     size = stream.seek(0, io.SEEK_END)
     if size > limit:
         raise FileTooLarge(name, size=size, limit=limit)

@@ -39,12 +39,13 @@ _RELEASE = (
 
 
 class Files(NumberedTable[File]):
+    """The files of folders: their rows, uploaded bytes, claims by workers, and texts."""
+
     _kind, _source, _format = "file", "files", FILE
     _in_org = "org_id = :org_id AND status <> 'deleted'"
 
     def add(self, file: File) -> File:
-        """Add a file, and return it with its number. Raises: NotFound: no such folder; AlreadyExists: its name
-        exists."""
+        """Add a file; return it with its number. Raises: NotFound: no such folder; AlreadyExists: its name is taken."""
         if self.find(file.folder_id, file.name) is not None:
             raise AlreadyExists("file", file.name)
         rows = self._rows(
@@ -116,8 +117,7 @@ class Files(NumberedTable[File]):
         return counts
 
     def delete(self, file_id: FileId) -> None:
-        """Hide a file and free its name. A worker (`claim`) removes its rows, and at last calls `forget`. Raises:
-        NotFound."""
+        """Hide a file and free its name; a worker (`claim`) removes its rows, last by `purge`. Raises: NotFound."""
         file = self.get(file_id)
         self._db.signal("files")
         keep_places(self._db, self._org_id, {file_id: {"folder_id": file.folder_id, "number": file.number}})
@@ -176,7 +176,7 @@ class Files(NumberedTable[File]):
         self._run("UPDATE files SET object_key = '' WHERE id = :id AND org_id = :org_id", id=file_id)
 
     def named_keys(self, keys: Sequence[str]) -> set[str]:
-        """Those of the keys of objects that a file names, also a deleted one that is not removed yet."""
+        """Which of these keys of objects a file names, also a deleted file that is not removed yet."""
         where = Conditions("org_id = :org_id")
         where.among("object_key", keys)
         return {row[0] for row in self._rows(f"SELECT object_key FROM files WHERE {where}", **where.params)}
@@ -189,8 +189,7 @@ class Files(NumberedTable[File]):
         return row_format.restore(str(first(rows, "file", file_id)[0]))
 
     def put_part(self, file_id: FileId, seq: int, text: str) -> None:
-        """Replace the text of a part of a file, by one with the same lines and length; forget the digest of its bytes,
-        which are another text now."""
+        """Replace the text of a part by one with the same lines and length; drop the file's digest, as bytes differ."""
         stored = row_format.storable(text)
         self._run(
             f"UPDATE file_parts SET text = :text WHERE {_OWN_FILE} AND seq = :seq",
@@ -201,8 +200,7 @@ class Files(NumberedTable[File]):
         self._run("UPDATE files SET digest = '' WHERE id = :file_id AND org_id = :org_id", file_id=file_id)
 
     def mask_parts(self, file_id: FileId, redactor: Redactor, *, after: int = -1, limit: int = 4) -> int | None:
-        """Mask the text in the next parts of a file, also where it begins in one and ends in the next. Return the part
-        to go on after; None: the end."""
+        """Mask a text in the next parts of a file, also across two; return the part to go on after, None: the end."""
         rows = self._rows(
             f"SELECT seq, text FROM file_parts WHERE {_OWN_FILE} AND seq > :after ORDER BY seq LIMIT :limit",
             file_id=file_id,
@@ -213,7 +211,7 @@ class Files(NumberedTable[File]):
         for (seq, _), text, masked in zip(rows, texts, redactor.mask(texts), strict=True):
             if masked != text:
                 self.put_part(file_id, seq, masked)
-        return rows[-2][0] if len(rows) == limit and limit > 1 else None
+        return rows[-2][0] if len(rows) == limit and limit > 1 else None  # the last one again, beside its next
 
     def has_waiting(self, archive_id: ArchiveId) -> bool:
         """Whether a file of the folder with this archive is still to be read: its bytes may hold anything."""
@@ -281,8 +279,7 @@ class Files(NumberedTable[File]):
         )
 
     def end(self, file: File) -> None:
-        """Store the result of a claimed file and release it. A readable file increments its folder's version. Raises:
-        LeaseLost."""
+        """Store the result of a claimed file, release it, and count up its folder's version. Raises: LeaseLost."""
         changes = f"{row_format.assignments(_RESULT_COLUMNS)}, lease_owner = NULL, lease_until = NULL"
         self._update_claimed(file, changes, FILE.params(file))
         if file.status == "completed":
@@ -352,6 +349,8 @@ _OWN_FILES = "d.org_id = :org_id AND f.status <> 'deleted'"
 
 
 class AgentFiles(Table):
+    """The files of agents' folders, each with what one agent has open of it."""
+
     def list_versions(self, agent_id: AgentId) -> Mapping[str, int]:
         """The versions of all that an agent's prompt shows of files: by folder id, and by id of each open file."""
         rows = self._rows(
@@ -395,7 +394,7 @@ class AgentFiles(Table):
         return bool(changed)
 
     def get(self, agent_id: AgentId, file_id: FileId) -> AgentFile:
-        """Raises: NotFound: it is in none of the agent's folders."""
+        """A file of an agent's folders, with what the agent has open of it. Raises: NotFound: it is in none of them."""
         files = self._read(agent_id, "f.id = :file_id", file_id=row_format.storable(file_id))
         return first(files, "file", file_id, hint="it is in none of the agent's folders")
 
@@ -425,8 +424,7 @@ class AgentFiles(Table):
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[AgentFile]:
-        """Files of the agent's folders by (folder's number, file's number), between `above` and `below`, both
-        excluded."""
+        """Files of an agent's folders by (folder's number, file's number) between `above` and `below`, not included."""
         where = Conditions()
         where.equal("COALESCE(o.is_open, 0)", is_open)
         if above is not None:

@@ -123,8 +123,7 @@ class AsyncFolders(AsyncPart):
     def page(
         self, tx: Tx, page: Page, *, name: str | None = None, agent_id: AgentId | None = None
     ) -> Sequence[FolderInfo]:
-        """A page of all folders, of those of this name, or of an agent's. Raises: InvalidInput; NotFound: the page
-        begins at none; the agent."""
+        """A page of all folders, of those of this name, or of an agent's. Raises: InvalidInput; NotFound."""
         check_page(page, name=name)
         return page.load(partial(tx.of(Folders).list, name=name, agent_id=agent_id), tx.of(Folders).number)
 
@@ -161,7 +160,7 @@ class AsyncFolders(AsyncPart):
 
 
 class AsyncFolderById(AsyncFiles):
-    """One folder, which nobody has looked up."""
+    """One folder by its id, which is not looked up before it is used."""
 
     __repr__ = short_repr("id")
 
@@ -296,7 +295,7 @@ class AsyncAgentFiles(AsyncPart):
 
     @reads
     def first(self, tx: Tx, agents: Sequence[Agent], *, limit: int) -> Mapping[AgentId, Sequence[FileInView]]:
-        """Agent -> the first files of its folders, with the texts of open ones."""
+        """Map each agent to the first files of its folders, up to `limit`, with the texts of open ones."""
         window = self._ports.inputs().window
         limits = {agent.id: limits_of(agent, window(agent)[0]) for agent in agents}
         read = cache(partial(self._text_in_view, tx))  # many agents may show the same lines
@@ -310,7 +309,7 @@ class AsyncAgentFiles(AsyncPart):
 
     @writes
     def open(self, tx: Tx, file: str, *, first_line: int = 1, last_line: int | None = None) -> Sequence[AgentFile]:
-        """Have lines of a file in the agent's view, from its next message on; the files that were closed for it.
+        """Show the agent lines of a file from its next message on; return the files that were closed to make room.
 
         Args:
             file: its id, or a path such as `docs/plan.md`.
@@ -346,7 +345,7 @@ class AsyncAgentFiles(AsyncPart):
 
     @writes
     def close_all(self, tx: Tx) -> Sequence[AgentFile]:
-        """Take all files out of the agent's view; which they were. Raises: NotFound."""
+        """Take all files out of the agent's view, and return them. Raises: NotFound."""
         tx.agents.model(self._id)
         open_files = tx.of(AgentFiles).list_open(self._id)
         for file in open_files:
@@ -384,7 +383,7 @@ def attach_and_open(tx: Tx, ports: Ports, agent_id: AgentId, folder_id: FolderId
 
 
 def set_folders(tx: Tx, ports: Ports, agent_id: AgentId, belongings: Mapping[str, Sequence[str]]) -> None:
-    """Have the agent own these folders and no others. Raises: NotFound."""
+    """Attach the folders with the ids `belongings["folders"]`, if it is there, and detach others. Raises: NotFound."""
     if (folder_ids := belongings.get("folders")) is not None:
         for folder in tx.of(Folders).list_by_agent(agent_id):
             if folder.id not in folder_ids:
@@ -394,7 +393,7 @@ def set_folders(tx: Tx, ports: Ports, agent_id: AgentId, belongings: Mapping[str
 
 
 def folders_of(tx: Tx, agents: Sequence[AgentId]) -> Mapping[AgentId, Mapping[str, Sequence[FolderInfo]]]:
-    """Agent -> its folders, as part of its state."""
+    """Map each agent to `{"folders": its folders}`, a part of the state of agents."""
     return {agent_id: {"folders": found} for agent_id, found in tx.of(Folders).list_by_agents(agents).items()}
 
 

@@ -56,8 +56,7 @@ class Folders(NumberedTable[Folder], AgentsTable[Folder]):
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Folder]:
-        """Folders with numbers between `above` and `below`, both excluded, in order of creation: all, or an agent's.
-        Raises: NotFound: there is no such agent."""
+        """Folders numbered between `above` and `below`, not included: all, or an agent's. Raises: NotFound: agent."""
         where = Conditions()
         where.add("name = ?", name and stored_key(name))
         owner = agent_id and own_agent(self._db, self._org_id, agent_id)

@@ -23,7 +23,7 @@ def still_read(tx: Tx, kind: str, owner_id: str) -> bool:
 
 
 def forget_in_file(tx: Tx, table: str, owner_id: str, seq: int, redactor: Redactor) -> CorrectionItem:
-    """Mask the text in a passage or part of a file."""
+    """Mask what `redactor` finds in one row of `passages` or `file_parts`; return what undoing that needs."""
     if table == "passages":
         (passage,) = tx.passages.list_by_seqs(ArchiveId(owner_id), [seq])
         return passage_item(passage, tx.passages.put(replace(passage, text=redactor.mask([passage.text])[0])))
@@ -35,7 +35,7 @@ def forget_in_file(tx: Tx, table: str, owner_id: str, seq: int, redactor: Redact
 
 
 def restore_file(tx: Tx, item: CorrectionItem) -> str:
-    """Restore the text of a part; return why it can't be restored."""
+    """Put back the text of a part of a file from before it was masked; return why that can't be, or an empty text."""
     file_id, _, seq = item.id.partition(":")
     if checksum(tx.of(Files).get_part(FileId(file_id), int(seq))) != item.after:
         return f"{file_id} was changed again"
@@ -46,7 +46,8 @@ def restore_file(tx: Tx, item: CorrectionItem) -> str:
 def erase_rows(
     tx: Tx, table: str, owner_id: str, redactor: Redactor, after: Key | None
 ) -> tuple[int, Key | None] | None:
-    """Mask the text in the next parts of a file, or passages of a folder; None: the rows are others."""
+    """Mask a text in the next parts of a file, or passages of a folder, behind the key `after`. Return how many
+    passages changed and the key to go on after, None: the end; or None if `table` is another one."""
     if table == "file_parts":
         following = tx.of(Files).mask_parts(FileId(owner_id), redactor, after=-1 if after is None else int(after[0]))
         return 0, None if following is None else (following,)
@@ -56,7 +57,7 @@ def erase_rows(
 
 
 def _mask_passages(tx: Tx, archive_id: ArchiveId, redactor: Redactor, after: Key | None) -> tuple[int, Key | None]:
-    """Mask the text in the passages of a folder's files, also where it begins in one and ends in the next."""
+    """Mask a text in the next passages of a folder's files, also where it begins in one and ends in the next."""
     passages = tx.passages.page(archive_id, limit=PAGE, above=-1 if after is None else int(after[0]))
     changed = 0
     masked = redactor.mask([one.text for one in passages], between="\n")

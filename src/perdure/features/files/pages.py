@@ -16,7 +16,7 @@ FOLDERS_MAX, FILES_MAX = 100, 100
 
 
 async def load(request: Request, library: AsyncPerdure) -> Data:
-    """The folders, with `folder` the files of one."""
+    """The folders, and a page of the files of the folder that the request names, or of the only one."""
     query = request.query_params
     folders = await library.folders.page(Page(FOLDERS_MAX, ascending=True))
     opened = getattr(request.state, "folder", query.get("folder")) or (folders[0].id if len(folders) == 1 else None)

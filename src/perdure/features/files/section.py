@@ -60,7 +60,7 @@ class DirectoryView:
 
 
 def directories_xml(views: Sequence[DirectoryView], *, max_open: int) -> str:
-    """Render the section; empty for no folders."""
+    """Render the prompt's section of folders; `max_open`: how many files may be open. Empty for no folders."""
     if not views:
         return ""
     count = sum(len(view.open_files) for view in views)
@@ -90,7 +90,7 @@ def _directory(view: DirectoryView) -> str:
     return "\n".join(lines)
 
 
-def skeleton_tokens(
+def fit_skeleton(
     views: Sequence[DirectoryView], *, max_open: int, most: int, counter: TokenCounter
 ) -> tuple[Sequence[DirectoryView], int]:
     """Cut the views to as many closed files, then folders, as fit into `most` tokens.
@@ -198,7 +198,7 @@ def is_searched(tx: Tx, opening: ConversationState) -> bool:
 
 
 def shown_sources(tx: Tx, versions: Mapping[str, int]) -> Sequence[Source]:
-    """Return the open files as sources."""
+    """Return the files among the ids in `versions` as sources of what the prompt says."""
     return [file_source(tx, key) for key in versions if is_id("file", key)]
 
 
@@ -241,8 +241,8 @@ def build_file_section(tx: Tx, agent_id: AgentId, limits: FileLimits, *, most: i
                 ],
             )
         )
-    cut, skeleton = skeleton_tokens(views, max_open=limits.max_open, most=most, counter=counter)
-    tokens_left = most - skeleton
+    cut, skeleton_tokens = fit_skeleton(views, max_open=limits.max_open, most=most, counter=counter)
+    tokens_left = most - skeleton_tokens
     visible = {one.file.file.id for view in cut for one in view.open_files}
     texts: dict[FileId, str] = {}
     for file in by_use:

@@ -62,7 +62,7 @@ class Folders(Part):
 
 
 class FolderById(Files):
-    """One folder, which nobody has looked up."""
+    """One folder by its id, which is not looked up before it is used."""
 
     _inner: AsyncFolderById
 
@@ -145,7 +145,7 @@ class AgentFiles(Part):
         return self._portal.run(self._inner.list(is_open=is_open, limit=limit))
 
     def open(self, file: str, *, first_line: int = 1, last_line: int | None = None) -> Sequence[AgentFile]:
-        """Have lines of a file in the agent's view, from its next message on; the files that were closed for it.
+        """Show the agent lines of a file from its next message on; return the files that were closed to make room.
 
         Args:
             file: its id, or a path such as `docs/plan.md`.
@@ -158,5 +158,5 @@ class AgentFiles(Part):
         self._portal.run(self._inner.close(file))
 
     def close_all(self) -> Sequence[AgentFile]:
-        """Take all files out of the agent's view; which they were. Raises: NotFound."""
+        """Take all files out of the agent's view, and return them. Raises: NotFound."""
         return self._portal.run(self._inner.close_all())

@@ -58,7 +58,7 @@ def open_files(
     limits = limits_of(call.agent, call.window_tokens)
     if len(file_requests) > limits.max_open:
         raise ToolError(f"{len(file_requests)} files can't be open at once: the limit is {limits.max_open}")
-    requests = [(find_file(tx, agent_id, request["file_name"]), *_span(request)) for request in file_requests]
+    requests = [(find_file(tx, agent_id, request["file_name"]), *_line_range(request)) for request in file_requests]
     closed: list[AgentFile] = []
     if close_all_others:
         ids = {file.file.id for file, _, _ in requests}
@@ -96,33 +96,33 @@ def open_files(
 
 
 def read_whole(tx: Tx, agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:
-    """Return path and text of an agent's file, cut behind `most_chars`. Raises: ToolError: as `find_file`."""
+    """Return the path and text of an agent's file, at most one character more than `most_chars`. Raises: ToolError."""
     file = find_file(tx, agent_id, name)
     return file.path, read_text(tx, file.file.id, max_chars=most_chars + 1)
 
 
-def _span(request: Mapping[str, Any]) -> tuple[int, int | None]:
-    """Return the first and last line of a request; None: the end."""
+def _line_range(request: Mapping[str, Any]) -> tuple[int, int | None]:
+    """Return the first and last line that a request wants; None: the end. Raises: ToolError."""
     offset, length = request.get("offset") or 0, request.get("length")
     if offset < 0 or (length is not None and length < 1):
         raise ToolError(f"offset={offset}, length={length} can't be: pass over 0 lines or more, and show 1 or more")
     return offset + 1, None if length is None else offset + length
 
 
-def _names_like(name: str, known: Sequence[str]) -> str:
-    """Return a hint with similar names, or else the first names."""
-    if not known:
+def _names_like(name: str, paths: Sequence[str]) -> str:
+    """Return a hint with those of the paths whose file has a similar name, or else with the first paths."""
+    if not paths:
         return "your folders have no files"
     from difflib import get_close_matches
 
     ends: dict[str, list[str]] = {}
-    for path in known:
+    for path in paths:
         ends.setdefault(path.rpartition("/")[2].lower(), []).append(path)
     near = get_close_matches(name.rpartition("/")[2].lower()[:200], ends, n=3, cutoff=0.7)
     if near:
         return f"is it {' or '.join([path for end in near for path in ends[end]][:4])}?"
-    more = " and others; semantic_search_files finds what they say" if len(known) > NAMES_SHOWN else ""
-    return f"there are {', '.join(known[:NAMES_SHOWN])}{more}"
+    more = " and others; semantic_search_files finds what they say" if len(paths) > NAMES_SHOWN else ""
+    return f"there are {', '.join(paths[:NAMES_SHOWN])}{more}"
 
 
 def find_file(tx: Tx, agent_id: AgentId, name: str) -> AgentFile:
@@ -134,8 +134,8 @@ def find_file(tx: Tx, agent_id: AgentId, name: str) -> AgentFile:
     if len(candidates) > 1:
         raise ToolError(f"{name[:80]!r} may be {', '.join(file.path for file in candidates[:8])}: give the whole path")
     if not candidates:
-        known = [file.path for file in tx.of(AgentFiles).list(agent_id, limit=NAMES_COMPARED)]
-        raise ToolError(f"file {name[:80]!r} not found: {_names_like(path, known)}")
+        paths = [file.path for file in tx.of(AgentFiles).list(agent_id, limit=NAMES_COMPARED)]
+        raise ToolError(f"file {name[:80]!r} not found: {_names_like(path, paths)}")
     (file,) = candidates
     if file.file.status == "error":
         raise ToolError(f"{file.path} can't be read: {file.file.problem}")
@@ -164,7 +164,7 @@ def grep(
     context_lines: int = CONTEXT_LINES,
     offset: int | None = None,
 ) -> str:
-    """Return a page of matching lines, with lines around each. Raises: ToolError."""
+    """Return a page of lines that match, behind the first `offset` ones, with lines around each. Raises: ToolError."""
     if not 0 <= context_lines <= CONTEXT_LINES_MAX:
         raise ToolError(f"context_lines={context_lines} can't be used: give 0 to {CONTEXT_LINES_MAX}")
     skip = offset or 0
@@ -221,10 +221,10 @@ def _scan(tx: Tx, agent_id: AgentId, search: Pattern, include: re.Pattern[str] |
     return _Scan(hits, count)
 
 
-def _entry(tx: Tx, hit: _Hit, around: int) -> str:
+def _entry(tx: Tx, hit: _Hit, context_lines: int) -> str:
     """Render `docs/plan.md:17`, then the line (`17> text`) and those around it (`18| text`)."""
     line = hit.match.line
-    lines = read_lines(tx, hit.file.file.id, max(1, line - around), line + around, max_chars=200_000)
+    lines = read_lines(tx, hit.file.file.id, max(1, line - context_lines), line + context_lines, max_chars=200_000)
     entry = [f"{hit.file.path}:{line}"]
     for one in lines:
         if one.number == line:
@@ -235,7 +235,7 @@ def _entry(tx: Tx, hit: _Hit, around: int) -> str:
 
 
 def _matches(tx: Tx, file: AgentFile, search: Pattern) -> Iterator[Match]:
-    """Yield the first match of each line that has one. Raises: PatternSlow."""
+    """Yield the first match of each line of a file that has one. Raises: PatternSlow."""
     after, last = -1, 0
     while parts := tx.of(Files).parts(file.file.id, after_seq=after, limit=4):
         for part in parts:

@@ -82,8 +82,8 @@ def find_folder(tx: Tx, name_or_id: str) -> Folder:
         return tx.of(Folders).get(FolderId(name_or_id))
     folder = tx.of(Folders).find(name_or_id)
     if folder is None:
-        known = ", ".join(repr(known.name) for known in tx.of(Folders).list(limit=10))
-        raise NotFound("folder", name_or_id, hint=f"there are {known}" if known else "there is none yet")
+        names = ", ".join(repr(other.name) for other in tx.of(Folders).list(limit=10))
+        raise NotFound("folder", name_or_id, hint=f"there are {names}" if names else "there is none yet")
     return folder
 
 
@@ -138,7 +138,7 @@ def archives_of(tx: Tx, agent_id: AgentId) -> Sequence[Archive]:
 
 
 def place_file(tx: Tx, folder_id: FolderId, name: str, digest: str, if_exists: IfExists) -> File | str:
-    """Return the name for an upload, or the existing file that makes it needless.
+    """Return the name that an upload gets, or the existing file that is kept instead of it.
 
     Raises: NotFound: no such folder; AlreadyExists: the name is taken, and `if_exists` is `error`.
     """
@@ -162,7 +162,7 @@ def place_file(tx: Tx, folder_id: FolderId, name: str, digest: str, if_exists: I
 
 
 def add_file(tx: Tx, file: File, if_exists: IfExists) -> File:
-    """Store a file; return it, or an existing one whose bytes stand for it. Raises: NotFound, AlreadyExists."""
+    """Store a file and return it, or the existing file that is kept instead. Raises: NotFound, AlreadyExists."""
     target = place_file(tx, file.folder_id, file.name, file.digest, if_exists)
     if isinstance(target, File):
         return target

@@ -149,7 +149,7 @@ class FileView:
 
 
 def limits_of(agent: Agent, window_tokens: int) -> FileLimits:
-    """Return the limits by the agent's settings `max_files_open` and `file_view_chars`, else by its window."""
+    """Return an agent's limits by its settings `max_files_open` and `file_view_chars`, else by its window."""
     defaults = next(((count, chars) for window, count, chars in _BY_WINDOW if window_tokens <= window), _LARGEST)
     max_open, view_chars = (
         value if isinstance(value := agent.settings.get(name), int) and value > 0 else default
@@ -203,7 +203,7 @@ def open_view(
     counter: TokenCounter,
     at: datetime,
 ) -> tuple[AgentFile, FileView]:
-    """Open a file with these lines in view, as far as they fit; return it and the view."""
+    """Open a file with lines `first` to `last` (None: the end) in view, as many as fit in `tokens`; return both."""
     view = read_view(tx, file.file, first, last, max_chars=limits.view_chars, tokens=tokens, counter=counter)
     return tx.of(AgentFiles).open(agent_id, file.file.id, first, view.last_line, at=at), view
 
@@ -219,19 +219,18 @@ def close_oldest(tx: Tx, agent_id: AgentId, limits: FileLimits) -> list[AgentFil
 def open_if_room(
     tx: Tx, agent_id: AgentId, files: Sequence[File], limits: FileLimits, *, counter: TokenCounter, at: datetime
 ) -> list[AgentFile]:
-    """Open these files at their beginning, while none has to be closed and `unasked_tokens` last; return the opened."""
+    """Open files at their beginning while there is room without closing others; return those that it opened."""
     opened = list(tx.of(AgentFiles).list_open(agent_id))
     open_ids = {file.file.id for file in opened}
     tokens_left = limits.unasked_tokens - sum(map(_tokens_of_view, opened))
     new: list[AgentFile] = []
     readable = [file for file in files if file.status == "completed" and file.id not in open_ids]
-    for index, file in enumerate(readable, start=1 - len(readable)):
+    for file in readable:
         if len(opened) + len(new) >= limits.max_open or tokens_left < LEAST_VIEW_TOKENS:
             break
         agent_file = tx.of(AgentFiles).get(agent_id, file.id)
-        share = (
-            max(LEAST_VIEW_TOKENS, tokens_left // 2) if index else tokens_left
-        )  # a long file leaves room for the next ones
+        is_last = file is readable[-1]  # else it leaves room for the next ones
+        share = tokens_left if is_last else max(LEAST_VIEW_TOKENS, tokens_left // 2)
         one, view = open_view(tx, agent_id, agent_file, limits, tokens=share, counter=counter, at=at)
         tokens_left -= counter.count(view.whole)
         new.append(one)
@@ -239,11 +238,14 @@ def open_if_room(
 
 
 def page_label(starts: Sequence[int], first: int, last: int) -> str:
-    """Return `, page 3` or `, pages 3-4`; empty for a file without pages."""
+    """Return `, page 3` or `, pages 3-4` for lines of a file; empty for a file without pages.
+
+    `starts`: the first line of each page.
+    """
     if not starts:
         return ""
-    one, other = max(1, bisect_right(starts, first)), max(1, bisect_right(starts, last))
-    return f", page {one}" if one == other else f", pages {one}-{other}"
+    from_page, to_page = max(1, bisect_right(starts, first)), max(1, bisect_right(starts, last))
+    return f", page {from_page}" if from_page == to_page else f", pages {from_page}-{to_page}"
 
 
 def _tokens_of_view(file: AgentFile) -> int:

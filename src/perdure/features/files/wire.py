@@ -156,7 +156,7 @@ class AgentFiles(TypedDict):
 
 
 def agent_file_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> AgentFile:
-    """A file of an agent. Its id is computed, so nobody has to store it."""
+    """A file of an agent with its text in view. The id, of agent and file together, is computed, not stored."""
     return AgentFile.make(file, id=f"file_agent-{_xor_ids(agent_id, file.file.id)}", visible_content=visible)
 
 

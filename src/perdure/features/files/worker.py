@@ -65,11 +65,7 @@ CONVERSION_STEPS = 600  # how many of them are the conversion
 
 
 class FileWorker(Worker):
-    """Works on the files of a store.
-
-    Args:
-        progress_s: how often a file's progress is stored, in seconds.
-    """
+    """Reads and removes the files of a store; `progress_s`: how often a file's progress is stored, in seconds."""
 
     def __init__(self, app: App, *, progress_s: float = 0.3) -> None:
         ports = app.ports
@@ -108,7 +104,7 @@ class FileWorker(Worker):
         store, owner = self._ports.store, self._ports.owner
         if not await store.read(lambda tx: tx.of(Files).has_work()):
             return None
-        dead = [one for one in await store.read(lambda tx: tx.of(Files).list_owners()) if is_dead(one)]
+        dead = [other for other in await store.read(lambda tx: tx.of(Files).list_owners()) if is_dead(other)]
         now = self._ports.clock.now()
         return await store.write(
             lambda tx: tx.of(Files).claim(owner=owner, at=now, until=now + self._lease, dead_owners=dead)
@@ -127,11 +123,11 @@ class FileWorker(Worker):
                 await self._remove(file)
                 return
             progress = _FileProgress()
-            beats = asyncio.create_task(self._beat(file, progress))
+            renewals = asyncio.create_task(self._renew_claim(file, progress))
             try:
                 ended = await self._read(file, progress)
             finally:
-                beats.cancel()
+                renewals.cancel()
             await store.write(_end, ended, self._ports)
             self.held_up = None
         except LeaseLost:
@@ -143,7 +139,7 @@ class FileWorker(Worker):
             await store.write(lambda tx: tx.of(Files).release_claim(file))
 
     async def _read(self, file: File, progress: _FileProgress) -> File:
-        """Convert and store a file; its row as it ends, completed or with an error. Raises: LeaseLost, StoreError."""
+        """Convert and store a file; return its row, now completed or with an error. Raises: LeaseLost, StoreError."""
         try:
             if file.tries > TRIES:
                 raise InvalidInput(f"the process that read it stopped {TRIES} times: it may need too much memory")
@@ -180,12 +176,12 @@ class FileWorker(Worker):
         )
 
     async def _failed(self, file: File, problem: str) -> File:
-        """The file's row, ended with an error. What an earlier try has stored of it is found no more."""
+        """Remove what is stored of a file's text, and return its row to store, with an error."""
         await self._clear(file)
         return replace(file, status="error", problem=problem, updated_at=self._ports.clock.now())
 
     async def _convert_or_copy(self, file: File, progress: _FileProgress) -> Document:
-        """The document of a file: converted, or copied from a file with the same content."""
+        """Convert a file to a document, or copy that from a file with the same bytes. Raises: PerdureError."""
         store = self._ports.store
         suffix = PurePosixPath(file.name).suffix
         twin = await store.read(lambda tx: tx.of(Files).find_by_digest(file.digest, suffix=suffix)) if suffix else None
@@ -234,22 +230,22 @@ class FileWorker(Worker):
             progress.advance_storing(index + len(chunk_batch), len(chunks))
 
     async def _clear(self, file: File) -> None:
-        """Remove what an earlier try has stored."""
-        while await self._ports.store.write(_drop, file, until=self._ports.clock.now() + self._lease):
+        """Remove the chunks and text of a file that an earlier try has stored. Raises: LeaseLost."""
+        while await self._ports.store.write(_drop_chunks, file, until=self._ports.clock.now() + self._lease):
             pass
         await self._ports.store.write(lambda tx: tx.of(Files).drop_parts(file.id))
 
     async def _remove(self, file: File) -> None:
         """Remove all that is stored of a deleted file."""
-        for step in (_drop, _drop_views):
+        for step in (_drop_chunks, _drop_views):
             while await self._ports.store.write(step, file, until=self._ports.clock.now() + self._lease):
                 pass
         await self._ports.store.write(lambda tx: tx.of(Files).purge(file))
         if file.object_key and self._ports.contents is not None:
             await self._ports.contents.delete([file.object_key])
 
-    async def _beat(self, file: File, progress: _FileProgress) -> None:
-        """Renew the claim, and store the progress, for ever."""
+    async def _renew_claim(self, file: File, progress: _FileProgress) -> None:
+        """Renew the claim of a file and store its progress, until the claim is lost or the task is cancelled."""
         stored, waited_s = -1, 0.0
         while True:
             await asyncio.sleep(self._progress_s)
@@ -270,7 +266,7 @@ class FileWorker(Worker):
 
 @dataclass(slots=True)
 class _FileProgress:
-    """The progress of a file: `done` of `STEPS`."""
+    """How far a file is read: `done` of `STEPS`, of which the conversion is the first `CONVERSION_STEPS`."""
 
     done: int = 0
 
@@ -295,7 +291,7 @@ def _put_chunks(tx: Tx, file: File, chunks: Sequence[Chunk], *, ids: Ids, at: da
     add_chunks(tx, file, chunks, ids=ids, at=at)
 
 
-def _drop(tx: Tx, file: File, *, until: datetime) -> int:
+def _drop_chunks(tx: Tx, file: File, *, until: datetime) -> int:
     """Remove some chunks that an earlier try stored; return how many."""
     tx.of(Files).renew(file, until=until)
     return drop_chunks(tx, file, limit=CHUNKS_A_STEP)
@@ -320,7 +316,7 @@ def _end(tx: Tx, file: File, ports: Ports) -> None:
 
 
 def key_of(org_id: OrgId, file_id: FileId) -> str:
-    """The key of a new file's bytes."""
+    """The key in the object store of a new file's bytes."""
     return f"{folder_of(org_id)}{file_id}"
 
 

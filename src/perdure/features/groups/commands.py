@@ -70,10 +70,10 @@ async def list_groups(view: Output, perdure: AsyncPerdure) -> None:
     table = new_table("id", "kind", "agents", "manager", "description", styles={"id": "dim", "description": "bold"})
     for group in groups:
         info = group.info
-        members = ", ".join(names[one] for one in info.agent_ids)
+        members = ", ".join(names[agent_id] for agent_id in info.agent_ids)
         manager = "-" if info.manager_agent_id is None else names[info.manager_agent_id]
         table.add_row(short_id(info.id), info.kind, members, manager, visible(info.description))
-    view.show([_shape(group, names) for group in groups], *([table] if groups else []))
+    view.show([_group_shape(group, names) for group in groups], *([table] if groups else []))
     more = "`perdure group send GROUP TEXT` talks to one; `perdure group show GROUP` prints who said what."
     view.hint(more if groups else NO_GROUP)
 
@@ -89,7 +89,7 @@ async def show(
     target, names = await perdure.groups.get(group), await _names(perdure)
     entries = (await target.messages(limit=limit, newest_first=True))[::-1]
     columns = ("seq", "turn_seq", "kind", "sender_id", "sender_name", "run_id", "text", "created_at")
-    shape = _shape(target, names) | {"messages": [fields(entry, *columns) for entry in entries]}
+    shape = _group_shape(target, names) | {"messages": [fields(entry, *columns) for entry in entries]}
     view.show_long(shape, *_group_view(target, names), *_transcript_view(entries, _colours(target)))
     view.hint(f"`perdure group send {short_id(target.id)} TEXT` talks to it.")
     if target.kind in core.SLEEPTIME_KINDS:
@@ -102,12 +102,12 @@ async def show(
     named="agents",
     refuses=(
         (
-            lambda given: given["kind"] != "round_robin" and given["manager"] is None,
+            lambda args: args["kind"] != "round_robin" and args["manager"] is None,
             "a {kind} group needs an agent that leads it: add --manager AGENT",
             None,
         ),
         (
-            lambda given: given["kind"] == "round_robin" and given["manager"] is not None,
+            lambda args: args["kind"] == "round_robin" and args["manager"] is not None,
             "a round_robin group has none: leave it out, or create another kind",
             "--manager",
         ),
@@ -126,11 +126,11 @@ async def create(
     options: GroupOptions,
 ) -> None:
     """Create a group of agents that answer together."""
-    members = [await get_agent(view, perdure, one, change=True) for one in agents]
+    members = [await get_agent(view, perdure, name, change=True) for name in agents]
     head = None if manager is None else await get_agent(view, perdure, manager, change=True)
     made = await perdure.groups.create(kind, agents=members, manager=head, **_options(options))
     names = await _names(perdure)
-    view.show(_shape(made, names), *_group_view(made, names))
+    view.show(_group_shape(made, names), *_group_view(made, names))
     view.hint(f"`perdure group send {short_id(made.id)} TEXT` talks to it.")
 
 
@@ -150,13 +150,13 @@ async def update(
     target = await perdure.groups.get(group)
     changes = cast(GroupChanges, _options(options))
     if agents:
-        changes["agent_ids"] = [(await get_agent(view, perdure, one, change=True)).id for one in agents]
+        changes["agent_ids"] = [(await get_agent(view, perdure, name, change=True)).id for name in agents]
     if manager is not None:
         changes["manager_agent_id"] = (await get_agent(view, perdure, manager, change=True)).id
     if not changes:
         view.hint("Nothing to change: name agents, or give --manager, --description or a limit.")
     target, names = await target.update(**changes), await _names(perdure)
-    view.show(_shape(target, names), *_group_view(target, names))
+    view.show(_group_shape(target, names), *_group_view(target, names))
 
 
 @command("group send", finds="group")
@@ -235,6 +235,7 @@ async def delete(view: Output, perdure: AsyncPerdure, group: GroupName, yes: Yes
 
 
 def _show_event(view: Output, event: core.GroupEvent, colours: Mapping[AgentId, str]) -> None:
+    """Print what happens in a turn as it happens; `colours` are those of the agents' names."""
     match event:
         case core.SpeakerStarted(speaker=speaker) if speaker.task == "choose":
             view.show_status(f"{speaker.name} chooses who speaks…")
@@ -249,9 +250,9 @@ def _show_event(view: Output, event: core.GroupEvent, colours: Mapping[AgentId, 
 
 
 def _options(options: GroupOptions) -> dict[str, Any]:
-    """The options that were given, under the names of the library."""
-    given = {name: value for name, value in asdict(options).items() if value is not None}
-    return {("max_cost_usd" if name == "max_cost" else name): value for name, value in given.items()}
+    """The options that are set, by the library's names."""
+    chosen = {name: value for name, value in asdict(options).items() if value is not None}
+    return {("max_cost_usd" if name == "max_cost" else name): value for name, value in chosen.items()}
 
 
 def _name(group: AsyncGroup) -> str:
@@ -266,13 +267,14 @@ def _colours(group: AsyncGroup) -> dict[AgentId, str]:
 
 
 async def _names(perdure: AsyncPerdure) -> dict[AgentId, str]:
+    """The names of all agents by their ids."""
     return {agent.id: visible(agent.name) for agent in await load_all(perdure.agents)}
 
 
 def _group_view(group: AsyncGroup, names: Mapping[AgentId, str]) -> list[RenderableType]:
-    """A group's kind, agents and limits."""
+    """A group's kind, agents and limits; `names`: those of agents by their ids."""
     info, colours = group.info, _colours(group)
-    members = Text(", ").join(Text(names.get(one, one), style=colours[one]) for one in info.agent_ids)
+    members = Text(", ").join(Text(names.get(id_, id_), style=colour) for id_, colour in colours.items())
     head = Text.assemble((visible(info.description) or info.kind, "bold"), (f"  {info.id}  {info.kind}", "dim"))
     lines: list[RenderableType] = [head, Text.assemble("agents: ", members)]
     if info.manager_agent_id is not None:
@@ -302,7 +304,7 @@ def _transcript_view(entries: Sequence[core.GroupMessage], colours: Mapping[Agen
 
 
 def _about(entry: core.GroupMessage) -> str:
-    """What an entry without a speech says of its agent."""
+    """What the transcript says of an agent in an entry without a speech, such as "says nothing"."""
     if entry.message_id is not None and not entry.parts:
         return "said something that was deleted"
     if entry.kind == "choice":
@@ -314,12 +316,12 @@ def _about(entry: core.GroupMessage) -> str:
     return f"could not speak: {visible(entry.text)}"
 
 
-def _shape(group: AsyncGroup, names: Mapping[AgentId, str]) -> dict[str, Any]:
+def _group_shape(group: AsyncGroup, names: Mapping[AgentId, str]) -> dict[str, Any]:
     info, manager = group.info, group.info.manager_agent_id
     limits = ("termination_token", "max_turns", "max_tokens", "max_cost_usd", "frequency")
     return {
         **fields(info, "id", "kind", "description", *limits, "created_at"),
-        "agents": [{"id": one, "name": names.get(one)} for one in info.agent_ids],
+        "agents": [{"id": agent_id, "name": names.get(agent_id)} for agent_id in info.agent_ids],
         "manager": None if manager is None else {"id": manager, "name": names.get(manager)},
         "shared_block_ids": list(info.shared_block_ids),
     }

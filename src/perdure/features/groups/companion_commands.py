@@ -53,12 +53,12 @@ async def list_companions(view: Output, perdure: AsyncPerdure) -> None:
     table = new_table("agent", "companion", "wakes after", "turns", "last pass", styles={"agent": "bold"})
     for info in found:
         last = "-"
-        if (one := info.last_pass) is not None:
-            edited = ", ".join(dict.fromkeys(visible(edit.label) for edit in one.edits))
-            last = f"{local_time(one.created_at)}  {OUTCOMES[one.outcome]}{f', changed {edited}' if edited else ''}"
+        if (pass_ := info.last_pass) is not None:
+            edited = ", ".join(dict.fromkeys(visible(edit.label) for edit in pass_.edits))
+            last = f"{local_time(pass_.created_at)}  {OUTCOMES[pass_.outcome]}{f', changed {edited}' if edited else ''}"
         every = plural(info.frequency or 0, "turn")
         table.add_row(visible(info.agent_name), visible(info.name), every, str(info.turns), last)
-    view.show([_shape(info) for info in found], *([table] if found else []))
+    view.show([_companion_shape(info) for info in found], *([table] if found else []))
     view.hint("`perdure companion show AGENT` prints what it changed and why." if found else NO_COMPANION)
 
 
@@ -72,8 +72,8 @@ async def show(
     """Show the passes of an agent's companion: what each changed and why, the newest last."""
     info = await agent.companion.get()
     passes = (await agent.companion.passes(limit=limit))[::-1]
-    shape = _shape(info) | {"passes": [pass_shape(one) for one in passes]}
-    view.show_long(shape, *_info_view(info), *(part for one in passes for part in pass_view(one)))
+    shape = _companion_shape(info) | {"passes": [pass_shape(pass_) for pass_ in passes]}
+    view.show_long(shape, *_info_view(info), *(part for pass_ in passes for part in pass_view(pass_)))
     if not passes:
         view.hint("It has made no pass yet; `perdure companion wake` has it read what is new.")
 
@@ -92,7 +92,7 @@ async def wake(view: Output, agent: LastAgent) -> None:
 async def on(view: Output, agent: LastAgent) -> None:
     """Give an agent a companion, which shares its memory blocks."""
     info = await agent.companion.enable()
-    view.show(_shape(info), *_info_view(info))
+    view.show(_companion_shape(info), *_info_view(info))
     view.hint(f"It reads what is said from now on; `perdure companion wake {info.agent_name}` does not wait for turns.")
 
 
@@ -111,7 +111,7 @@ async def off(view: Output, perdure: AsyncPerdure, agent: LastAgent, yes: Yes = 
     change=True,
     refuses=[
         (
-            lambda given: not (given["frequency"] or given["max_steps"] or given["max_tokens"]),
+            lambda values: not (values["frequency"] or values["max_steps"] or values["max_tokens"]),
             "nothing to change: give --frequency, --max-steps or --max-tokens",
             None,
         )
@@ -126,41 +126,41 @@ async def update(
     max_tokens: Annotated[int | None, option("Tokens, in and out, of a pass.", min=1)] = None,
 ) -> None:
     """Change how often a companion wakes, and what a pass may take."""
-    given = {"frequency": frequency, "max_steps": max_steps, "max_tokens": max_tokens}
-    changes: Any = {name: value for name, value in given.items() if value is not None}
+    values = {"frequency": frequency, "max_steps": max_steps, "max_tokens": max_tokens}
+    changes: Any = {name: value for name, value in values.items() if value is not None}
     info = await agent.companion.update(**changes)
-    view.show(_shape(info), *_info_view(info))
+    view.show(_companion_shape(info), *_info_view(info))
 
 
-def pass_view(one: PassInfo) -> Sequence[RenderableType]:
+def pass_view(pass_: PassInfo) -> Sequence[RenderableType]:
     """A pass: when and why, how it ended, and its differences."""
-    used = f"{plural(one.steps, 'step')}, {one.usage.total_tokens:,} tokens"
+    used = f"{plural(pass_.steps, 'step')}, {pass_.usage.total_tokens:,} tokens"
     head = Text.assemble(
-        (f"pass {one.number}", "bold"),
-        (f"  {local_time(one.created_at)}  {CAUSES[one.cause]}, {OUTCOMES[one.outcome]}  ({used})", "dim"),
+        (f"pass {pass_.number}", "bold"),
+        (f"  {local_time(pass_.created_at)}  {CAUSES[pass_.cause]}, {OUTCOMES[pass_.outcome]}  ({used})", "dim"),
     )
     parts: list[RenderableType] = [head]
-    if one.reason:
-        parts.append(Text(f"  {visible(one.reason)}"))
-    if one.failure is not None:
-        parts.append(Text(f"  {visible(one.failure.message)}", style="yellow"))
-    for edit in one.edits:
+    if pass_.reason:
+        parts.append(Text(f"  {visible(pass_.reason)}"))
+    if pass_.failure is not None:
+        parts.append(Text(f"  {visible(pass_.failure.message)}", style="yellow"))
+    for edit in pass_.edits:
         parts += [Text(f"  {visible(edit.label)}, version {edit.version}", style="dim"), diff_view(edit.diff)]
-    return parts if one.edits or one.outcome is None else [*parts, Text("  changed nothing", style="dim")]
+    return parts if pass_.edits or pass_.outcome is None else [*parts, Text("  changed nothing", style="dim")]
 
 
-def pass_shape(one: PassInfo) -> dict[str, Any]:
+def pass_shape(pass_: PassInfo) -> dict[str, Any]:
     """A pass as JSON."""
     return {
-        **fields(one, "number", "cause", "outcome", "reason", "run_id", "last_message_id", "created_at", "ended_at"),
-        "steps": one.steps,
-        "tokens": one.usage.total_tokens,
-        "failure": None if one.failure is None else fields(one.failure, "kind", "message"),
-        "edits": [fields(edit, "block_id", "label", "version", "diff") for edit in one.edits],
+        **fields(pass_, "number", "cause", "outcome", "reason", "run_id", "last_message_id", "created_at", "ended_at"),
+        "steps": pass_.steps,
+        "tokens": pass_.usage.total_tokens,
+        "failure": None if pass_.failure is None else fields(pass_.failure, "kind", "message"),
+        "edits": [fields(edit, "block_id", "label", "version", "diff") for edit in pass_.edits],
     }
 
 
-def _shape(info: CompanionInfo) -> dict[str, Any]:
+def _companion_shape(info: CompanionInfo) -> dict[str, Any]:
     return {
         "agent": {"id": info.agent_id, "name": info.agent_name},
         "companion": fields(info.companion, "id", "name", "model"),
@@ -170,7 +170,7 @@ def _shape(info: CompanionInfo) -> dict[str, Any]:
 
 
 def _info_view(info: CompanionInfo) -> list[RenderableType]:
-    """A companion in two lines."""
+    """Two lines about a companion: its name and model; what it does, how often, and its limits."""
     head = Text.assemble((visible(info.name), "bold"), (f"  {info.companion.id}  {info.companion.model}", "dim"))
     limits = {"steps": info.max_steps, "tokens": info.max_tokens}
     own = ", ".join(f"at most {value:,} {name} a pass" for name, value in limits.items() if value is not None)
@@ -199,27 +199,27 @@ class CompanionNews:
         if not agent.info.settings.get(COMPANION):
             return
         passes = await agent.companion.passes(limit=NEWS_MAX)
-        known = self._since
-        ended = [one for one in passes if one.ended_at is not None and (known is None or one.ended_at > known)]
-        for one in ended[::-1]:
-            if one.ended_at is not None:
-                self._since = one.ended_at
-            for line in news_lines(one):
+        since = self._since
+        ended = [pass_ for pass_ in passes if pass_.ended_at is not None and (since is None or pass_.ended_at > since)]
+        for pass_ in ended[::-1]:
+            if pass_.ended_at is not None:
+                self._since = pass_.ended_at
+            for line in news_lines(pass_):
                 self._view.hint(line)
 
 
-def news_lines(one: PassInfo) -> list[str]:
+def news_lines(pass_: PassInfo) -> list[str]:
     """A pass in at most two lines: which blocks it changed and why, and the difference; none if it changed nothing."""
-    if not one.edits:
+    if not pass_.edits:
         return []
-    labels = ", ".join(dict.fromkeys(visible(edit.label) for edit in one.edits))
+    labels = ", ".join(dict.fromkeys(visible(edit.label) for edit in pass_.edits))
     changed = [
         line
-        for edit in one.edits
+        for edit in pass_.edits
         for line in edit.diff.splitlines()
         if line[:1] in ("+", "-") and line[1:].strip() and not line.startswith(("+++", "---"))
     ]
-    reason = f": {visible(one.reason)}" if one.reason else ""
+    reason = f": {visible(pass_.reason)}" if pass_.reason else ""
     return [
         fold(f"meanwhile your companion changed {labels}{reason}", TEXT_CHARS),
         *([fold("  " + "  ".join(map(visible, changed)), DIFF_CHARS)] if changed else []),

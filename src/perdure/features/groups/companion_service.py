@@ -17,7 +17,12 @@ from perdure.core.runs import NO_USAGE, Failure, Run, Usage
 from perdure.core.text.reprs import short_repr
 from perdure.domain.values import check_fields, check_range
 from perdure.engine.conversations.reset import delete
-from perdure.features.groups.companions import companions_of, disable_companion, enable_companion, find_companion
+from perdure.features.groups.companions import (
+    disable_companion,
+    enable_companion,
+    find_companion,
+    list_companion_groups,
+)
 from perdure.features.groups.passes import load_companion
 from perdure.features.groups.units import TURNS_MAX, GroupChanges, update_group
 from perdure.features.groups.values import Group, GroupKind, Pass, PassCause, last_words
@@ -42,7 +47,7 @@ class CompanionChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class PassEdit:
-    """A block as a pass left it, and the difference."""
+    """A version of a block that a pass wrote, and its difference from the one before."""
 
     block_id: BlockId
     label: str
@@ -114,27 +119,26 @@ class AsyncCompanion(AsyncPart):
         """The companion, how often it wakes, and its last pass; None: the agent has none."""
         tx.agents.model(self._id)
         group = find_companion(tx, self._id)
-        return None if group is None else _load(tx, group)
+        return None if group is None else _companion_info(tx, group)
 
     async def get(self) -> CompanionInfo:
-        """As `info`. Raises: NotFound, also without one."""
+        """The companion, how often it wakes, and its last pass. Raises: NotFound: the agent has none."""
         if (found := await self.info()) is None:
             raise NotFound("companion of", self._id, hint=OFF_HELPS)
         return found
 
     async def list(self) -> Sequence[CompanionInfo]:
         """The companions of all agents, oldest first."""
-        return await self._ports.store.read(lambda tx: [_load(tx, group) for group in companions_of(tx)])
+        return await self._ports.store.read(lambda tx: [_companion_info(tx, one) for one in list_companion_groups(tx)])
 
     @writes
     def enable(self, tx: Tx, *, kind: GroupKind = "sleeptime", author: Author | None = None) -> CompanionInfo:
-        """Give the agent a companion, which reads what is said from now on; one that is there stays. Raises:
-        InvalidInput: the agent is a companion itself."""
+        """Give the agent a companion that reads what is said from now on, if it has none. Raises: InvalidInput."""
         ports = self._ports
         group = enable_companion(
             tx, self._id, ids=ports.ids, author=author or outside(), at=ports.clock.now(), kind=kind
         )
-        return _load(tx, group)
+        return _companion_info(tx, group)
 
     async def disable(self) -> None:
         """Delete the companion with its history. What it wrote into blocks and archive stays."""
@@ -159,7 +163,7 @@ class AsyncCompanion(AsyncPart):
         def update(tx: Tx) -> CompanionInfo:
             if (group := find_companion(tx, self._id)) is None:
                 raise NotFound("companion of", self._id, hint=OFF_HELPS)
-            return _load(tx, update_group(tx, group.id, values, ids=ports.ids, at=ports.clock.now()))
+            return _companion_info(tx, update_group(tx, group.id, values, ids=ports.ids, at=ports.clock.now()))
 
         updated = await ports.store.write(update)
         self._app.service(Companions).look(self._id)
@@ -186,11 +190,16 @@ class AsyncCompanion(AsyncPart):
         before; `since`: those that ended after this time. Raises: InvalidInput."""
         check_limit(limit)
         tx.agents.model(self._id)
-        return [_info(tx, one) for one in tx.of(Passes).list(self._id, limit=limit, before=before, since=since)]
+        passes = tx.of(Passes).list(self._id, limit=limit, before=before, since=since)
+        return [_pass_info(tx, pass_) for pass_ in passes]
 
-    async def show(self, one: Pass) -> PassInfo:
+    @reads
+    def show(self, tx: Tx, one: Pass) -> PassInfo:
         """A pass as it is now. Raises: NotFound."""
-        return await self._ports.store.read(_get_pass, one)
+        found = tx.of(Passes).find_by_run(one.run_id)
+        if found is None:
+            raise NotFound("pass", str(one.number))
+        return _pass_info(tx, found)
 
     async def wait(self, one: Pass) -> PassInfo:
         """A pass once it has ended. Raises: NotFound."""
@@ -201,7 +210,8 @@ class AsyncCompanion(AsyncPart):
             await asyncio.sleep(WAIT_S)
 
 
-def _load(tx: Tx, group: Group) -> CompanionInfo:
+def _companion_info(tx: Tx, group: Group) -> CompanionInfo:
+    """What is known of the companion in a group of an agent and its companion."""
     assert group.manager_agent_id is not None
     state = load_companion(tx, group)
     return CompanionInfo(
@@ -210,26 +220,18 @@ def _load(tx: Tx, group: Group) -> CompanionInfo:
         companion=tx.agents.get(group.agent_ids[0]),
         group=group,
         turns=state.turns,
-        last_pass=None if state.last is None else _info(tx, state.last),
+        last_pass=None if state.last is None else _pass_info(tx, state.last),
     )
 
 
-def _get_pass(tx: Tx, one: Pass) -> PassInfo:
-    """A pass as it is now. Raises: NotFound."""
-    found = tx.of(Passes).find_by_run(one.run_id)
-    if found is None:
-        raise NotFound("pass", str(one.number))
-    return _info(tx, found)
-
-
-def _info(tx: Tx, one: Pass) -> PassInfo:
-    """A pass with what it did, as far as the log of its run still has it."""
-    found = tx.runs.find_by_key(one.companion_id, 0, one.key)
+def _pass_info(tx: Tx, pass_: Pass) -> PassInfo:
+    """A pass with what its run did, as far as that is stored still."""
+    found = tx.runs.find_by_key(pass_.companion_id, 0, pass_.key)
     run = None if found is None else found[0]
     edits = () if run is None else _edits(tx, run)
     messages = () if run is None else tx.messages.list_by_run(run, reset=True)
     return PassInfo(
-        **{name: getattr(one, name) for name in Pass.__slots__},
+        **{name: getattr(pass_, name) for name in Pass.__slots__},
         reason=reason_in(messages) or last_words(messages),
         edits=edits,
         steps=0 if run is None else run.step_count,

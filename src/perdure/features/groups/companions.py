@@ -58,18 +58,18 @@ def list_companions(tx: Tx, agent_id: AgentId) -> Sequence[AgentId]:
 
 
 def find_owner(tx: Tx, agent: Agent) -> Agent | None:
-    """The agent whose companion this one is."""
-    of = agent.settings.get(COMPANION_OF)
-    if isinstance(of, Mapping) and of.get("agent_id"):
+    """The agent whose companion this one is; None: it is none, or that agent was deleted."""
+    link = agent.settings.get(COMPANION_OF)
+    if isinstance(link, Mapping) and link.get("agent_id"):
         with suppress(NotFound):  # it is deleted, and nobody's memory is kept
-            return tx.agents.get(AgentId(of["agent_id"]))
+            return tx.agents.get(AgentId(link["agent_id"]))
     return None
 
 
 def set_companion(
     tx: Tx, agent_id: AgentId, kind: CompanionKind | Literal[False], author: Author, inputs: UnitInputs
 ) -> None:
-    """Have an agent have a companion of this kind, or none. Raises: NotFound, InvalidInput."""
+    """Give an agent a companion of this kind, or (False) take it away. Raises: NotFound, InvalidInput."""
     if kind is False:
         disable_companion(tx, agent_id, at=inputs.now)
     else:
@@ -98,6 +98,7 @@ def enable_companion(
 
 
 def _add_companion(tx: Tx, agent: Agent, kind: GroupKind, *, ids: Ids, author: Author, at: datetime) -> Group:
+    """Create a companion of an agent, and the group of both, which is returned. It has read all messages until now."""
     agent_type = _TYPES[kind]
     window = agent.settings.get("context_window_tokens")
     settings: dict[str, Any] = {
@@ -128,24 +129,23 @@ def _add_companion(tx: Tx, agent: Agent, kind: GroupKind, *, ids: Ids, author: A
 
 
 def disable_companion(tx: Tx, agent_id: AgentId, *, at: datetime) -> Sequence[AgentId]:
-    """Take an agent's companion away: it is deleted with its history, and so is the group. What it wrote stays. An
-    agent of its own that a group had made the companion stays. Returns who was deleted. Raises: NotFound."""
+    """Delete an agent's companion with its history, and the group of both; what it wrote stays. An agent that became a
+    companion by a group is released only. Return the ids of the agents that were deleted. Raises: NotFound."""
     tx.agents.lock(agent_id)
     group = find_companion(tx, agent_id)
     if group is None:
         _put_setting(tx, tx.agents.get(agent_id), COMPANION, None)
         return ()
-    settings = {one: tx.agents.get(one).settings for one in group.agent_ids}
-    going = [one for one in group.agent_ids if settings[one].get(COMPANION_OF, {}).get(_WITH_AGENT)]
+    companions = map(tx.agents.get, group.agent_ids)
+    to_delete = [one.id for one in companions if one.settings.get(COMPANION_OF, {}).get(_WITH_AGENT)]
     delete_group(tx, group.id, at=at)
-    for companion_id in going:
+    for companion_id in to_delete:
         tx.agents.delete(companion_id)
-    return going
+    return to_delete
 
 
 def delete_group(tx: Tx, group_id: GroupId, *, at: datetime) -> None:
-    """Remove a group with its transcript; its agents stay. One that was a companion because of it is one no more: a
-    pass of it ends, and it loses the blocks of its agent. Raises: NotFound."""
+    """Delete a group with its transcript, not its agents; companions are released, see `_release`. Raises: NotFound."""
     group = tx.of(Groups).get(group_id)
     agent_id = group.manager_agent_id
     if group.kind not in SLEEPTIME_KINDS or agent_id is None:
@@ -163,14 +163,14 @@ def change_group(tx: Tx, group_id: GroupId, changes: GroupChanges, *, ids: Ids, 
     if before.kind not in SLEEPTIME_KINDS or before.manager_agent_id is None:
         return update_group(tx, group_id, changes, ids=ids, at=at)
     managers = (before.manager_agent_id, changes.get("manager_agent_id"))
-    for agent_id in sorted({one for one in managers if isinstance(one, str)}):
+    for agent_id in sorted({id_ for id_ in managers if isinstance(id_, str)}):
         tx.agents.lock(agent_id)  # before the group, as where a pass ends
     before = tx.of(Groups).get(group_id)
     after = update_group(tx, group_id, changes, ids=ids, at=at)
     manager_id = after.manager_agent_id
     assert manager_id is not None  # a group of this kind has one
     has_moved = manager_id != before.manager_agent_id
-    left = [one for one in before.agent_ids if has_moved or one not in after.agent_ids]
+    left = [id_ for id_ in before.agent_ids if has_moved or id_ not in after.agent_ids]
     if left:
         _release(tx, before, left, at=at)
     if has_moved and "last_message_id" not in changes:  # that is a message of the former agent
@@ -180,8 +180,8 @@ def change_group(tx: Tx, group_id: GroupId, changes: GroupChanges, *, ids: Ids, 
 
 
 def _release(tx: Tx, group: Group, companion_ids: Sequence[AgentId], *, at: datetime) -> None:
-    """Have agents be companions no more that have left a group, given as it was: a pass of theirs ends, and they lose
-    the blocks of its agent, whose schedules that wake a companion end if it has none left."""
+    """End that these agents are companions of a group's manager; `group` is as it was before they left. Their pass
+    ends, and they lose the manager's blocks. If it has no companion left, its schedules that wake one end."""
     agent_id = group.manager_agent_id
     assert agent_id is not None
     last = tx.of(Passes).find_last(agent_id, group.id)
@@ -198,41 +198,39 @@ def _release(tx: Tx, group: Group, companion_ids: Sequence[AgentId], *, at: date
 
 
 def delete_companions(tx: Tx, agent: Agent, at: datetime) -> Sequence[AgentId]:
-    """Delete the companion of an agent that is about to be deleted, and return who that was; of a companion, only its
-    group goes."""
-    of = agent.settings.get(COMPANION_OF)
-    if of is not None and (group := find_companion(tx, of["agent_id"])) is not None and agent.id in group.agent_ids:
+    """Delete the companion of an agent that is to be deleted, and return its id; of a companion only its group goes."""
+    link = agent.settings.get(COMPANION_OF)
+    if link is not None and (group := find_companion(tx, link["agent_id"])) is not None and agent.id in group.agent_ids:
         delete_group(tx, group.id, at=at)
         return ()
     return disable_companion(tx, agent.id, at=at)
 
 
 def follow_blocks(tx: Tx, agent_id: AgentId) -> None:
-    """Have an agent's companion share the blocks that the agent has now, and none that it had. A block whose label
-    the companion has itself is not shared."""
+    """Attach an agent's blocks to its companion, but for labels that it has, and detach those that the agent lost."""
     group = find_companion(tx, agent_id)
     if group is None:
         return
     wanted = {block.id: block.label for block in tx.blocks.list_by_agent(agent_id)}
     for companion_id in group.agent_ids:
         companion = tx.agents.get(companion_id)
-        of = companion.settings.get(COMPANION_OF) or {"agent_id": agent_id, "block_ids": []}
+        link = companion.settings.get(COMPANION_OF) or {"agent_id": agent_id, "block_ids": []}
         own = {block.id: block.label for block in tx.blocks.list_by_agent(companion_id)}
-        for block_id in own.keys() & {*of["block_ids"]} - wanted.keys():
+        for block_id in own.keys() & {*link["block_ids"]} - wanted.keys():
             tx.blocks.detach(companion_id, block_id)
             del own[block_id]
-        missing = [one for one, label in wanted.items() if one not in own and label not in own.values()]
+        missing = [id_ for id_, label in wanted.items() if id_ not in own and label not in own.values()]
         tx.blocks.attach(companion_id, *missing)
-        shared = sorted({*missing, *of["block_ids"]} & wanted.keys())
-        if shared != of["block_ids"]:
-            _put_setting(tx, companion, COMPANION_OF, {**of, "block_ids": shared})
+        shared = sorted({*missing, *link["block_ids"]} & wanted.keys())
+        if shared != link["block_ids"]:
+            _put_setting(tx, companion, COMPANION_OF, {**link, "block_ids": shared})
 
 
 def share_archive(tx: Tx, group: Group, agent_id: AgentId, *, ids: Ids, at: datetime) -> None:
-    """Have what a companion archives go to its agent's own archive. Raises: NotFound."""
+    """Attach an agent's own archive to its companion, which stores passages there. Raises: NotFound."""
     archive = own_archive(tx, agent_id, ArchiveId(ids.new("archive")), at=at)
     for companion_id in group.agent_ids:
-        if archive.id not in {one.id for one in tx.archives.list_by_agent(companion_id)}:
+        if archive.id not in {other.id for other in tx.archives.list_by_agent(companion_id)}:
             tx.archives.attach(companion_id, archive.id)
 
 
@@ -244,7 +242,7 @@ def _put_setting(tx: Tx, agent: Agent, name: str, value: Any) -> None:
     tx.agents.put(replace(agent, settings=settings if value is None else {**settings, name: value}))
 
 
-def companions_of(tx: Tx, *, limit: int = 1_000) -> Sequence[Group]:
+def list_companion_groups(tx: Tx, *, limit: int = 1_000) -> Sequence[Group]:
     """The groups of all agents with companions, oldest first."""
     groups = tx.of(Groups).page(where=GroupFilter(kinds=SLEEPTIME_KINDS), ascending=True, limit=limit)
     return [group for group in groups if group.agent_ids and group.manager_agent_id is not None]

@@ -67,7 +67,7 @@ RECORDED_AT_ONCE = 10
 
 
 class TurnDriver:
-    """Drives a claimed turn."""
+    """Drives one turn of a group, which this process has claimed; `live` passes on what happens to readers here."""
 
     def __init__(self, turn: GroupTurn, ports: Ports, runner: Runner, settings: Settings, live: LiveTurn) -> None:
         self._turn, self._ports, self._runner, self._settings = turn, ports, runner, settings
@@ -76,18 +76,17 @@ class TurnDriver:
         self._is_cancelled = False
 
     async def run(self) -> None:
-        """Drive the turn to its end. Raises: LeaseLost, StoreError; NotFound: the group was deleted, and what had begun
-        is cancelled."""
-        work, beats = asyncio.create_task(self._work()), asyncio.create_task(self._beat())
+        """Drive the turn to its end; its runs end if the group is deleted. Raises: LeaseLost, StoreError, NotFound."""
+        work, renewals = asyncio.create_task(self._work()), asyncio.create_task(self._renew_lease())
         try:
-            await asyncio.wait((work, beats), return_when=asyncio.FIRST_COMPLETED)
-            (work if work.done() else beats).result()
+            await asyncio.wait((work, renewals), return_when=asyncio.FIRST_COMPLETED)
+            (work if work.done() else renewals).result()
         except (LeaseLost, NotFound):
             if not await self._ports.store.read(lambda tx: is_there(tx.of(Groups).get, self._turn.group_id)):
                 await self.cancel()
             raise
         finally:
-            await end_tasks(work, beats)
+            await end_tasks(work, renewals)
             self._live.give_up()
 
     async def cancel(self) -> None:
@@ -96,8 +95,8 @@ class TurnDriver:
         for run in list(self._open.values()):
             await self._stop(run)
 
-    async def _beat(self) -> None:
-        """Extend the lease for ever, and look whether the turn was cancelled elsewhere. Raises: LeaseLost, NotFound."""
+    async def _renew_lease(self) -> None:
+        """Extend the lease again and again, and see whether the turn was cancelled. Raises: LeaseLost, NotFound."""
         settings = self._ports.settings
         while True:
             await asyncio.sleep(settings.beat_s)
@@ -110,7 +109,7 @@ class TurnDriver:
                     await self.cancel()
 
     async def _work(self) -> None:
-        """Do what comes next, until the turn has ended."""
+        """Have agents speak, as the log of the turn says who comes next, until the turn has ended."""
         store, turn = self._ports.store, self._turn
         while True:
             log = await store.read(load_group_log, turn.group_id, turn.seq)
@@ -125,9 +124,9 @@ class TurnDriver:
             await self._speak(action)
 
     async def _speak(self, action: Speak) -> None:
-        """Have these agents speak, and append what they say in the order of their places."""
+        """Have agents speak at once, and append what they say to the transcript in the order of their places."""
         places = asyncio.Semaphore(self._settings.agent_sends_at_once)
-        tasks = [asyncio.create_task(self._have_spoken(one, action.seen_seq, places)) for one in action.speakers]
+        tasks = [asyncio.create_task(self._speak_at_place(one, action.seen_seq, places)) for one in action.speakers]
         try:
             spoken = 0
             while spoken < len(tasks):
@@ -143,8 +142,8 @@ class TurnDriver:
         finally:
             await end_tasks(*tasks)
 
-    async def _have_spoken(self, speaker: Speaker, seen_seq: int, places: asyncio.Semaphore) -> Outcome:
-        """Have one agent speak, and wait until it has. Raises: StoreError."""
+    async def _speak_at_place(self, speaker: Speaker, seen_seq: int, places: asyncio.Semaphore) -> Outcome:
+        """Have one agent speak, and wait until it has; it is shown the entries up to `seen_seq`. Raises: StoreError."""
         async with places:
             begun = await begin_speech(self._turn, speaker, seen_seq, self._ports, self._runner)
             if isinstance(begun, Outcome):
@@ -159,7 +158,7 @@ class TurnDriver:
             return outcome
 
     async def _wait(self, speaker: Speaker, run: Run, events: Sequence[StoredEvent], live: LiveSpeech) -> Outcome:
-        """Wait for the end of a run: of one that speaks beside others, for a limited time since it began."""
+        """Wait for the end of a run, which began with `events`; one that speaks beside others has a limited time."""
         limit_s = None
         if self._turn.plan is not None and self._turn.plan.kind == "supervisor" and speaker.task == "speak":
             passed = (self._ports.clock.now() - run.created_at).total_seconds()
@@ -175,13 +174,13 @@ class TurnDriver:
             return Outcome(run=run, problem=f"it did not answer within {self._settings.agent_reply_s:g} s")
 
     async def _follow(self, run: Run, known: Sequence[StoredEvent], live: LiveSpeech) -> Outcome:
-        """Pass on the events of a run until it has ended. Raises: StoreClosed."""
+        """Pass on the events of a run, of which the first are `known`, until it has ended. Raises: StoreClosed."""
         failures = 0
         while True:
             try:
                 async with contextlib.aclosing(self._runner.follow(run, after=live.last_seq, known=known)) as sent:
-                    async for one in sent:
-                        live.add(one)
+                    async for item in sent:
+                        live.add(item)
                 return Outcome(run=run)
             except NotFound:
                 return Outcome(run=run, problem="it was deleted while it spoke")
@@ -197,7 +196,7 @@ class TurnDriver:
 
 
 def _find_open(tx: Tx, log: GroupLog) -> Speak | None:
-    """The speeches of a cancelled turn whose runs have begun: they are ended and told of before the turn ends."""
+    """The speeches of a cancelled turn whose runs have begun, which end before the turn does; None: there are none."""
     action = next_action(replace(log, turn=replace(log.turn, cancel_requested=False)))
     if isinstance(action, Finish):
         return None
@@ -207,7 +206,7 @@ def _find_open(tx: Tx, log: GroupLog) -> Speak | None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a speech.
+    """How a speech ended.
 
     Args:
         run: None: it was never accepted.
@@ -220,12 +219,12 @@ class Outcome:
 
 
 def speech_key(turn: GroupTurn, place: int) -> str:
-    """The idempotency key of the run for this place: so there is one, whoever begins it."""
+    """The idempotency key of the run for a place of a turn: so there is one run, whichever process begins it."""
     return "group-" + hashlib.sha256(f"{turn.group_id}/{turn.seq}/{place}".encode()).hexdigest()
 
 
 def find_run(tx: Tx, turn: GroupTurn, speaker: Speaker) -> Run | None:
-    """The run for this place, if it has begun."""
+    """The run of a speaker for its place in a turn; None: it has not begun."""
     assert turn.plan is not None
     member = member_of(turn.plan, speaker.agent_id)
     found = tx.runs.find_by_key(speaker.agent_id, member.conversation_seq, speech_key(turn, speaker.place))
@@ -244,7 +243,7 @@ async def begin_speech(
     request = RunRequest(
         agent_id=speaker.agent_id,
         conversation_seq=member.conversation_seq,
-        messages=await _messages(turn, plan, speaker, seen_seq, ports),
+        messages=await _messages_for(turn, plan, speaker, seen_seq, ports),
         idempotency_key=speech_key(turn, speaker.place),
         max_steps=turn.max_steps,
         options=RunOptions(hops=turn.hops),
@@ -266,26 +265,26 @@ async def begin_speech(
         return Outcome(problem=str(error))
 
 
-async def _messages(
+async def _messages_for(
     turn: GroupTurn, plan: GroupPlan, speaker: Speaker, seen_seq: int, ports: Ports
 ) -> tuple[NewMessage, ...]:
-    """What a speaker is sent: what was said since it last spoke, in one message; an agent with a companion, the user's
-    messages as they are."""
+    """What a speaker is sent: one message with what was said since it last spoke, up to the entry `seen_seq`; an agent
+    with a companion, the user's messages as they are."""
     if plan.kind in SLEEPTIME_KINDS:
         said = await ports.store.read(lambda tx: tx.of(GroupMessages).list_of_turn(turn.group_id, turn.seq))
         asked = [one for one in said if one.kind == "user"]
         parts = [tuple(part for part in one.parts if isinstance(part, Text | Image)) for one in asked]
         return tuple(NewMessage(some, name=one.sender_name or None) for some, one in zip(parts, asked, strict=True))
     limit = ports.settings.message_limit_chars
-    given = await ports.store.read(build_input, turn.group_id, plan, speaker, seen_seq=seen_seq, limit_chars=limit)
-    return (given,)
+    message = await ports.store.read(build_input, turn.group_id, plan, speaker, seen_seq=seen_seq, limit_chars=limit)
+    return (message,)
 
 
 def record_speeches(
     tx: Tx, turn: GroupTurn, speeches: Sequence[tuple[Speaker, Outcome]], seen_seq: int, *, ports: Ports
 ) -> None:
-    """Append what became of speeches to the transcript, and add what they have used. A place that is done stays as it
-    is.
+    """Append the entries of speeches to the transcript, and add their tokens and costs to the turn. A place that has
+    entries already is left out.
 
     Raises: LeaseLost, NotFound: the group is gone.
     """
@@ -304,8 +303,8 @@ def record_speeches(
                 rows = tx.messages.list_by_run(run)
                 said = [one for one in rows if (one.role, one.kind) == ("assistant", "message")]
                 messages = [one for one in said if one.text.strip()]
-                turn = _spent(tx, turn, run, ports.price_of)
-                run = run if run.failure is None else replace(run, failure=_in_transcript(run.failure, rows, log))
+                turn = _with_use_of(tx, turn, run, ports.price_of)
+                run = run if run.failure is None else replace(run, failure=_with_transcript_ids(run.failure, rows, log))
             except NotFound:
                 outcome = replace(outcome, problem="it was deleted while it spoke")
         base = GroupMessage(
@@ -327,7 +326,7 @@ def record_speeches(
 def _entries(
     turn: GroupTurn, speaker: Speaker, base: GroupMessage, messages: list[Message], run: Run | None, outcome: Outcome
 ) -> list[GroupMessage]:
-    """The entries of a place: what was said, or chosen, and why there is no more of it."""
+    """The entries of a place: what was said or chosen, and what stopped it. `base`: an entry with what all share."""
     plan = turn.plan
     assert plan is not None
     token = plan.termination_token if plan.kind == "dynamic" else None
@@ -366,8 +365,8 @@ def _problem_of(run: Run | None, outcome: Outcome) -> tuple[str, bool]:
     return ("" if run.status == "completed" else f"its run ended with {run.stop_reason}"), False
 
 
-def _in_transcript(failure: Failure, rows: Sequence[Message], log: GroupLog) -> Failure:
-    """The failure of a run, with the user's message of the transcript in place of the one that passes it on."""
+def _with_transcript_ids(failure: Failure, rows: Sequence[Message], log: GroupLog) -> Failure:
+    """A failure of a run with messages `rows`, with the user's message named by its id in the transcript."""
     said = max((one for one in log.entries if one.kind == "user"), key=lambda one: len(one.text), default=None)
     for row in rows:
         is_hardly_more = said is not None and row.role == "user" and len(row.text) < 2 * len(said.text)
@@ -376,8 +375,8 @@ def _in_transcript(failure: Failure, rows: Sequence[Message], log: GroupLog) -> 
     return failure
 
 
-def _spent(tx: Tx, turn: GroupTurn, run: Run, price_of: PriceOf) -> GroupTurn:
-    """The turn with what this run has used."""
+def _with_use_of(tx: Tx, turn: GroupTurn, run: Run, price_of: PriceOf) -> GroupTurn:
+    """The turn with the tokens, steps and costs of this run added."""
     prices = [price_of(step.model, step.usage) for step in tx.steps.list_by_run(RunKey(*run.key))]
     known = [price for price in prices if price is not None]
     cost = turn.cost_usd if not known else (turn.cost_usd or 0.0) + sum(known)

@@ -73,7 +73,7 @@ FEATURE = Feature(
         "import_group": "wire:import_group",
         "managed_group": "wire:Group",
         "memory_owner": "companions:find_owner",
-        "message_edited": "passes:read_anew",
+        "message_edited": "passes:end_pass_of_edited",
         "pass_begun": "worker:look_at",
         "set_companion": "companions:set_companion",
         "work_waits": "units:has_work",

@@ -65,24 +65,24 @@ class GroupLog:
 
 
 def task_of(plan: GroupPlan, agent_id: AgentId) -> SpeakerTask:
-    """What a turn asks of this agent."""
+    """What this agent does in a turn: speak, or as the manager, choose or answer."""
     if plan.manager is None or agent_id != plan.manager.agent_id:
         return "speak"
     return "choose" if plan.kind == "dynamic" else "answer"
 
 
 def member_of(plan: GroupPlan, agent_id: AgentId) -> GroupMember:
-    """The agent as it belongs to the group."""
+    """The member of a plan with this agent's id, with its conversation."""
     return next(member for member in plan.members if member.agent_id == agent_id)
 
 
 def load_group_log(tx: Tx, group_id: GroupId, seq: int) -> GroupLog:
-    """Raises: NotFound: there is no such group or turn."""
+    """Read a turn and its entries. Raises: NotFound: there is no such group or turn."""
     return GroupLog(tx.of(GroupTurns).get(group_id, seq), tx.of(GroupMessages).list_of_turn(group_id, seq))
 
 
 def load_messages(tx: Tx, entries: Sequence[GroupMessage]) -> Mapping[MessageId, Message]:
-    """The messages of agents that entries stand for, as far as they are there still."""
+    """The messages of agents that entries stand for, by their ids, without deleted ones."""
     wanted: defaultdict[AgentId, list[int]] = defaultdict(list)
     for entry in entries:
         if entry.sender_id is not None and entry.message_seq is not None:
@@ -102,17 +102,14 @@ class Pulse:
 
     @property
     def next(self) -> asyncio.Event:
-        """It is set at the next change. Who takes it and then looks at something misses no change of that."""
+        """An event that the next `fire` sets. Take it before you look at what changes: so you miss no change."""
         return self._event
 
 
 @dataclass(slots=True)
 class LiveSpeech:
-    """A run of a group that this process follows: its events and previews from the first on.
-
-    Args:
-        ended: nothing follows here; `lost`: though the run goes on.
-    """
+    """A run of a group that this process follows: `items`, its events and previews from the first on. `ended`: nothing
+    is added any more; `lost`: this process stopped following, and the run goes on."""
 
     run: Run
     pulse: Pulse
@@ -183,7 +180,7 @@ CHOICES_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speak:
-    """These speak next, at once, each at its own place. `seen_seq`: the last entry that they are shown."""
+    """The next action is that `speakers` speak, all at once. `seen_seq`: the last entry that they are shown."""
 
     speakers: tuple[Speaker, ...]
     seen_seq: int
@@ -191,7 +188,7 @@ class Speak:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The turn ends. `problem`: what went wrong, for the reason `error`; `causes`: the entries that say why."""
+    """The next action is to end the turn. `problem`: what went wrong, for the reason `error`; `causes`: its entries."""
 
     reason: GroupStopReason
     problem: str = ""
@@ -202,7 +199,7 @@ GroupAction = Speak | Finish
 
 
 def next_action(log: GroupLog) -> GroupAction:
-    """What comes next in a turn that has begun."""
+    """What comes next in a turn that has begun: who speaks, or the end; it follows from the log alone."""
     turn, plan = log.turn, log.turn.plan
     assert plan is not None
     if turn.cancel_requested:
@@ -212,13 +209,13 @@ def next_action(log: GroupLog) -> GroupAction:
     if not plan.participants:
         return Finish("error", "the group has no agents left")
     if plan.kind == "supervisor" and plan.manager is not None:
-        action = _supervised(log, plan, plan.manager)
+        action = _next_of_supervisor(log, plan, plan.manager)
     elif plan.kind == "dynamic" and plan.manager is not None:
-        action = _chosen(log, plan, plan.manager)
+        action = _next_of_dynamic(log, plan, plan.manager)
     elif plan.kind in SLEEPTIME_KINDS and plan.manager is not None:
-        action = _answered(log, plan.manager, 0)
+        action = _answer_of_manager(log, plan.manager, 0)
     else:
-        action = _in_order(log, plan)
+        action = _next_of_round_robin(log, plan)
     if isinstance(action, Finish):
         if action.reason in ("end_turn", "max_turns") and _has(log.entries, "approval"):
             return Finish("requires_approval")
@@ -238,42 +235,42 @@ def _check_limits(log: GroupLog, plan: GroupPlan, action: Speak) -> GroupAction:
     return action
 
 
-def _in_order(log: GroupLog, plan: GroupPlan) -> GroupAction:
-    """Round robin: one after the other, each shown what the others said before it."""
+def _next_of_round_robin(log: GroupLog, plan: GroupPlan) -> GroupAction:
+    """Round robin: the next agent speaks, shown what the others said before it; or the end of the turn."""
     members, done = plan.participants, len(log.places)
     if done >= len(members) and all(_failed(log.places[done - 1 - back]) for back in range(len(members))):
-        return _nobody([log.places[place] for place in range(done - len(members), done)])
+        return _nobody_spoke([log.places[place] for place in range(done - len(members), done)])
     if done >= (plan.max_turns or len(members)):
         if all(_failed(entries) for entries in log.places.values()):
-            return _nobody([*log.places.values()])
+            return _nobody_spoke([*log.places.values()])
         return Finish("end_turn" if plan.max_turns is None else "max_turns")
     return Speak(speakers=(_speaker(members[done % len(members)], done),), seen_seq=log.last_seq)
 
 
-def _supervised(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAction:
+def _next_of_supervisor(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAction:
     """Supervisor: all participants at once, then the manager, which answers."""
     count = min(len(plan.participants), plan.max_turns or len(plan.participants))
     left = [place for place in range(count) if place not in log.places]
     if left:
         speakers = tuple(_speaker(plan.participants[place], place) for place in left)
         return Speak(speakers=speakers, seen_seq=log.user_seq)
-    action = _answered(log, manager, count)
+    action = _answer_of_manager(log, manager, count)
     if isinstance(action, Finish) and action.reason == "end_turn" and count < len(plan.participants):
         return Finish("max_turns")
     return action
 
 
-def _answered(log: GroupLog, manager: GroupMember, place: int) -> GroupAction:
-    """The manager answers at this place, and the turn ends. In a group with companions nobody else speaks."""
+def _answer_of_manager(log: GroupLog, manager: GroupMember, place: int) -> GroupAction:
+    """Have the manager answer at this place; if it has, end the turn."""
     if place not in log.places:
         return Speak(speakers=(_speaker(manager, place, "answer"),), seen_seq=log.last_seq)
     answer = log.places[place]
     if _failed(answer) and not _has(answer, "approval"):
-        return _end_by(answer[-1], f"{manager.name}, the manager, could not answer")
+        return _end_with_error(answer[-1], f"{manager.name}, the manager, could not answer")
     return Finish("end_turn")
 
 
-def _chosen(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAction:
+def _next_of_dynamic(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAction:
     """Dynamic: the manager chooses who speaks, that agent speaks, and so on."""
     asked, spoken, chosen = 0, 0, None
     failed: dict[AgentId | None, Sequence[GroupMessage]] = {}
@@ -289,7 +286,7 @@ def _chosen(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAction
         if last.kind == "approval":
             return Finish("requires_approval")
         if last.kind == "failure":
-            return _end_by(last, f"{manager.name}, the manager, could not choose")
+            return _end_with_error(last, f"{manager.name}, the manager, could not choose")
         if last.ends_turn:
             return Finish("termination_token")
         asked, chosen = asked + 1, last.chosen_id
@@ -298,7 +295,7 @@ def _chosen(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAction
         member = next(one for one in plan.participants if one.agent_id == chosen)
         return Speak(speakers=(_speaker(member, place),), seen_seq=log.last_seq)
     if len(failed) == len(plan.participants):
-        return _nobody([*failed.values()])
+        return _nobody_spoke([*failed.values()])
     if spoken >= (plan.max_turns or DYNAMIC_TURNS):
         return Finish("max_turns")
     if asked >= CHOICES_MAX:
@@ -311,7 +308,7 @@ def _speaker(member: GroupMember, place: int, task: SpeakerTask = "speak") -> Sp
 
 
 def _failed(entries: Sequence[GroupMessage]) -> bool:
-    """Whether an agent said nothing because it could not."""
+    """Whether the entries of a place say that its agent could not speak."""
     return not _has(entries, "speech") and (_has(entries, "failure") or _has(entries, "approval"))
 
 
@@ -319,12 +316,12 @@ def _has(entries: Sequence[GroupMessage], kind: str) -> bool:
     return any(one.kind == kind for one in entries)
 
 
-def _end_by(cause: GroupMessage, problem: str) -> Finish:
+def _end_with_error(cause: GroupMessage, problem: str) -> Finish:
     return Finish("error", f"{problem}: {cause.text}", (cause,))
 
 
-def _nobody(places: Sequence[Sequence[GroupMessage]]) -> Finish:
-    """The end of a turn in which all failed, with what each says of it."""
+def _nobody_spoke(places: Sequence[Sequence[GroupMessage]]) -> Finish:
+    """The end of a turn in which nobody could speak; the last of the entries of each of `places` says why."""
     causes = tuple(entries[-1] for entries in places)
     reasons = "; ".join(dict.fromkeys(f"{one.sender_name}: {one.text:.600}" for one in causes))
     return Finish("error", f"nobody in the group could speak: {reasons}", causes)

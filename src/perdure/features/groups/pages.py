@@ -44,9 +44,9 @@ async def groups(request: Request, library: AsyncPerdure) -> Data:
 
 async def _transcript(library: AsyncPerdure, group_id: GroupId, before: str | None) -> Data:
     """A group and a page of its transcript, oldest first. Raises: NotFound."""
-    one = await library.groups.get(group_id)
-    group = one.info
-    entries = await one.entries(Page(ENTRIES_MAX, ascending=False, after=before))
+    found = await library.groups.get(group_id)
+    group = found.info
+    entries = await found.entries(Page(ENTRIES_MAX, ascending=False, after=before))
     colours = {agent_id: place % COLOURS for place, agent_id in enumerate(group.agent_ids)}
     shape = _group_shape(group, await _names(library, group))
     return {
@@ -57,9 +57,10 @@ async def _transcript(library: AsyncPerdure, group_id: GroupId, before: str | No
     }
 
 
-async def _names(library: AsyncPerdure, *found: Group) -> Mapping[AgentId, str]:
+async def _names(library: AsyncPerdure, *groups: Group) -> Mapping[AgentId, str]:
+    """The names of the agents of these groups by their ids."""
     names: dict[AgentId, str] = {}
-    for group in found:
+    for group in groups:
         for agent_id in group.members:
             try:
                 names[agent_id] = names.get(agent_id) or (await library.all_agents.resolve(agent_id)).name
@@ -73,10 +74,11 @@ def _group_shape(group: Group, names: Mapping[AgentId, str]) -> Data:
     return {
         "id": group.id,
         "name": group.description
-        or f"{group.kind.replace('_', ' ').capitalize()}: {', '.join(names[one] for one in group.agent_ids)}",
+        or f"{group.kind.replace('_', ' ').capitalize()}: {', '.join(names[agent_id] for agent_id in group.agent_ids)}",
         "kind": group.kind.replace("_", " "),
         "agents": [
-            {"id": one, "name": names[one], "colour": place % COLOURS} for place, one in enumerate(group.agent_ids)
+            {"id": agent_id, "name": names[agent_id], "colour": place % COLOURS}
+            for place, agent_id in enumerate(group.agent_ids)
         ],
         "manager": None
         if group.manager_agent_id is None
@@ -87,20 +89,19 @@ def _group_shape(group: Group, names: Mapping[AgentId, str]) -> Data:
 
 
 def _entry_shape(entry: Entry, colours: Mapping[AgentId, int]) -> Data:
-    """What is shown of an entry: `kind` is that of the entry, or `deleted`."""
-    said, message = entry
+    """An entry of a transcript as the page shows it; `kind` is that of the entry, or `deleted`."""
+    item, message = entry
     return {
-        **attributes(said, "run_id", "created_at", name="sender_name", agent_id="sender_id"),
-        "id": entry_id(said),
-        "kind": "deleted" if is_deleted(said, message) else said.kind,
-        "colour": None if said.sender_id is None else colours.get(said.sender_id),
-        "text": said.text if message is None else message.text,
+        **attributes(item, "run_id", "created_at", name="sender_name", agent_id="sender_id"),
+        "id": entry_id(item),
+        "kind": "deleted" if is_deleted(item, message) else item.kind,
+        "colour": None if item.sender_id is None else colours.get(item.sender_id),
+        "text": item.text if message is None else message.text,
     }
 
 
 async def load_companion(request: Request, library: AsyncPerdure) -> Data:
-    """The companion of an agent with its newest passes, those that changed nothing without a difference; and whether
-    the agent is one."""
+    """The companion of an agent, None without one, with its newest passes; and whether the agent is a companion."""
     agent = await library.all_agents.resolve(agent_id_of(request))
     companion = library.agent_of(agent.id).companion
     shape: Data = {"companion": None, "is_companion": COMPANION_OF in agent.settings}
@@ -113,15 +114,15 @@ async def load_companion(request: Request, library: AsyncPerdure) -> Data:
         "turns": info.turns,
         "passes": [
             {
-                "number": one.number,
-                "at": one.created_at,
-                "outcome": (one.outcome or "goes on").replace("_", " "),
-                "reason": one.reason[:REASON_CHARS],
-                "failure": one.failure.message[:REASON_CHARS] if one.failure else "",
-                "run_id": one.run_id,
-                "edits": [{"label": edit.label, "diff": edit.diff} for edit in one.edits],
+                "number": pass_.number,
+                "at": pass_.created_at,
+                "outcome": (pass_.outcome or "goes on").replace("_", " "),
+                "reason": pass_.reason[:REASON_CHARS],
+                "failure": pass_.failure.message[:REASON_CHARS] if pass_.failure else "",
+                "run_id": pass_.run_id,
+                "edits": [{"label": edit.label, "diff": edit.diff} for edit in pass_.edits],
             }
-            for one in await companion.passes(limit=PASSES_MAX)
+            for pass_ in await companion.passes(limit=PASSES_MAX)
         ],
     }
     return shape

@@ -69,16 +69,17 @@ class CompanionState:
 
 
 def load_companion(tx: Tx, group: Group) -> CompanionState:
-    """The state of a companion."""
+    """Read the newest pass of a group with a companion, and how many turns its agent has had since."""
     assert group.manager_agent_id is not None
     last = tx.of(Passes).find_last(group.manager_agent_id, group.id)
     after = -1 if last is None else last.upto_run_seq
-    turns = tx.of(Passes).count_turns(group.manager_agent_id, from_seq=_from_seq(tx, group), after_run_seq=after)
+    from_seq = _first_unread_seq(tx, group)
+    turns = tx.of(Passes).count_turns(group.manager_agent_id, from_seq=from_seq, after_run_seq=after)
     return CompanionState(group, last, turns)
 
 
 def with_turns_counter(tx: Tx, group: Group) -> Group:
-    """The group with the count of turns towards the next pass, if it has a companion."""
+    """The group with `turns_counter` set, the count of turns towards the next pass, if it has a companion."""
     if group.kind not in SLEEPTIME_KINDS or group.manager_agent_id is None:
         return group
     state = load_companion(tx, group)
@@ -106,13 +107,12 @@ def due_cause(tx: Tx, agent_id: AgentId, limits: PassLimits, *, now: datetime) -
         return last.cause if last.outcome == "edited" else "retry"
     if state.turns >= (group.frequency or FREQUENCY):
         return "turns"
-    since = _from_seq(tx, group) - 1 if last is None else last.upto_seq
+    since = _first_unread_seq(tx, group) - 1 if last is None else last.upto_seq
     return "compaction" if tx.messages.list(agent_id, after_seq=since, kinds=("compaction",), limit=1) else None
 
 
 def begin_due_pass(tx: Tx, agent_id: AgentId, limits: PassLimits, *, ids: Ids, at: datetime) -> Pass | None:
-    """Begin the pass that is due, or return the one that goes on; None: none is due, or it has ended meanwhile.
-    Raises: NotFound."""
+    """Begin the pass that is due, or return the one that goes on; None: there is none any more. Raises: NotFound."""
     tx.agents.lock(agent_id)
     cause = due_cause(tx, agent_id, limits, now=at)
     return None if cause is None else begin_pass(tx, agent_id, cause, ids=ids, at=at)
@@ -127,14 +127,14 @@ def begin_pass(tx: Tx, agent_id: AgentId, cause: PassCause, *, ids: Ids, at: dat
     last = tx.of(Passes).find_last(agent_id, group.id)
     if last is not None and last.outcome is None:
         return tx.of(Passes).ask(last) if cause == "request" else last
-    from_seq = _from_seq(tx, group)
-    apart = tx.of(Passes).list_apart(agent_id)
+    from_seq = _first_unread_seq(tx, group)
+    isolated = tx.of(Passes).list_isolated(agent_id)
     newest = [
         message
         for message in tx.messages.list(
-            agent_id, after_seq=from_seq - 1, newest_first=True, limit=MESSAGES_MAX if apart else 1
+            agent_id, after_seq=from_seq - 1, newest_first=True, limit=MESSAGES_MAX if isolated else 1
         )
-        if message.conversation_seq not in apart
+        if message.conversation_seq not in isolated
     ]
     if not newest:
         return None
@@ -158,34 +158,34 @@ def begin_pass(tx: Tx, agent_id: AgentId, cause: PassCause, *, ids: Ids, at: dat
 
 
 def begin_scheduled(tx: Tx, agent_id: AgentId, inputs: UnitInputs) -> RunId | None:
-    """As `begin_pass`, by a schedule; return the run of the pass."""
+    """Begin a pass by a schedule, see `begin_pass`; return the id of its run."""
     begun = begin_pass(tx, agent_id, "schedule", ids=inputs.ids, at=inputs.now)
     return None if begun is None else begun.run_id
 
 
-def said_in_pass(tx: Tx, one: Pass) -> Sequence[Message]:
-    """The messages that a pass is about, and one more than it may have."""
+def messages_of_pass(tx: Tx, pass_: Pass) -> Sequence[Message]:
+    """The messages that a pass is about, in order; one more than `MESSAGES_MAX` if there are more than that."""
     return tx.messages.list(
-        one.agent_id,
-        after_seq=one.from_seq - 1,
-        before_seq=one.upto_seq + 1,
+        pass_.agent_id,
+        after_seq=pass_.from_seq - 1,
+        before_seq=pass_.upto_seq + 1,
         kinds=("message",),
         limit=MESSAGES_MAX + 1,
     )
 
 
 def read_pass(
-    tx: Tx, one: Pass, messages: Sequence[Message], *, counter: TokenCounter, budget_tokens: int
+    tx: Tx, pass_: Pass, messages: Sequence[Message], *, counter: TokenCounter, budget_tokens: int
 ) -> PassInput:
-    """What a companion is given to read in a pass about these messages. Raises: NotFound."""
-    agent, apart = tx.agents.get(one.agent_id), tx.of(Passes).list_apart(one.agent_id)
+    """Build what a companion reads in a pass, at most `budget_tokens` of its `messages`. Raises: NotFound."""
+    agent, isolated = tx.agents.get(pass_.agent_id), tx.of(Passes).list_isolated(pass_.agent_id)
     labels = {block.id: block.label for block in tx.blocks.list_by_agent(agent.id)}
-    shared = tx.blocks.list_versions(one.companion_id)
-    tools = {tool.spec.name for tool in tx.tools.list_by_agent(one.companion_id)}
+    shared = tx.blocks.list_versions(pass_.companion_id)
+    tools = {tool.spec.name for tool in tx.tools.list_by_agent(pass_.companion_id)}
     built = build_pass_input(
         agent.name,
         [label for block_id, label in labels.items() if block_id in shared],
-        [message for message in messages[:MESSAGES_MAX] if message.conversation_seq not in apart],
+        [message for message in messages[:MESSAGES_MAX] if message.conversation_seq not in isolated],
         zone=zone(agent.timezone),
         counter=counter,
         budget_tokens=budget_tokens,
@@ -196,45 +196,45 @@ def read_pass(
     return built
 
 
-def pass_sources(tx: Tx, one: Pass) -> tuple[Source, ...]:
+def pass_sources(tx: Tx, pass_: Pass) -> tuple[Source, ...]:
     """What the messages that a companion reads in a pass brought from outside: it is in the companion's context."""
-    apart = tx.of(Passes).list_apart(one.agent_id)
-    seqs = [each.seq for each in tx.conversations.list(one.agent_id) if each.seq not in apart]
-    return range_sources(tx, one.agent_id, seqs, from_seq=one.from_seq, upto_seq=one.upto_seq)
+    isolated = tx.of(Passes).list_isolated(pass_.agent_id)
+    seqs = [each.seq for each in tx.conversations.list(pass_.agent_id) if each.seq not in isolated]
+    return range_sources(tx, pass_.agent_id, seqs, from_seq=pass_.from_seq, upto_seq=pass_.upto_seq)
 
 
-def narrow_pass(tx: Tx, one: Pass, read: PassInput) -> Pass:
-    """Store that a pass has room for some of its messages only."""
+def narrow_pass(tx: Tx, pass_: Pass, read: PassInput) -> Pass:
+    """Store that a pass is about the messages up to the last one that fits, which is in `read`; return the pass."""
     if not read.is_full or read.last is None:
-        return one
-    return tx.of(Passes).narrow(one, upto_seq=read.last.seq, last_message_id=read.last.id)
+        return pass_
+    return tx.of(Passes).narrow(pass_, upto_seq=read.last.seq, last_message_id=read.last.id)
 
 
-def end_pass(tx: Tx, one: Pass, outcome: PassOutcome, *, ids: Ids, at: datetime) -> Pass | None:
+def end_pass(tx: Tx, pass_: Pass, outcome: PassOutcome, *, ids: Ids, at: datetime) -> Pass | None:
     """End a pass; its messages count as read, unless it failed. None: it has ended already."""
-    tx.agents.lock(one.agent_id)
-    ended = tx.of(Passes).end(one, outcome, at=at)
+    tx.agents.lock(pass_.agent_id)
+    ended = tx.of(Passes).end(pass_, outcome, at=at)
     if ended is not None and not ended.failed:
-        group = find_companion(tx, one.agent_id)
-        if group is not None and group.id == one.group_id:
+        group = find_companion(tx, pass_.agent_id)
+        if group is not None and group.id == pass_.group_id:
             update_group(tx, group.id, {"last_message_id": ended.last_message_id}, ids=ids, at=at)
     return ended
 
 
-def read_anew(tx: Tx, message: Message, at: datetime) -> None:
-    """End the pass that is reading a message, which has changed, so that nothing is written by what it was; its
-    messages are read anew. One that has not begun to read sees that by itself. The caller has locked the agent."""
+def end_pass_of_edited(tx: Tx, message: Message, at: datetime) -> None:
+    """End the pass that is reading a message which was edited, so that nothing is written by its old text; another pass
+    reads its messages again. A pass without a run yet reads the new text anyway. The caller has locked the agent."""
     group = find_companion(tx, message.agent_id)
-    one = None if group is None else tx.of(Passes).find_last(message.agent_id, group.id)
-    if one is None or one.outcome is not None or not one.from_seq <= message.seq <= one.upto_seq:
+    pass_ = None if group is None else tx.of(Passes).find_last(message.agent_id, group.id)
+    if pass_ is None or pass_.outcome is not None or not pass_.from_seq <= message.seq <= pass_.upto_seq:
         return
-    if (found := tx.runs.find_by_key(one.companion_id, 0, one.key)) is not None:
+    if (found := tx.runs.find_by_key(pass_.companion_id, 0, pass_.key)) is not None:
         tx.runs.request_cancel(found[0].key)
-        tx.of(Passes).end(one, "edited", at=at)
+        tx.of(Passes).end(pass_, "edited", at=at)
 
 
-def _from_seq(tx: Tx, group: Group) -> int:
-    """The number of the first message that the companion has not read."""
+def _first_unread_seq(tx: Tx, group: Group) -> int:
+    """The number of the first message of a group's manager that its companion has not read."""
     if group.last_message_id is None:
         return 0
     try:
@@ -281,7 +281,7 @@ def build_pass_input(
     last, is_full, used, number = None, False, 0, 0
     shown: list[Message] = []
     for message in messages:
-        line = _line(message, zone, several=several)
+        line = _message_line(message, zone, several=several)
         if line:
             number += 1
             line = f"{number}. {line}"
@@ -310,12 +310,12 @@ def build_pass_input(
     return PassInput("\n".join(parts), last, is_full)
 
 
-def _line(message: Message, zone: tzinfo, *, several: bool) -> str:
-    """A message as the text behind its number; empty: there is nothing to read in it."""
-    said = message.text.strip() if message.role in ("user", "assistant", "system") else ""
+def _message_line(message: Message, zone: tzinfo, *, several: bool) -> str:
+    """A message as text, with the number of its conversation if there are several; empty: it has nothing to read."""
+    speech = message.text.strip() if message.role in ("user", "assistant", "system") else ""
     calls = [f"[called {call.name} with {_cut(call.own_arguments)}]" for call in message.calls if not call.speech]
     results = [f"{result.name} returned: {_cut(result.text)}" for result in message.results]
-    text = "\n".join(filter(None, (said, *calls, *results)))
+    text = "\n".join(filter(None, (speech, *calls, *results)))
     if not text:
         return ""
     if len(text) > MESSAGE_CHARS:

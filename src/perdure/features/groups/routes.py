@@ -92,7 +92,7 @@ async def delete(group_id: GroupIdIn, library: Library) -> None:
 
 
 async def conversation_of(library: AsyncPerdure, group_id: GroupId, agent_id: AgentId) -> ConversationId | None:
-    """As `AsyncGroupById.conversation_of`."""
+    """The conversation in which an agent speaks in a group; None: it has not, or is not of it. Raises: NotFound."""
     return await library.groups.by_id(group_id).conversation_of(agent_id)
 
 

@@ -52,7 +52,7 @@ WATCH_S = 1.0
 
 
 class GroupRunner:
-    """The turns of groups of one process. `is_dead`: whether a lease owner is known to be gone."""
+    """Runs the turns of groups in one process. `is_dead`: whether the process that owns a lease is known to be gone."""
 
     def __init__(self, app: App, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._runner, self._settings, self._is_dead = app.ports, app.runner, app.settings, is_dead
@@ -101,15 +101,15 @@ class GroupRunner:
         check_key_size(request.chars)
         turn = await to_the_end(self._ports.store.write(accept_turn, request, self._ports.inputs()))
         if not turn.ended:
-            self._want(request.group_id)
+            self._start_driving(request.group_id)
         return turn
 
     def _live_turn(self, turn: GroupTurn) -> LiveTurn:
-        """What is known here of a turn: the same object for its driver and all its readers."""
+        """The turn as it runs in this process: one object for its driver and all its readers."""
         return self._live.setdefault((turn.group_id, turn.seq), LiveTurn())
 
     async def cancel(self, group_id: GroupId, seq: int) -> GroupTurn:
-        """Ask a turn to stop; the turn as it then stands. One that has ended stays as it is. Raises: NotFound."""
+        """Ask a turn to stop, if it has not ended, and return it as it is then. Raises: NotFound."""
         turn = await self._ports.store.write(cancel_turn, group_id, seq, self._ports.clock.now())
         if (driver := self._driving.get((group_id, seq))) is not None:
             await driver.cancel()
@@ -123,23 +123,23 @@ class GroupRunner:
         Raises: StoreError; NotFound: the group was deleted.
         """
         live = self._live_turn(turn)
-        place, is_told = 0, False
+        place, has_started = 0, False
         while True:
             changed = live.pulse.next
             state = await self._ports.store.read(load_group_log, turn.group_id, turn.seq)
-            if not is_told and (speech := await self._find_speech(state, place, live)) is not None:
+            if not has_started and (speech := await self._find_speech(state, place, live)) is not None:
                 speaker, run, sent = speech
                 yield SpeakerStarted(speaker, run)
                 with contextlib.suppress(NotFound):  # its agent was deleted
-                    async for one in sent:
-                        yield SpeakerEvent(speaker, one)
-                is_told = True
+                    async for item in sent:
+                        yield SpeakerEvent(speaker, item)
+                has_started = True
             elif place in state.places:
                 speaker = state.speaker_at(place)
                 for entry in state.places[place]:
                     if entry.kind in ("failure", "approval"):
                         yield SpeakerFailed(speaker, entry)
-                place, is_told = place + 1, False
+                place, has_started = place + 1, False
             elif state.turn.ended:
                 yield GroupTurnEnded(state.turn)
                 return
@@ -150,7 +150,7 @@ class GroupRunner:
     async def _find_speech(
         self, state: GroupLog, place: int, live: LiveTurn
     ) -> tuple[Speaker, Run, AsyncIterator[StoredEvent | Delta]] | None:
-        """Who speaks, or spoke, at a place, in which run, and what comes of it; None: nobody has begun to."""
+        """The speaker at a place, the run of the speech, and its events and previews; None: it has not begun."""
         if (speaker := _speaker_at(state, place)) is None:
             return None
         if (speech := live.speeches.get(place)) is not None:
@@ -165,21 +165,21 @@ class GroupRunner:
         return None if run is None else (speaker, run, self._runner.follow(run))
 
     async def _follow_speech(self, speech: LiveSpeech) -> AsyncIterator[StoredEvent | Delta]:
-        """What comes of a speech that is followed here, and then elsewhere, if this process gave it up."""
-        async for one in speech.follow():
-            yield one
+        """The events and previews of a speech: while this process follows it from there, then from the store."""
+        async for item in speech.follow():
+            yield item
         if speech.lost:
-            async for one in self._runner.follow(speech.run, after=speech.last_seq):
-                yield one
+            async for item in self._runner.follow(speech.run, after=speech.last_seq):
+                yield item
 
     async def recover(self) -> None:
         """Take over turns that nobody drives any more, as far as the models of their agents can be reached from here:
         else an agent would fail that another process can ask."""
         now = self._ports.clock.now()
-        for turn, agents in await self._ports.store.read(_unended):
+        for turn, agents in await self._ports.store.read(_list_unended):
             free = turn.lease_until is None or turn.lease_until < now or self._is_abandoned(turn)
             if free and turn.group_id not in self._drivers.lines and (turn.cancel_requested or self._can_run(agents)):
-                self._want(turn.group_id)
+                self._start_driving(turn.group_id)
 
     def _can_run(self, agents: Sequence[Agent]) -> bool:
         """Whether this process can reach the models of all these agents."""
@@ -192,8 +192,8 @@ class GroupRunner:
             return turn.group_id not in self._drivers.lines
         return turn.lease_owner is not None and self._is_dead(turn.lease_owner)
 
-    def _want(self, group_id: GroupId) -> None:
-        """Have the turns of a group driven."""
+    def _start_driving(self, group_id: GroupId) -> None:
+        """Begin to drive the turns of a group in the background, if that is not done already."""
         if not self._closing:
             self._drivers.start(group_id)
 
@@ -247,7 +247,7 @@ class GroupRunner:
 
 
 def _speaker_at(state: GroupLog, place: int) -> Speaker | None:
-    """Who speaks at a place: who did, or who comes next. A turn that is cancelled ends with those that had begun."""
+    """Who spoke at a place or comes next there, also in a cancelled turn, where a run may have begun; None: nobody."""
     if place in state.places:
         return state.speaker_at(place)
     if state.turn.plan is None:
@@ -257,7 +257,7 @@ def _speaker_at(state: GroupLog, place: int) -> Speaker | None:
     return next((one for one in speakers if one.place == place), None)
 
 
-def _unended(tx: Tx) -> list[tuple[GroupTurn, list[Agent]]]:
+def _list_unended(tx: Tx) -> list[tuple[GroupTurn, list[Agent]]]:
     """The oldest unended turn of every group, with the group's agents."""
     return [
         (turn, [tx.agents.get(agent_id) for agent_id, *_ in tx.of(Groups).members(turn.group_id)])

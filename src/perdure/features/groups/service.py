@@ -99,8 +99,7 @@ class AsyncGroups(AsyncPart):
         return AsyncGroup(self._app, await ports.store.write(create))
 
     async def get(self, name_or_id: str) -> AsyncGroup:
-        """The group of this id or its beginning, or the newest of this description. Raises: NotFound, naming what there
-        is; InvalidInput: several ids begin so."""
+        """The group of this id, or its beginning, or the newest of this description. Raises: NotFound, InvalidInput."""
         check_text("a group's id or description", name_or_id)
 
         def read(tx: Tx) -> GroupInfo:
@@ -138,8 +137,7 @@ class AsyncGroups(AsyncPart):
 
     @reads
     def page_of_agent(self, tx: Tx, agent_id: AgentId, where: GroupFilter, page: Page) -> Sequence[GroupInfo]:
-        """A page of the groups in which an agent takes part, or which it manages. Raises: as `list`; NotFound: the
-        agent."""
+        """A page of the groups in which an agent takes part, or which it manages. Raises: NotFound; as `list`."""
         check_page(page)
         tx.agents.model(agent_id)
         groups = tx.of(Groups).page(where=replace(where, agent_id=agent_id), **page.arguments)
@@ -160,7 +158,7 @@ class AsyncGroups(AsyncPart):
 
 
 class AsyncGroupById(AsyncPart):
-    """One group, which nobody has looked up: its transcript is read at each call."""
+    """One group by its id, which is not looked up before it is used."""
 
     __repr__ = short_repr("id")
 
@@ -212,7 +210,7 @@ class AsyncGroupById(AsyncPart):
         return await self.send_messages([message], **options)
 
     async def send_messages(self, messages: Sequence[NewMessage], **options: Unpack[GroupSendOptions]) -> GroupTurn:
-        """The turn of the group that answers these messages; from here on it is durable. `max_steps` is of each run.
+        """Store a turn that answers these messages, and return it: it is durable then. `max_steps` is of each run.
 
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, TooMany, ToolError, NotFound, GroupBusy,
             IdempotencyMismatch, StoreError.
@@ -247,8 +245,7 @@ class AsyncGroupById(AsyncPart):
 
     @reads
     def entries(self, tx: Tx, page: Page) -> Sequence[Entry]:
-        """A page of the transcript; its cursors are ids of entries (`entry_id`). Raises: InvalidInput; NotFound: the
-        group, or the page begins at no entry."""
+        """A page of the transcript; its cursors are ids of entries (`entry_id`). Raises: InvalidInput, NotFound."""
         check_page(page)
         tx.of(Groups).get(self.id)
 
@@ -284,8 +281,7 @@ class AsyncGroupById(AsyncPart):
 
     @reads
     def conversation_of(self, tx: Tx, agent_id: AgentId) -> ConversationId | None:
-        """The conversation in which an agent speaks in a group; None: it is not of the group, or has not spoken.
-        Raises: NotFound."""
+        """The conversation in which an agent speaks in the group; None: there is none. Raises: NotFound: the group."""
         tx.of(Groups).get(self.id)
         numbers = {agent: seq for agent, _, seq in tx.of(Groups).members(self.id)}
         seq = numbers.get(agent_id)
@@ -304,7 +300,7 @@ class AsyncGroupById(AsyncPart):
                 return [tx.of(GroupTurns).get(self.id, turn_seq).seq]
             return [turn.seq for turn in tx.of(GroupTurns).list(self.id, limit=LIMIT_MAX) if not turn.ended]
 
-        return [await self._turns.cancel(self.id, one) for one in sorted(await self._ports.store.read(read))]
+        return [await self._turns.cancel(self.id, seq) for seq in sorted(await self._ports.store.read(read))]
 
     async def reset(self, *, author: Author | None = None) -> None:
         """Have the transcript begin anew, and with it what its agents saw and said in this group; their other
@@ -377,22 +373,22 @@ def _find_entry(tx: Tx, group_id: GroupId, message_id: str) -> GroupMessage:
 
 
 def _with_messages(tx: Tx, entries: Sequence[GroupMessage]) -> Sequence[Entry]:
-    """The entries with the messages that they stand for; one whose agent is gone has none."""
+    """The entries, each with the agent's message that it stands for; None: it stands for none, or that was deleted."""
     messages = load_messages(tx, entries)
     return [(entry, messages.get(entry.message_id) if entry.message_id else None) for entry in entries]
 
 
 def _resolve_group(tx: Tx, name: str) -> GroupInfo:
-    """Raises: NotFound, InvalidInput."""
+    """Find a group by its id, the only beginning of one, or its description. Raises: NotFound, InvalidInput."""
     if is_id("group", name):
         return tx.of(Groups).get(GroupId(name))
-    known = tx.of(Groups).page(where=GroupFilter(), limit=LIMIT_MAX)
-    found = [group for group in known if name and group.id.startswith(name) and name.startswith("group-")]
-    found = found or [group for group in known if group.description == name][:1]
+    groups = tx.of(Groups).page(where=GroupFilter(), limit=LIMIT_MAX)
+    found = [group for group in groups if name and group.id.startswith(name) and name.startswith("group-")]
+    found = found or [group for group in groups if group.description == name][:1]
     if len(found) > 1:
         ids = ", ".join(group.id for group in found[:NAMES_SHOWN])
         raise InvalidInput(f"{name!r} is the beginning of several ids: {ids}; give more of it")
     if not found:
-        names = ", ".join(repr(group.description or group.id) for group in known[:NAMES_SHOWN])
+        names = ", ".join(repr(group.description or group.id) for group in groups[:NAMES_SHOWN])
         raise NotFound("group", name, hint=f"there are {names}" if names else "there is none yet")
     return found[0]

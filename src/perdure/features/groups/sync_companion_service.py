@@ -25,8 +25,7 @@ class Companion(Part):
         return self._portal.run(self._inner.info())
 
     def enable(self, *, kind: GroupKind = "sleeptime", author: Author | None = None) -> CompanionInfo:
-        """Give the agent a companion, which reads what is said from now on; one that is there stays. Raises:
-        InvalidInput: the agent is a companion itself."""
+        """Give the agent a companion that reads what is said from now on, if it has none. Raises: InvalidInput."""
         return self._portal.run(self._inner.enable(kind=kind, author=author))
 
     def disable(self) -> None:

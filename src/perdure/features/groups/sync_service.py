@@ -52,8 +52,7 @@ class Groups(Part):
         )
 
     def get(self, name_or_id: str) -> Group:
-        """The group of this id or its beginning, or the newest of this description. Raises: NotFound, naming what there
-        is; InvalidInput: several ids begin so."""
+        """The group of this id, or its beginning, or the newest of this description. Raises: NotFound, InvalidInput."""
         return Group(self._portal, self._portal.run(self._inner.get(name_or_id)))
 
     def list(
@@ -81,7 +80,7 @@ class Groups(Part):
 
 
 class GroupById(Part):
-    """One group, which nobody has looked up: its transcript is read at each call."""
+    """One group by its id, which is not looked up before it is used."""
 
     _inner: AsyncGroupById
 

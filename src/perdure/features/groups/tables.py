@@ -30,18 +30,19 @@ OWN_GROUP = "EXISTS (SELECT 1 FROM groups WHERE id = :group_id AND org_id = :org
 
 
 class Groups(PagedTable[GroupFilter, Group]):
+    """The groups, their agents, and the blocks that agents have because of them."""
+
     _kind, _source, _format = "group", "groups", _GROUP
 
     def add(self, group: Group) -> Group:
-        """Add a group with its agents, and return it with its number; its blocks are shared by `share_block`. Raises:
-        NotFound: an agent."""
+        """Add a group with its agents, not its blocks, and return it with its number. Raises: NotFound: an agent."""
         group = replace(group, org_id=self._org_id, number=next_number(self._db), shared_block_ids=())
         self._run(row_format.insert_into("groups", _GROUP.columns), **_GROUP.params(group))
         self._put_agents(OwnId(group.id), group)
         return group
 
     def get(self, group_id: str) -> Group:
-        """Raises: NotFound."""
+        """The group of this id, with its participants and shared blocks. Raises: NotFound."""
         groups = self._read("id = :id", id=row_format.storable(group_id))
         return self._whole([first(groups, "group", group_id)])[0]
 
@@ -60,8 +61,7 @@ class Groups(PagedTable[GroupFilter, Group]):
         return conditions
 
     def list_managed(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Group]:
-        """The group that each of these agents manages: one with companions, else the newest. Agents without one are
-        left out."""
+        """Map agents to the group that each manages, if it does: one with a companion, else the newest."""
         where = Conditions("org_id = :org_id")
         where.among("manager_agent_id", agent_ids)
         by_manager = self._db.by_index("groups_by_manager")
@@ -81,8 +81,7 @@ class Groups(PagedTable[GroupFilter, Group]):
         return self.get(group.id)
 
     def delete(self, group_id: GroupId) -> None:
-        """Delete a group with its transcript, and detach the blocks that its agents have because of it. Its agents
-        stay, with what they said. Raises: NotFound."""
+        """Delete a group with its transcript; detach blocks that its agents have because of it. Raises: NotFound."""
         delete_shared(self._db, self._org_id, "groups", OwnId(self.get(group_id).id))
 
     def reset(self, group_id: GroupId) -> None:
@@ -123,10 +122,10 @@ class Groups(PagedTable[GroupFilter, Group]):
 
     def unshare_block(self, group_id: GroupId, agent_id: AgentId, block_id: BlockId) -> None:
         """Take a block of the group from an agent, unless the agent has it on its own or because of another group."""
-        one = "agent_id = :agent_id AND block_id = :block_id"
+        pair = "agent_id = :agent_id AND block_id = :block_id"
         params = {"id": group_id, "group_id": row_format.storable(group_id), "agent_id": agent_id, "block_id": block_id}
-        self._run(f"DELETE FROM agent_blocks WHERE {one} AND {OWN_GROUP} AND {ATTACHMENTS}", **params)
-        self._run(f"DELETE FROM group_blocks WHERE group_id = :group_id AND {one} AND {OWN_GROUP}", **params)
+        self._run(f"DELETE FROM agent_blocks WHERE {pair} AND {OWN_GROUP} AND {ATTACHMENTS}", **params)
+        self._run(f"DELETE FROM group_blocks WHERE group_id = :group_id AND {pair} AND {OWN_GROUP}", **params)
 
     def has_attached(self, agent_id: AgentId, block_id: BlockId) -> bool:
         """Whether the agent has this block because of a group only."""
@@ -138,19 +137,19 @@ class Groups(PagedTable[GroupFilter, Group]):
         return bool(self._rows(sql, agent_id=row_format.storable(agent_id), block_id=row_format.storable(block_id)))
 
     def _put_agents(self, group_id: OwnId, group: Group) -> None:
-        """Have the group have these agents, in this order."""
+        """Store who belongs to a group: its participants in order, and its manager. Raises: NotFound: an agent."""
         wanted = {agent_id: position for position, agent_id in enumerate(group.agent_ids)}
         if group.manager_agent_id is not None:
             wanted[group.manager_agent_id] = MANAGER
         rows = self._rows("SELECT agent_id FROM group_agents WHERE group_id = :id", id=group_id)
-        there = {AgentId(row[0]) for row in rows}
-        for agent_id in there - wanted.keys():
+        present = {AgentId(row[0]) for row in rows}
+        for agent_id in present - wanted.keys():
             self._run(
                 "DELETE FROM group_agents WHERE group_id = :id AND agent_id = :agent_id", id=group_id, agent_id=agent_id
             )
         for agent_id, position in wanted.items():
             params = {"id": group_id, "position": position}
-            if agent_id in there:
+            if agent_id in present:
                 sql = "UPDATE group_agents SET position = :position WHERE group_id = :id AND agent_id = :agent_id"
                 self._run(sql, agent_id=agent_id, **params)
                 continue
@@ -195,6 +194,8 @@ _SHOWN = "seq >= (SELECT begins_at FROM groups WHERE id = :group_id AND org_id =
 
 
 class GroupMessages(Table):
+    """The transcripts of groups, in entries."""
+
     def append(self, group_id: GroupId, messages: Sequence[GroupMessage]) -> Sequence[GroupMessage]:
         """Append entries, and return them with their numbers. Raises: NotFound: the group."""
         begin = self._take("groups", "message_seq", group_id, "group", len(messages))

@@ -52,23 +52,21 @@ _CHOOSES_AGAIN = (
 def build_input(
     tx: Tx, group_id: GroupId, plan: GroupPlan, speaker: Speaker, *, seen_seq: int, limit_chars: int
 ) -> NewMessage:
-    """What a speaker is sent: the entries up to `seen_seq` that it has not been shown yet, and the pictures of users.
-
-    Its sources are the agents whose words it holds.
-    """
+    """Build the message for a speaker: the entries up to `seen_seq` that it has not seen, in at most `limit_chars`, and
+    the pictures of users. Its sources are the agents whose words it holds."""
     shown = tx.of(GroupMessages).find_seen(group_id, speaker.agent_id)
     entries = tx.of(GroupMessages).list(
         group_id, after_seq=shown, before_seq=seen_seq + 1, newest_first=True, limit=ENTRIES_MAX + 1
     )[::-1]
     left_out = len(entries) > ENTRIES_MAX
     entries = [one for one in entries[-ENTRIES_MAX:] if one.sender_id != speaker.agent_id and one.kind != "choice"]
-    spoken = load_messages(tx, entries)
+    messages = load_messages(tx, entries)
     labels = labels_of(plan, entries)
     names = _names_of(entries, labels)
     parts: list[str] = []
     size = 0
     for entry in reversed(entries):
-        text = _render_entry(entry, spoken, labels, names)
+        text = _render_entry(entry, messages, labels, names)
         size += len(text)
         is_asked = entry.kind == "user" and entry.turn_seq == entries[-1].turn_seq  # nobody answers without it
         if size > min(CHARS_MAX, limit_chars // 2) and parts and not is_asked:
@@ -77,10 +75,10 @@ def build_input(
             parts.append(text)
     if left_out:
         parts.append("(Earlier messages are left out.)")
-    if frame := _before(plan, speaker, labels, is_first=shown is None):
+    if frame := _opening(plan, speaker, labels, is_first=shown is None):
         parts.append(frame)
     parts.reverse()
-    frame = _behind(plan, speaker, labels, is_again=shown is not None and not entries)
+    frame = _closing(plan, speaker, labels, is_again=shown is not None and not entries)
     if sum(map(len, parts)) + 2 * len(parts) + len(frame) > limit_chars:  # one message is nearly as long as any may be
         room = max(0, limit_chars - len(frame) - len(_REST) - 4)
         parts = ["\n\n".join(parts)[:room], _REST]
@@ -101,7 +99,7 @@ def labels_of(plan: GroupPlan, entries: Sequence[GroupMessage] = ()) -> Mapping[
 
 
 def parse_choice(text: str, participants: Sequence[GroupMember], token: str) -> tuple[AgentId | None, bool]:
-    """Whom a manager's answer names, and whether it ends the turn instead. (None, False): neither, or several.
+    """Return whom a manager's answer names, and whether it ends the turn instead; (None, False): it does neither.
 
     A line that is nothing but a name or id counts first, then the token anywhere, then the only name that occurs.
     """
@@ -123,8 +121,8 @@ def parse_choice(text: str, participants: Sequence[GroupMember], token: str) -> 
     return (next(iter(chosen)), False) if len(chosen) == 1 else (None, False)
 
 
-def _before(plan: GroupPlan, speaker: Speaker, labels: Mapping[AgentId, str], *, is_first: bool) -> str:
-    """What stands before the entries; empty: nothing."""
+def _opening(plan: GroupPlan, speaker: Speaker, labels: Mapping[AgentId, str], *, is_first: bool) -> str:
+    """The text before the entries of a message for a speaker: who is in the group, the first time; else empty."""
     if not is_first or speaker.task != "speak":
         return ""
     others = [labels[one.agent_id] for one in plan.participants if one.agent_id != speaker.agent_id]
@@ -133,8 +131,9 @@ def _before(plan: GroupPlan, speaker: Speaker, labels: Mapping[AgentId, str], *,
     return _SPEAKS_FIRST.format(others=", ".join(others) or "nobody else")
 
 
-def _behind(plan: GroupPlan, speaker: Speaker, labels: Mapping[AgentId, str], *, is_again: bool) -> str:
-    """What stands behind the entries; empty: nothing."""
+def _closing(plan: GroupPlan, speaker: Speaker, labels: Mapping[AgentId, str], *, is_again: bool) -> str:
+    """The text behind the entries of a message for a speaker: what it has to do, or empty. `is_again`: there are no
+    entries, since nobody has said anything since it last spoke."""
     if speaker.task == "answer":
         return _ANSWERS
     if speaker.task == "speak":
@@ -147,9 +146,10 @@ def _behind(plan: GroupPlan, speaker: Speaker, labels: Mapping[AgentId, str], *,
 
 
 def _render_entry(
-    entry: GroupMessage, spoken: Mapping[MessageId, Message], labels: Mapping[AgentId, str], names: Collection[str]
+    entry: GroupMessage, messages: Mapping[MessageId, Message], labels: Mapping[AgentId, str], names: Collection[str]
 ) -> str:
-    """An entry with the name of its speaker; empty if there is nothing to show. `names`: see `_names_of`."""
+    """An entry behind its speaker's name, `[Anna] ...`; empty: its message was deleted. A line of it that begins with
+    one of `names` in brackets, as if that one spoke, gets a backslash. `labels`: what agents are called."""
 
     def quote(text: str) -> str:
         return _GAP.sub(lambda gap: f"{gap[0]}\\" if _begins_speech(gap, names) else gap[0], text)
@@ -161,7 +161,7 @@ def _render_entry(
         return f"[{label}] (could not speak: {quote(entry.text)})"
     if entry.kind == "silence" or entry.message_id is None:
         return f"[{label}] (says nothing)"
-    message = spoken.get(entry.message_id)
+    message = messages.get(entry.message_id)
     return "" if message is None else f"[{label}] {quote(message.text)}"
 
 
@@ -173,7 +173,7 @@ def _user_label(entry: GroupMessage, labels: Mapping[AgentId, str]) -> str:
 
 
 def _names_of(entries: Sequence[GroupMessage], labels: Mapping[AgentId, str]) -> Collection[str]:
-    """Who may stand in brackets before somebody's words, as `_begins_speech` compares it."""
+    """The names of all speakers, in the form that `_begins_speech` compares."""
     users = {_user_label(entry, labels) for entry in entries if entry.sender_id is None}
     return {_read_name(name) for name in (USER, *users, *labels.values())}
 

@@ -97,7 +97,8 @@ class AgentMessages:
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """One call: its message, how many hops that has behind it, and the run that they began in."""
+    """One call of a tool that writes to agents: its message, how often agents have passed a message on before it, one
+    because of the other (`hops`), and the run in which that began (`origin`)."""
 
     ports: Ports
     runner: Runner
@@ -108,7 +109,7 @@ class _Sending:
     message: str
 
     async def ask_all(self, match_all: Sequence[str], match_some: Sequence[str]) -> ToolOutcome:
-        """The replies of all agents with these tags, or why one has none; an error if nobody replied."""
+        """Send the message to all agents with these tags; return their replies as JSON, each or why there is none."""
         targets = await self.ports.store.read(_list_targets, self.context.agent_id, match_all, match_some)
         places = asyncio.Semaphore(self.settings.agent_sends_at_once)
 
@@ -118,7 +119,7 @@ class _Sending:
                 try:
                     return answer | {"response": await self.ask(target)}
                 except PerdureError as error:
-                    return answer | _problem(error)
+                    return answer | _problem_shape(error)
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(ask(target, name)) for target, name in targets.items()]
@@ -127,13 +128,13 @@ class _Sending:
         return ToolOutcome(text=_render(answers), status="success" if replied else "error")
 
     async def ask(self, target: AgentId) -> list[str]:
-        """What the other agent says, message by message. Raises: NoReply; as `send`."""
+        """Send the message to an agent and return its answer, message by message. Raises: NoReply; as `send`."""
         async with subagent_call(self.ports, self.context, target, self.message) as reply:
             reply += await self._ask(target)
         return reply
 
     async def _ask(self, target: AgentId) -> list[str]:
-        """What the other agent says. Raises: as `ask`."""
+        """Send the message to an agent and return its answer, within the time limit. Raises: as `ask`."""
         accepted = await self.send(target, waits=True)
         try:
             async with asyncio.timeout(self.settings.agent_reply_s):
@@ -175,7 +176,7 @@ class _Sending:
         return await self.runner.accept(with_run(request, self.ports))
 
     async def _follow(self, accepted: Accepted) -> list[str]:
-        """What the run says, once it has ended. Raises: NoReply; NotFound: the agent was deleted."""
+        """Wait until a run has ended, and return its answer's texts. Raises: NoReply; NotFound: its agent is gone."""
         texts, room, end = list[str](), REPLY_MAX_CHARS, None
         agent_id, run_id = accepted.run.key.agent_id, accepted.run.id
         async with contextlib.aclosing(self.runner.follow(accepted.run, known=accepted.events)) as sent:
@@ -218,21 +219,21 @@ def _render(answer: Any) -> str:
     return json.dumps(answer, ensure_ascii=False)
 
 
-def _problem(error: PerdureError) -> dict[str, Any]:
+def _problem_shape(error: PerdureError) -> dict[str, Any]:
     """Why an agent has no reply, for the list of all answers."""
     run = {"run_id": error.run_id} if isinstance(error, NoReply) else {}
     return {"error": str(error), "type": type(error).__name__, **run}
 
 
 def _clip(text: str, room: int, run_id: RunId) -> str:
-    """The text, or as much of it as there is room for and where the rest stands."""
+    """The text, cut to `room` characters, with a note in which run the rest is."""
     if len(text) <= room:
         return text
     return f"{text[:room]}… [{len(text) - room:,} more characters in {run_id}]"
 
 
-def _list_targets(tx: Tx, own: AgentId, match_all: Sequence[str], match_some: Sequence[str]) -> Mapping[AgentId, str]:
-    """The other agents with these tags and their names, oldest first, without hidden ones.
+def _list_targets(tx: Tx, me: AgentId, match_all: Sequence[str], match_some: Sequence[str]) -> Mapping[AgentId, str]:
+    """The ids and names of agents with these tags, oldest first, without hidden ones and `me`, the sender.
 
     Raises: ToolError: none, or too many.
     """
@@ -244,7 +245,7 @@ def _list_targets(tx: Tx, own: AgentId, match_all: Sequence[str], match_some: Se
     while page := tx.agents.page(where=where, ascending=True, limit=AGENTS_MAX, after=after):
         after = page[-1].id
         for agent in page:
-            if agent.id != own and (not match_some or not set(match_some).isdisjoint(agent.tags)):
+            if agent.id != me and (not match_some or not set(match_some).isdisjoint(agent.tags)):
                 targets[agent.id] = agent.name
         if len(targets) > AGENTS_MAX:
             raise ToolError(f"more than {AGENTS_MAX} agents have these tags, the limit of a call: name more tags")

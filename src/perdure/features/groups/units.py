@@ -80,8 +80,8 @@ def create_group(tx: Tx, new: NewGroup, *, ids: Ids, at: datetime) -> Group:
     Raises: InvalidInput; NotFound: an agent or block; TooMany; AlreadyExists: an agent has another block of that label.
     """
     values: dict[str, Any] = {"kind": "round_robin", **new}
-    blocks = _as_ids("shared_block_ids", values.pop("shared_block_ids", ()))
-    values["agent_ids"] = _as_ids("agent_ids", values.get("agent_ids", ()))
+    blocks = _parse_ids("shared_block_ids", values.pop("shared_block_ids", ()))
+    values["agent_ids"] = _parse_ids("agent_ids", values.get("agent_ids", ()))
     group = Group(id=GroupId(ids.new("group")), org_id=tx.org_id, created_at=at, updated_at=at, **values)
     group = tx.of(Groups).add(_check_group(tx, group, before=None))
     _open_conversations(tx, group, ids=ids, at=at)
@@ -99,9 +99,9 @@ def update_group(tx: Tx, group_id: GroupId, changes: GroupChanges, *, ids: Ids, 
     tx.of(Groups).lock(group_id)
     before = tx.of(Groups).get(group_id)
     values: dict[str, Any] = {**changes}
-    blocks = _as_ids("shared_block_ids", values.pop("shared_block_ids", before.shared_block_ids))
+    blocks = _parse_ids("shared_block_ids", values.pop("shared_block_ids", before.shared_block_ids))
     if "agent_ids" in values:
-        values["agent_ids"] = _as_ids("agent_ids", values["agent_ids"])
+        values["agent_ids"] = _parse_ids("agent_ids", values["agent_ids"])
     after = _check_group(tx, replace(before, **values), before=before)
     if after == before and blocks == before.shared_block_ids:
         return before
@@ -125,7 +125,7 @@ def _check_group(tx: Tx, group: Group, *, before: Group | None) -> Group:
     """
     if group.kind not in get_args(GroupKind):
         raise InvalidInput(f"kind is {group.kind!r:.80}: use {', '.join(get_args(GroupKind))}")
-    _check_agents(tx, group, known=() if before is None else before.members)
+    _check_agents(tx, group, old_members=() if before is None else before.members)
     for name, most in (("description", DESCRIPTION_CHARS), ("termination_token", TOKEN_CHARS), ("project_id", 200)):
         check_short_text(name, getattr(group, name), most, may_be_none=name != "description")
     if not isinstance(group.hidden, bool):
@@ -152,13 +152,13 @@ def _check_group(tx: Tx, group: Group, *, before: Group | None) -> Group:
     return group
 
 
-def _check_agents(tx: Tx, group: Group, *, known: Collection[AgentId]) -> None:
-    """Check who belongs to a group; `known` belong to it already. Raises: InvalidInput; NotFound: an agent."""
+def _check_agents(tx: Tx, group: Group, *, old_members: Collection[AgentId]) -> None:
+    """Check who belongs to a group; `old_members`, who belonged to it before, exist. Raises: InvalidInput, NotFound."""
     if not group.agent_ids:
         raise InvalidInput("agent_ids is empty: a group needs at least one agent")
     if len(group.agent_ids) > PARTICIPANTS_MAX:
         raise InvalidInput(f"agent_ids has {len(group.agent_ids)} agents: a group has at most {PARTICIPANTS_MAX}")
-    if twice := [one for one in dict.fromkeys(group.agent_ids) if group.agent_ids.count(one) > 1]:
+    if twice := [agent for agent in dict.fromkeys(group.agent_ids) if group.agent_ids.count(agent) > 1]:
         raise InvalidInput(f"agent_ids names {', '.join(twice)} more than once: each agent belongs to a group once")
     manager = group.manager_agent_id
     if group.kind == "round_robin" and manager is not None:
@@ -171,13 +171,13 @@ def _check_agents(tx: Tx, group: Group, *, known: Collection[AgentId]) -> None:
         if manager in group.agent_ids:
             raise InvalidInput(f"{manager} is the manager and in agent_ids: a manager is no participant of its group")
     for agent_id in group.members:
-        if agent_id in known:
+        if agent_id in old_members:
             continue
         tx.agents.model(agent_id)  # it is there
         sleeping = tx.of(Groups).page(where=GroupFilter(agent_id=agent_id, kinds=SLEEPTIME_KINDS), limit=200)
-        if any(agent_id in one.agent_ids for one in sleeping):
+        if any(agent_id in agent.agent_ids for agent in sleeping):
             raise InvalidInput(f"{agent_id} is the companion of another agent: it can't belong to a {group.kind} group")
-        has_one = any(agent_id == one.manager_agent_id for one in sleeping)
+        has_one = any(agent_id == agent.manager_agent_id for agent in sleeping)
         if group.kind in SLEEPTIME_KINDS and has_one:  # they would wake one another for ever
             raise InvalidInput(
                 f"{agent_id} has a companion: it can't get another one, nor be one itself. Take that away first"
@@ -203,6 +203,7 @@ def open_conversation(tx: Tx, group: Group, agent_id: AgentId, name: str, *, ids
 
 
 def _share_blocks(tx: Tx, group: Group, block_ids: Sequence[BlockId]) -> None:
+    """Attach blocks to all agents of a group, and note which of them they have only because of it."""
     for agent_id in sorted(group.members) if block_ids else ():
         own = tx.blocks.list_versions(agent_id)
         attached = [one not in own or tx.of(Groups).has_attached(agent_id, one) for one in block_ids]
@@ -211,8 +212,8 @@ def _share_blocks(tx: Tx, group: Group, block_ids: Sequence[BlockId]) -> None:
             tx.of(Groups).share_block(group.id, agent_id, block_id, attached=by_group)
 
 
-def _as_ids(name: str, values: Any) -> tuple[Any, ...]:
-    """The ids as a tuple. Raises: InvalidInput: no list, or an item that is no text."""
+def _parse_ids(name: str, values: Any) -> tuple[Any, ...]:
+    """The ids in a field `name` as a tuple. Raises: InvalidInput: it is no list, or an item is no text."""
     if not isinstance(values, list | tuple) or not all(isinstance(one, str) for one in values):
         raise InvalidInput(f"{name} is {values!r:.80}: give a list of ids")
     return tuple(values)
@@ -237,7 +238,7 @@ class GroupRequest:
 
     @property
     def digest(self) -> str:
-        """It tells a retry from another request under the same key."""
+        """The hash of the messages, which tells a retry from another request under the same key."""
         messages = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts]
         return hashlib.sha256(json.dumps(messages).encode()).hexdigest()
 
@@ -250,9 +251,9 @@ def accept_turn(tx: Tx, request: GroupRequest, inputs: UnitInputs) -> GroupTurn:
     """
     tx.of(Groups).lock(request.group_id)
     if request.idempotency_key is not None:
-        known = tx.of(GroupTurns).find_by_key(request.group_id, request.idempotency_key)
-        if known is not None:
-            turn, digest = known
+        found = tx.of(GroupTurns).find_by_key(request.group_id, request.idempotency_key)
+        if found is not None:
+            turn, digest = found
             if digest != request.digest:
                 raise IdempotencyMismatch(request.idempotency_key)
             return turn
@@ -275,8 +276,7 @@ def accept_turn(tx: Tx, request: GroupRequest, inputs: UnitInputs) -> GroupTurn:
 
 
 def _check_limits(tx: Tx, group: Group, request: GroupRequest, at: datetime) -> None:
-    """Check a message by the limits of all agents that it is for. Raises: MessageTooLarge; LimitReached: the manager,
-    or each of the others, may not begin a run."""
+    """Raises: MessageTooLarge, for one agent; LimitReached: the manager, or every other agent, may not begin a run."""
     others = () if group.kind in SLEEPTIME_KINDS else group.agent_ids
     reached: dict[AgentId, LimitReached | None] = {}
     for agent_id in dict.fromkeys((*others, *filter(None, [group.manager_agent_id]))):
@@ -291,8 +291,8 @@ def _check_limits(tx: Tx, group: Group, request: GroupRequest, at: datetime) -> 
 
 
 def claim_turn(tx: Tx, turn: GroupTurn, inputs: UnitInputs, *, dead_owner: str | None = None) -> GroupLog | None:
-    """Claim a turn, and begin it if nobody has: it gets its settings, and the user's messages stand in the transcript.
-    None: it can't be claimed now."""
+    """Claim a turn for this process, and return its log; None: it can't be claimed now. One that has not begun begins:
+    it gets the group's settings, and the transcript the user's messages. `dead_owner`: whose lease is void."""
     tx.of(Groups).lock(turn.group_id)
     claimed = tx.of(GroupTurns).claim(
         (turn.group_id, turn.seq), owner=inputs.owner, at=inputs.now, until=inputs.until, dead_owner=dead_owner
@@ -302,7 +302,7 @@ def claim_turn(tx: Tx, turn: GroupTurn, inputs: UnitInputs, *, dead_owner: str |
     if claimed.plan is None:
         claimed, text = tx.of(GroupTurns).begin(claimed, _plan_of(tx, tx.of(Groups).get(turn.group_id), inputs))
         drafts, _ = decode_drafts(text or "[]")
-        entries = [_entry_of(claimed, draft, inputs.now) for draft in drafts]
+        entries = [_user_entry(claimed, draft, inputs.now) for draft in drafts]
         tx.of(GroupMessages).append(turn.group_id, entries)
     return load_group_log(tx, turn.group_id, turn.seq)
 
@@ -313,7 +313,7 @@ def has_work(tx: Tx, at: datetime) -> bool:
 
 
 def cancel_turn(tx: Tx, group_id: GroupId, seq: int, at: datetime) -> GroupTurn:
-    """Request the end of a turn; one that nobody has begun ends at once. Raises: NotFound."""
+    """Ask a turn to end, and return it; one that has not begun ends at once. Raises: NotFound."""
     tx.of(Groups).lock(group_id)
     turn = tx.of(GroupTurns).get(group_id, seq)
     tx.of(GroupTurns).request_cancel((group_id, seq))
@@ -325,12 +325,12 @@ def cancel_turn(tx: Tx, group_id: GroupId, seq: int, at: datetime) -> GroupTurn:
 def finish_turn(tx: Tx, turn: GroupTurn, action: Finish, at: datetime) -> GroupTurn:
     """End a turn under its lease. Raises: LeaseLost."""
     tx.of(Groups).lock(turn.group_id)
-    failure = Failure(kind=_kind_of(tx, action), message=action.problem) if action.problem else None
+    failure = Failure(kind=_failure_kind(tx, action), message=action.problem) if action.problem else None
     return tx.of(GroupTurns).end(tx.of(GroupTurns).keep_lease(turn), action.reason, failure=failure, at=at)
 
 
-def _kind_of(tx: Tx, action: Finish) -> str:
-    """The kind of failure that all causes of an end are of, so that it is answered as one of an agent alone."""
+def _failure_kind(tx: Tx, action: Finish) -> str:
+    """The kind of failure of all causes of an end, as if an agent alone had failed; `group_error`: several kinds."""
     kinds = set[str]()
     for cause in action.causes:
         run = None
@@ -361,8 +361,8 @@ def _plan_of(tx: Tx, group: Group, inputs: UnitInputs) -> GroupPlan:
     )
 
 
-def _entry_of(turn: GroupTurn, draft: Draft, at: datetime) -> GroupMessage:
-    """A user's message as it stands in the transcript."""
+def _user_entry(turn: GroupTurn, draft: Draft, at: datetime) -> GroupMessage:
+    """The entry of the transcript for a user's message."""
     return GroupMessage(
         group_id=turn.group_id,
         turn_seq=turn.seq,
@@ -380,14 +380,14 @@ async def reset_group(group_id: GroupId, ports: Ports, *, author: Author) -> Non
 
     Raises: NotFound, StoreError; GroupBusy, ConversationBusy: a turn, or the run of an agent, has not ended.
     """
-    for agent_id, _, conversation_seq in await ports.store.read(_load_idle, group_id):
+    for agent_id, _, conversation_seq in await ports.store.read(_load_idle_members, group_id):
         if conversation_seq is not None:
             await reset_conversations(agent_id, conversation_seq, ports, author=author)
     await ports.store.write(_reset, group_id)
 
 
-def _load_idle(tx: Tx, group_id: GroupId) -> list[tuple[AgentId, str, int | None]]:
-    """The agents of a group in which no turn goes on. Raises: NotFound, GroupBusy."""
+def _load_idle_members(tx: Tx, group_id: GroupId) -> list[tuple[AgentId, str, int | None]]:
+    """The agents of a group with their names and conversations. Raises: NotFound; GroupBusy: a turn goes on."""
     tx.of(Groups).get(group_id)
     if (turn := tx.of(GroupTurns).find_active(group_id)) is not None:
         raise GroupBusy(group_id, turn.seq)
@@ -396,5 +396,5 @@ def _load_idle(tx: Tx, group_id: GroupId) -> list[tuple[AgentId, str, int | None
 
 def _reset(tx: Tx, group_id: GroupId) -> None:
     tx.of(Groups).lock(group_id)
-    _load_idle(tx, group_id)
+    _load_idle_members(tx, group_id)
     tx.of(Groups).reset(group_id)

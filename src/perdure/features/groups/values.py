@@ -326,7 +326,7 @@ user."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaker:
-    """Whose run it is, and for which place of the turn."""
+    """An agent that speaks in a turn, at a `place`: the number of its run among those of the turn, from 0."""
 
     agent_id: AgentId
     name: str

@@ -126,8 +126,7 @@ class Group(
 
 
 def group_messages(body: SendRequest) -> Sequence[NewMessage]:
-    """The messages of a request to a group. Raises: InvalidInput: it answers calls; NotSupported: it has an option that
-    is of one agent's run."""
+    """The messages of a request to a group. Raises: InvalidInput: it answers calls; NotSupported: an option of runs."""
     if options := sorted(body.model_fields_set & ONE_AGENT_OPTIONS):
         raise NotSupported(f"{options[0]}: a group's agents have their own; send it to an agent, or leave it out")
     messages, answers = body.contents()
@@ -164,8 +163,8 @@ def _usage_shape(turn: core.GroupTurn, run_ids: list[RunId]) -> dict[str, Any]:
     return RequestUsage.make(turn.usage, step_count=turn.step_count, context_tokens=None, run_ids=run_ids)
 
 
-def _by(speaker: core.Speaker, shape: dict[str, Any]) -> dict[str, Any]:
-    """The wire message as one that this agent of the group says. The numbers of its run are not those of the stream."""
+def _as_said_by(speaker: core.Speaker, shape: dict[str, Any]) -> dict[str, Any]:
+    """A message of a run on the wire, with its speaker's name and without its number in the run's own stream."""
     return shape | {"name": speaker.name, "sender_id": speaker.agent_id, "seq_id": None}
 
 
@@ -184,7 +183,7 @@ def group_response(reply: GroupReply, display: Display) -> dict[str, Any]:
 def _reply_shapes(one: SpeakerReply, display: Display) -> list[dict[str, Any]]:
     """The wire messages of what one agent says, and of why it failed."""
     said = [] if one.reply is None else reply_messages(one.reply.messages, display)
-    shapes = [_by(one.speaker, shape) for shape in said]
+    shapes = [_as_said_by(one.speaker, shape) for shape in said]
     return shapes + (entry_shapes(one.failure, None, display) if one.failure is not None else [])
 
 
@@ -209,9 +208,10 @@ class GroupChunks(ChunkMaker[core.GroupEvent]):
                 self._run_ids.append(run.id)
             case core.SpeakerEvent(speaker=speaker, event=inner) if self._chunks is not None:
                 for chunk in self._chunks.of(inner, now=now):
-                    # A ping is nobody's.
                     yield (
-                        chunk if isinstance(chunk, Failure) or chunk["message_type"] == "ping" else _by(speaker, chunk)
+                        chunk
+                        if isinstance(chunk, Failure) or chunk["message_type"] == "ping"
+                        else _as_said_by(speaker, chunk)
                     )
             case core.SpeakerFailed(entry=entry):
                 yield from entry_shapes(entry, None, self._mode.display)
@@ -276,7 +276,7 @@ def agent_fields(state: WholeAgent, window_tokens: int, embedder: Embedder | Non
 async def import_group(
     library: AsyncPerdure, body: dict[str, Any], manager: dict[str, Any], is_companion: bool
 ) -> Callable[[], Awaitable[object]] | None:
-    """As `IMPORT_GROUP` of agent files."""
+    """Make a group of an agent file, or change the companion that its manager has; return what deletes the group."""
     if not is_companion:
         new = GroupIn.model_validate(body | {"manager_config": manager}).new_group
         return (await library.groups.add(new)).delete

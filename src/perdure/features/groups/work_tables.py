@@ -38,6 +38,7 @@ def _fields_of(member: GroupMember) -> dict[str, Any]:
 
 
 def _load_plan(text: str) -> GroupPlan:
+    """Read a plan from its JSON, as `_store_plan` writes it."""
     fields: Mapping[str, Any] = row_format.load(text)
     participants = tuple(GroupMember(**one) for one in fields["participants"])
     manager = None if fields["manager"] is None else GroupMember(**fields["manager"])
@@ -79,7 +80,7 @@ class GroupTurns(LeasedTable[GroupTurn]):
         return turn
 
     def get(self, group_id: GroupId, seq: int) -> GroupTurn:
-        """Raises: NotFound."""
+        """The turn of a group with this number. Raises: NotFound."""
         sql = f"SELECT {_TURN.columns} FROM group_turns WHERE {_OWN}"
         rows = self._rows(sql, group_id=row_format.storable(group_id), seq=seq)
         return _TURN.read(first(rows, "group turn", f"{seq} of {group_id}"))
@@ -119,7 +120,7 @@ class GroupTurns(LeasedTable[GroupTurn]):
         return self._all(_TURN, sql, limit=limit)
 
     def begin(self, turn: GroupTurn, plan: GroupPlan) -> tuple[GroupTurn, str | None]:
-        """Store the settings that a claimed turn goes by; the turn, and its encoded input, which is stored no more."""
+        """Store the settings of a claimed turn; return it, and its encoded input, which is deleted from the row."""
         key = {"group_id": turn.group_id, "seq": turn.seq}
         text = self._value(f"SELECT input FROM group_turns WHERE {_OWN}", **key)
         self._set("group_turns", key, OWN_GROUP, plan=_store_plan(plan), input=None)
@@ -144,6 +145,8 @@ RUNS_MAX = 10_000
 
 
 class Passes(Table):
+    """The passes of companions, numbered for each agent."""
+
     def add(self, pass_: Pass) -> Pass:
         """Add a pass, and return it with its number. The caller has locked the agent. Raises: NotFound: the agent."""
         own = own_agent(self._db, self._org_id, pass_.agent_id)
@@ -201,9 +204,8 @@ class Passes(Table):
             _PASS, f"{_SELECT_PASS} WHERE {where} ORDER BY {order} LIMIT :limit", limit=limit, **where.params
         )
 
-    def list_apart(self, agent_id: AgentId) -> frozenset[int]:
-        """The numbers of the agent's conversations that have blocks of their own: what is said there is not meant for
-        the blocks of the others. Working notes don't count."""
+    def list_isolated(self, agent_id: AgentId) -> frozenset[int]:
+        """The numbers of conversations with own blocks, besides working notes: what is said there is for these only."""
         rows = self._rows(
             "SELECT DISTINCT conversation_seq FROM conversation_blocks"
             f" WHERE agent_id = :agent_id AND label <> :notes AND {OWN_AGENT}",
@@ -213,8 +215,7 @@ class Passes(Table):
         return frozenset(row[0] for row in rows)
 
     def count_turns(self, agent_id: AgentId, *, from_seq: int, after_run_seq: int) -> int:
-        """How many runs of the agent were answered whose messages begin at `from_seq` or later, in conversations that a
-        companion reads."""
+        """How many answered runs of an agent begin at message `from_seq` or later, without isolated conversations."""
         rows = self._rows(
             "SELECT r.conversation_seq, COUNT(*) FROM (SELECT conversation_seq, first_message_seq, status, stop_reason"
             " FROM runs WHERE agent_id = :agent_id AND seq > :after ORDER BY seq DESC LIMIT :most) r"
@@ -225,8 +226,8 @@ class Passes(Table):
             from_seq=from_seq,
             most=RUNS_MAX,
         )
-        apart = self.list_apart(agent_id) if rows else frozenset()
-        return sum(row[1] for row in rows if row[0] not in apart)
+        isolated = self.list_isolated(agent_id) if rows else frozenset()
+        return sum(row[1] for row in rows if row[0] not in isolated)
 
     def last_run_seq(self, agent_id: AgentId) -> int:
         """The number of the agent's newest run; -1: it has none."""

@@ -38,7 +38,7 @@ from perdure.engine.reading import AGAIN_MAX, Reading, ReadingChanged
 from perdure.engine.records.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.workers.background import LineWorker
 from perdure.engine.workers.worker import Worker
-from perdure.features.groups.companions import companions_of, find_companion
+from perdure.features.groups.companions import find_companion, list_companion_groups
 from perdure.features.groups.feature import COMPANION, COMPANION_OF
 from perdure.features.groups.passes import (
     PassLimits,
@@ -46,10 +46,10 @@ from perdure.features.groups.passes import (
     begin_pass,
     due_cause,
     end_pass,
+    messages_of_pass,
     narrow_pass,
     pass_sources,
     read_pass,
-    said_in_pass,
 )
 from perdure.features.groups.values import REFUSALS_MAX, Pass, PassCause, PassOutcome, count_refusals, outcome_of
 from perdure.features.groups.work_tables import Passes
@@ -92,52 +92,51 @@ class Companions:
         await end_tasks(*self._worker.tasks, *self._running.values(), *self._looking.tasks)
 
     def look(self, agent_id: AgentId) -> None:
-        """Begin in the background what is due for an agent."""
+        """Begin the pass that is due for an agent's companion, if one is, in the background."""
         if not self._closing:
             self._worker.start(agent_id)
 
     async def wake(self, agent_id: AgentId, cause: PassCause = "request") -> Pass | None:
-        """Begin a pass now, and return it, or the one that goes on; None: the agent has no companion, or has said
-        nothing new. Raises: NotFound, StoreError."""
+        """Begin a pass, or return the one that goes on; None: no companion, or nothing new. Raises: NotFound."""
         now = self._ports.clock.now()
-        one = await self._ports.store.write(begin_pass, agent_id, cause, ids=self._ports.ids, at=now)
-        if one is not None and not self._closing:
+        pass_ = await self._ports.store.write(begin_pass, agent_id, cause, ids=self._ports.ids, at=now)
+        if pass_ is not None and not self._closing:
             # Not behind what waits for a pause. When it has ended, the worker sees to what follows.
-            self._start(one).add_done_callback(lambda _: self.look(agent_id))
-        return one
+            self._start(pass_).add_done_callback(lambda _: self.look(agent_id))
+        return pass_
 
     def _note_run(self, line: Line, agent: Agent | None, ended: RunLog) -> None:
-        """Look at the companion of an agent whose run has ended. An agent that is not at hand here may have one."""
+        """Begin what is due for an agent whose run has ended, if it has a companion; None: nobody knows here."""
         if agent is None or agent.settings.get(COMPANION):
             self.look(line[0])
 
     async def _look(self) -> None:
-        """Find what an earlier process left to do, then what another one leaves. Raises: StoreError."""
+        """Begin passes that are due: first of all agents, later those that other processes left. Raises: StoreError."""
         store, until = self._ports.store, None
         if self._is_first_look:
-            for group in await store.read(companions_of, limit=LEFT_MAX):
+            for group in await store.read(list_companion_groups, limit=LEFT_MAX):
                 if group.manager_agent_id is not None:
                     self.look(group.manager_agent_id)
         else:
             until = self._ports.clock.now() - timedelta(seconds=self._ports.settings.lease_s)
-        for one in await store.read(lambda tx: tx.of(Passes).list_unended(limit=LEFT_MAX, until=until)):
-            if one.agent_id not in self._worker.lines:
-                self.look(one.agent_id)
+        for pass_ in await store.read(lambda tx: tx.of(Passes).list_unended(limit=LEFT_MAX, until=until)):
+            if pass_.agent_id not in self._worker.lines:
+                self.look(pass_.agent_id)
         self._is_first_look = False
 
     async def _work(self, agent_id: AgentId) -> None:
-        """Carry out what is due for an agent. A pass that fails at the store goes on when it is found again.
+        """Carry out the passes that are due for an agent, one after the other, until none is or one fails.
 
         Raises: NotFound, StoreError; PutBack: this process begins none any more.
         """
-        while (one := await self._begin(agent_id)) is not None:
-            ended = await asyncio.shield(self._start(one))
+        while (pass_ := await self._begin(agent_id)) is not None:
+            ended = await asyncio.shield(self._start(pass_))
             if ended is None or ended.failed:
                 break
         await self._plan_retry(agent_id)
 
     async def _begin(self, agent_id: AgentId) -> Pass | None:
-        """The pass that is due or goes on; it begins in a pause of the process.
+        """Begin the pass that is due, in a pause of the process, or return the one that goes on; None: none is due.
 
         Raises: NotFound, StoreError; PutBack: this process begins none any more.
         """
@@ -165,33 +164,32 @@ class Companions:
             return None
         return companion.model
 
-    def _start(self, one: Pass) -> asyncio.Task[Pass | None]:
-        """The task that carries a pass out; each is carried out once here."""
-        key = (one.agent_id, one.number)
+    def _start(self, pass_: Pass) -> asyncio.Task[Pass | None]:
+        """Start a task that carries a pass out, or return the one that does so already."""
+        key = (pass_.agent_id, pass_.number)
         if (task := self._running.get(key)) is None:
-            task = self._running[key] = asyncio.create_task(self._carry_out(one))
+            task = self._running[key] = asyncio.create_task(self._carry_out(pass_))
             task.add_done_callback(lambda _: self._running.pop(key, None))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the worker meets it again
         return task
 
-    async def _carry_out(self, one: Pass) -> Pass | None:
-        """Have the companion read what the pass is about, and store how it ended. Raises: NotFound: the agent is gone;
-        StoreError."""
+    async def _carry_out(self, pass_: Pass) -> Pass | None:
+        """Run the companion for a pass, and store how it ended. Raises: NotFound: the agent is gone; StoreError."""
         try:
-            outcome = await self._run(one)
+            outcome = await self._run(pass_)
         except NotFound:
-            await self._ports.store.read(lambda tx: tx.agents.model(one.agent_id))
+            await self._ports.store.read(lambda tx: tx.agents.model(pass_.agent_id))
             outcome = "error"  # only the companion is gone
         ports = self._ports
-        ended = await ports.store.write(end_pass, one, outcome, ids=ports.ids, at=ports.clock.now())
+        ended = await ports.store.write(end_pass, pass_, outcome, ids=ports.ids, at=ports.clock.now())
         if ended is not None and ended.failed:
-            log.warning("pass %s of the companion of %s ended: %s", one.number, one.agent_id, outcome)
+            log.warning("pass %s of the companion of %s ended: %s", pass_.number, pass_.agent_id, outcome)
         return ended
 
-    async def _run(self, one: Pass) -> PassOutcome:
+    async def _run(self, pass_: Pass) -> PassOutcome:
         """Run the companion once, and return how that ended. Raises: NotFound, StoreError."""
         try:
-            run = await self._find_run(one) or await self._accept_as_it_is(one)
+            run = await self._find_run(pass_) or await self._accept_unchanged(pass_)
         except ModelNotFound:
             return "model_error"
         except ApprovalPending:
@@ -199,7 +197,7 @@ class Companions:
         except (NotFound, StoreError):
             raise
         except PerdureError as error:
-            log.warning("pass %s of the companion of %s can't begin: %s", one.number, one.agent_id, error)
+            log.warning("pass %s of the companion of %s can't begin: %s", pass_.number, pass_.agent_id, error)
             return "error"
         messages = list[Message]()
         async with contextlib.aclosing(self._runner.follow(run)) as sent:
@@ -215,45 +213,45 @@ class Companions:
             await self._runner.cancel(run.id)
         return outcome
 
-    async def _find_run(self, one: Pass) -> Run | None:
-        found = await self._ports.store.read(lambda tx: tx.runs.find_by_key(one.companion_id, 0, one.key))
+    async def _find_run(self, pass_: Pass) -> Run | None:
+        found = await self._ports.store.read(lambda tx: tx.runs.find_by_key(pass_.companion_id, 0, pass_.key))
         return None if found is None else found[0]
 
-    async def _accept_as_it_is(self, one: Pass) -> Run:
-        """Accept the run of a pass, with what its messages say then. Raises: as `Runner.accept`."""
+    async def _accept_unchanged(self, pass_: Pass) -> Run:
+        """Accept the run of a pass, again if its messages change meanwhile. Raises: as `Runner.accept`; Conflict."""
         for _ in range(AGAIN_MAX):
             with contextlib.suppress(ReadingChanged):
-                return await self._accept(one)
-        raise Conflict(f"the messages of pass {one.number} have changed {AGAIN_MAX} times meanwhile")
+                return await self._accept(pass_)
+        raise Conflict(f"the messages of pass {pass_.number} have changed {AGAIN_MAX} times meanwhile")
 
-    async def _accept(self, one: Pass) -> Run:
-        """Accept the run of a pass. Raises: as `Runner.accept`; ReadingChanged."""
+    async def _accept(self, pass_: Pass) -> Run:
+        """Accept the run of a pass. Raises: as `Runner.accept`; ReadingChanged: a message changed after it was read."""
         ports, limits = self._ports, self._limits
-        group = await ports.store.read(find_companion, one.agent_id)
+        group = await ports.store.read(find_companion, pass_.agent_id)
         if group is None:
-            raise NotFound("companion", one.companion_id)
-        companion = in_effect(await ports.store.read(lambda tx: tx.agents.get(one.companion_id)), ports.models)
+            raise NotFound("companion", pass_.companion_id)
+        companion = in_effect(await ports.store.read(lambda tx: tx.agents.get(pass_.companion_id)), ports.models)
         tokens = limits.tokens_of(group)
         budget = int(INPUT_SHARE * min(tokens, ports.inputs().window(companion)[0]))
-        said = await ports.store.read(said_in_pass, one)
-        reading = Reading(said, partial(_say_again, one=one))
-        read = await ports.store.read(read_pass, one, said, counter=ports.counter, budget_tokens=budget)
-        one = await ports.store.write(narrow_pass, one, read)
-        sources = await ports.store.read(pass_sources, one)
+        messages = await ports.store.read(messages_of_pass, pass_)
+        reading = Reading(messages, partial(_load_again, pass_=pass_))
+        read = await ports.store.read(read_pass, pass_, messages, counter=ports.counter, budget_tokens=budget)
+        pass_ = await ports.store.write(narrow_pass, pass_, read)
+        sources = await ports.store.read(pass_sources, pass_)
         request = RunRequest(
-            agent_id=one.companion_id,
-            messages=(NewMessage((Text(read.text),), sender_id=one.agent_id, sources=sources),),
-            idempotency_key=one.key,
+            agent_id=pass_.companion_id,
+            messages=(NewMessage((Text(read.text),), sender_id=pass_.agent_id, sources=sources),),
+            idempotency_key=pass_.key,
             max_steps=limits.steps if group.max_turns is None else group.max_turns,
             options=RunOptions(max_tokens=tokens),
             sent_chars=0,
-            yields=one.cause != "request",
+            yields=pass_.cause != "request",
             reading=reading,
         )
         try:
-            return (await self._runner.accept(with_run(request, ports, one.run_id))).run
+            return (await self._runner.accept(with_run(request, ports, pass_.run_id))).run
         except IdempotencyMismatch:  # another process was first, and a message was changed between
-            run = await self._find_run(one)
+            run = await self._find_run(pass_)
             assert run is not None
             return run
 
@@ -282,10 +280,10 @@ async def goes_last(run: Run, agent: Agent, ports: Ports) -> bool:
     return found is not None and found.cause != "request"
 
 
-def _say_again(tx: Tx, one: Pass) -> Sequence[Message]:
-    """The messages that a pass is about, which stay so until the transaction ends."""
-    tx.agents.lock(one.agent_id)
-    return said_in_pass(tx, one)
+def _load_again(tx: Tx, pass_: Pass) -> Sequence[Message]:
+    """The messages that a pass is about; its agent is locked, so they can't change until the transaction ends."""
+    tx.agents.lock(pass_.agent_id)
+    return messages_of_pass(tx, pass_)
 
 
 def _last_pass(tx: Tx, agent_id: AgentId) -> Pass | None:

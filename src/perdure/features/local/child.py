@@ -58,8 +58,7 @@ def physical_cores() -> int:
 
 
 def _limit_by_kernel(parent: int, memory_bytes: int) -> None:
-    """Have the kernel end this process with its parent, and at `memory_bytes` of its own: a mapped model file does not
-    count."""
+    """Have the kernel end this process with its parent, and at `memory_bytes`, for which mapped files don't count."""
     import resource
 
     # While the library holds the interpreter, the end of stdin is not noticed: the kernel does it then.

@@ -63,8 +63,7 @@ async def download(model: LocalModel, part: Path, target: Path, *, mirror: str =
 
 
 async def _fetch(model: LocalModel, address: str, file: BinaryIO, progress: Progress) -> None:
-    """Append the rest of a model's file to `file`, by as many transfers as it takes. Raises: DownloadFailed,
-    InvalidInput."""
+    """Append the rest of a model's file, by as many transfers as it takes. Raises: DownloadFailed, InvalidInput."""
     tries = 0
     async with httpx.AsyncClient(timeout=SILENCE_S, follow_redirects=True) as client:
         while (before := file.seek(0, 2)) < model.size_bytes:

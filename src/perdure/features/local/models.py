@@ -162,8 +162,7 @@ class LocalModels:
         return tuple(self.files())
 
     def choice(self) -> Choice | None:
-        """Return the model for agents that name none: the one that a person chose, or the first one here; None: there
-        is none."""
+        """Return the model for agents that name none: one that a person chose, or the first one here; None: none."""
         if name := self.default:
             source = "from PERDURE_LOCAL_MODEL" if self.setting else "chosen by `perdure model use`"
             return Choice(f"{PROVIDER}/{name}", source, is_setting=True)

@@ -165,8 +165,7 @@ async def start(name: str, file: Path, window_tokens: int, limit_mb: int, idle_s
 
 
 def _free_bytes() -> int:
-    """Return the memory that this machine or container can give to a process; `sys.maxsize` if the system does not
-    say."""
+    """Return the memory that this machine or container has free; `sys.maxsize` if the system does not say."""
     free = sys.maxsize
     with contextlib.suppress(OSError, LookupError, ValueError):
         free = int(Path("/proc/meminfo").read_text("ascii").partition("MemAvailable:")[2].split()[0]) << 10
@@ -217,6 +216,7 @@ class _Answer(httpx.AsyncByteStream):
         self._stream, self._process = stream, process
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the pieces. Raises: httpx.HTTPError, which says how the process ended if it did."""
         try:
             async for piece in self._stream:
                 yield piece

@@ -86,7 +86,7 @@ async def add_server(
         listing = f": {first_names(tools, NAMES_MAX)}" if tools else ""
         view.hint(f"Registered {visible(name)} with {plural(len(tools), 'tool')}{listing}.")
         for entry in state.server.left_out:
-            view.hint(_left_out(entry))
+            view.hint(_left_out_line(entry))
         if tools:
             view.hint(f"`perdure tool attach {visible(tools[0])} AGENT` gives an agent one of them.")
 
@@ -121,7 +121,7 @@ async def show_server(view: Output, perdure: AsyncPerdure, server: Server) -> No
     ]
     rows += [(entry.name, None, None, "left_out", entry.reason) for entry in state.server.left_out]
     shapes = [dict(zip(("name", "tool", "id", "status", "problem"), row, strict=True)) for row in rows]
-    view.show(shapes, *map(_tool_line, state.tools), *map(_left_out, state.server.left_out))
+    view.show(shapes, *map(_tool_line, state.tools), *map(_left_out_line, state.server.left_out))
     view.hint("`perdure tool attach TOOL AGENT` gives an agent one of them.")
 
 
@@ -139,7 +139,7 @@ async def refresh(view: Output, perdure: AsyncPerdure, server: Server) -> None:
     tools = await perdure.mcp.refresh(server)
     view.hint(_summary(tools))
     for entry in tools.left_out:
-        view.hint(_left_out(entry))
+        view.hint(_left_out_line(entry))
     if tools.pending or tools.changed or tools.removed:
         view.hint(f"`perdure mcp approve {server}` shows and approves what waits.")
 
@@ -158,14 +158,16 @@ async def approve(
 
     Read the descriptions as you would read code: a model will follow them.
     """
-    known = await perdure.mcp.tools(server)
-    names = {name for tool in known for name in (tool.name, tool.local_name)}
+    all_tools = await perdure.mcp.tools(server)
+    names = {name for tool in all_tools for name in (tool.name, tool.local_name)}
     if unknown := [name for name in tools or () if name not in names]:
-        raise NotFound("MCP tool", unknown[0], hint=f"there are {', '.join(tool.name for tool in known)}")
+        raise NotFound("MCP tool", unknown[0], hint=f"there are {', '.join(tool.name for tool in all_tools)}")
     if tools:
-        waiting = [one for one in known if one.status != "active" and {one.name, one.local_name}.intersection(tools)]
+        waiting = [
+            tool for tool in all_tools if tool.status != "active" and {tool.name, tool.local_name}.intersection(tools)
+        ]
     else:
-        waiting = [one for one in known if one.status not in ("active", "unusable")]
+        waiting = [tool for tool in all_tools if tool.status not in ("active", "unusable")]
     if not waiting:
         view.hint("Nothing waits for approval.")
         return
@@ -210,7 +212,7 @@ def _summary(tools: ToolsByStatus) -> str:
     return visible("; ".join(parts) or "The server has no tools.")
 
 
-def _left_out(entry: InvalidEntry) -> str:
+def _left_out_line(entry: InvalidEntry) -> str:
     """A tool that is left out, and why."""
     return visible(f"{entry.name}  left out  {entry.reason}")
 

@@ -202,28 +202,23 @@ async def read_listing(client: Client, invalid: InvalidEntries) -> ToolListing:
 
 
 def _add_tools(tools: Sequence[Tool], definitions: dict[str, Definition], invalid: InvalidEntries) -> None:
-    """Add the definitions of a page's tools."""
+    """Add the definitions of a page's tools by their names, or note why one is left out."""
     for tool in tools:
-        _add_tool(tool, definitions, invalid)
-
-
-def _add_tool(tool: Tool, definitions: dict[str, Definition], invalid: InvalidEntries) -> None:
-    """Add a tool's definition, or note why it is left out."""
-    entry = {
-        "name": tool.name,
-        "description": tool.description or tool.title,
-        "inputSchema": tool.input_schema,
-        "annotations": tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {},
-    }
-    try:
-        definition = parse_definition(entry)
-    except InvalidInput as error:
-        invalid.add(tool.name, str(error))
-        return
-    if definition.name in definitions:
-        invalid.add(definition.name, TWICE)
-    else:
-        definitions[definition.name] = definition
+        entry = {
+            "name": tool.name,
+            "description": tool.description or tool.title,
+            "inputSchema": tool.input_schema,
+            "annotations": tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations else {},
+        }
+        try:
+            definition = parse_definition(entry)
+        except InvalidInput as error:
+            invalid.add(tool.name, str(error))
+            continue
+        if definition.name in definitions:
+            invalid.add(definition.name, TWICE)
+        else:
+            definitions[definition.name] = definition
 
 
 CONNECT_S = 10.0

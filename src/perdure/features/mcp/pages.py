@@ -18,7 +18,7 @@ from perdure.ui.render import Data, Notice, Section, field_of, form_of, pretty
 
 
 async def load(request: Request, library: AsyncPerdure) -> Sequence[Data]:
-    """The servers."""
+    """The MCP servers with their tools, as the page shows them."""
     states = [await library.mcp.get(server.id) for server in await library.mcp.list()]
     return [
         {
@@ -46,7 +46,7 @@ def _tool_shape(tool: McpTool) -> Data:
 
 def _definition_diff(before: Definition, now: Definition) -> str:
     """What a server has changed in the definition of a tool since it was approved: description, schema and hints."""
-    old, new = (pretty(asdict(one)).split("\n") for one in (before, now))
+    old, new = (pretty(asdict(definition)).split("\n") for definition in (before, now))
     return "\n".join(list(unified_diff(old, new, lineterm=""))[2:])
 
 

@@ -52,6 +52,7 @@ class _Lines(codecs.IncrementalDecoder):
         self._parts, self._size = [], 0
 
     def _append(self, part: bytes) -> None:
+        """Keep a part of the line that is being read; of a line over the limit only the size is counted."""
         self._size += len(part)
         if self._size > ANSWER.size_bytes:
             self._parts.clear()
@@ -73,6 +74,7 @@ class _Lines(codecs.IncrementalDecoder):
 
 
 def _find_codec(name: str) -> codecs.CodecInfo | None:
+    """Return the codec named `LINES` to Python's registry of codecs; None: it asks for another one."""
     if name.replace("_", "-") != LINES:
         return None
     return codecs.CodecInfo(codecs.utf_8_encode, codecs.utf_8_decode, incrementaldecoder=_Lines, name=LINES)
@@ -112,7 +114,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
         self._inside = False
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Raises: ConnectionError: another host, or an address where the server may not be; httpx2.TransportError."""
+        """Send a request to a checked address. Raises: ConnectionError: where the server may not be; TransportError."""
         host = request.url.host
         if host != self._host:
             raise ConnectionError(f"it leads to another host, {host}, which was not registered")

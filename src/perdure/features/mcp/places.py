@@ -20,9 +20,9 @@ async def resolve_host(host: str, port: int, *, private: bool | None, resolver: 
         private: whether they may be inside; None: it is not settled, so they may.
     Raises: ConnectionError: it can't be resolved, or one of them is where the server may not be.
     """
-    bare = host.strip("[]")
+    name = host.strip("[]")
     try:
-        addresses = (bare,) if is_address(bare) else await resolver(bare, port)
+        addresses = (name,) if is_address(name) else await resolver(name, port)
     except OSError as error:
         raise ConnectionError(f"the host {host} can't be resolved: {error.strerror or error}") from error
     if not addresses:

@@ -47,7 +47,7 @@ FIRST_READ_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpState:
-    """A server and how it stands here. `open`: there is a connection now."""
+    """A server, its tools, and whether a connection to it is open now."""
 
     server: McpServer
     tools: Sequence[McpTool]
@@ -86,7 +86,7 @@ class AsyncMcp(AsyncPart):
             raise
 
     async def add_and_read(self, name: str, **options: Unpack[ServerOptions]) -> McpServer:
-        """The new server, whose tools are read if it can be reached within 30 s, else at the first use.
+        """Register a server, and read its tools if it can be reached within 30 s, else at the first use.
 
         Options as `add` takes them. Raises: InvalidInput, AlreadyExists, SecretKeyMissing; NotFound: a secret.
         """
@@ -152,7 +152,7 @@ class AsyncMcp(AsyncPart):
         return await self._ports.store.read(list_known_tools, await self._find_id(name))
 
     async def refresh(self, name: str) -> ToolsByStatus:
-        """Connect anew and read a server's tools. A new one waits for approval, unless the server is trusted.
+        """Connect again and read a server's tools. A new one waits for approval, unless the server is trusted.
 
         Raises: NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable.
         """
@@ -165,12 +165,12 @@ class AsyncMcp(AsyncPart):
     async def approve(
         self, name: str, tools: Sequence[str] | None = None, *, expected: Mapping[str, str] | None = None
     ) -> ToolsByStatus:
-        """Have agents see the present definitions of these tools, or of all. Missing tools are removed, removed ones
-        come back.
+        """Approve the definitions that a server gives of these tools now, or of all, for agents to see. Tools that it
+        has no more are removed, removed ones come back.
 
         Args:
-            tools: the server's names of them, or those that agents use.
-            expected: name there -> digest of the definition that was looked at; it must still be the one.
+            tools: their names at the server, or those that agents use.
+            expected: name at the server -> digest of the definition that was looked at; it must still be that one.
         Raises: NotFound, Conflict; InvalidInput: one of them is unusable.
         """
         ports, server_id = self._ports, await self._find_id(name)
@@ -214,22 +214,25 @@ class AsyncMcp(AsyncPart):
             pass
         await self._toolbox.forget(server_id)
 
-    async def list_tools(self, server_id: McpServerId) -> Sequence[Tool]:
+    @reads
+    def list_tools(self, tx: Tx, server_id: McpServerId) -> Sequence[Tool]:
         """The server's tools that agents can be given, by name. Raises: NotFound."""
-        return await self._ports.store.read(_list_tools, server_id)
+        ids = tuple(tool.tool_id for tool in tx.of(Servers).tools(server_id) if tool.tool_id is not None)
+        page = tx.tools.page(where=ToolFilter(ids=ids), ascending=True, limit=SERVER_TOOLS_MAX)
+        return sorted(tx.tools.with_own_names(page), key=lambda tool: tool.spec.name)
 
     async def get_tool(self, server_id: McpServerId, tool_id: ToolId) -> Tool:
-        """Raises: NotFound: another server's, or none."""
+        """The tool of this id, if it is one of the server. Raises: NotFound."""
         for tool in await self.list_tools(server_id):
             if tool.id == tool_id:
                 return tool
         raise NotFound("tool", tool_id)
 
     async def approve_unless_changed(self, server_id: McpServerId, name: str) -> Tool:
-        """The tool that agents are given for one of the server. A new or removed one is approved, never a changed one.
+        """The tool that agents have for a tool of a server. A new or removed one is approved, never a changed one.
 
         Args:
-            name: the server's name of it, or the one that agents use.
+            name: its name at the server, or the one that agents use.
         Raises: NotFound, Conflict; InvalidInput: it is unusable.
         """
         mcp_tool = find_tool(await self.tools(server_id), name)
@@ -244,7 +247,10 @@ class AsyncMcp(AsyncPart):
     async def run(self, name: str, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
         """Call a tool of a server, to try it out. Raises: NotFound: no such server, or no such tool here."""
         tools = await self.tools(name)
-        mcp_tool = next((one for one in tools if tool in (one.name, one.local_name, one.tool_id)), None)
+        mcp_tool = next(
+            (candidate for candidate in tools if tool in (candidate.name, candidate.local_name, candidate.tool_id)),
+            None,
+        )
         if mcp_tool is None or mcp_tool.tool_id is None or mcp_tool.removed:
             raise NotFound("approved MCP tool", tool)
         tool_id = mcp_tool.tool_id
@@ -252,7 +258,7 @@ class AsyncMcp(AsyncPart):
         return await self._toolbox.run(found, arguments or {})
 
     async def run_tool(self, server_id: McpServerId, tool_id: ToolId, arguments: Mapping[str, object]) -> ToolOutcome:
-        """The outcome of a call of a tool of agents, by its id. Raises: NotFound: another server's, or none."""
+        """Call a tool by its id, and return the outcome. Raises: NotFound: the server has no such tool."""
         return await self._toolbox.run(await self.get_tool(server_id, tool_id), arguments)
 
     async def leads_inside(self, url: str) -> bool:
@@ -292,10 +298,3 @@ class AsyncMcp(AsyncPart):
             return server, open_server(tx, server, cipher=ports.cipher) if open_secrets else ServerSecrets()
 
         return await ports.store.read(build)
-
-
-def _list_tools(tx: Tx, server_id: McpServerId) -> Sequence[Tool]:
-    """The agents' tools of a server, by name."""
-    ids = tuple(tool.tool_id for tool in tx.of(Servers).tools(server_id) if tool.tool_id is not None)
-    page = tx.tools.page(where=ToolFilter(ids=ids), ascending=True, limit=SERVER_TOOLS_MAX)
-    return sorted(tx.tools.with_own_names(page), key=lambda tool: tool.spec.name)

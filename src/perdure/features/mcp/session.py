@@ -68,7 +68,7 @@ class Session:
         return self._connection is not None and not self._connection.ended.is_set()
 
     async def prepare(self, *, reconnect: bool = False) -> None:
-        """Have an open connection and a current listing.
+        """Open a connection and read the listing, unless one is open and the listing is of the last `FRESH_S`.
 
         Args:
             reconnect: open a new connection even if there is one, and even if the last try failed just now.
@@ -154,7 +154,7 @@ class Session:
         self._fresh_until = asyncio.get_running_loop().time() + FRESH_S
 
     async def _drop(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection and forget it, if there is one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
@@ -177,7 +177,8 @@ class Session:
 
 
 class _Connection:
-    """One connection, from its opening to its end."""
+    """One connection, from its opening to its end. `inside`: whether the server has an address on this machine or in a
+    private network, None: not known, or a program; `ended` is set when nothing can be sent any more."""
 
     def __init__(self, server: McpServer, secrets: ServerSecrets, on_tools_changed: Callable[[], None]) -> None:
         self.tail, self.invalid = StderrTail(), InvalidEntries()

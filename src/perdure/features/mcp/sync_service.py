@@ -60,7 +60,7 @@ class Mcp(Part):
         return self._portal.run(self._inner.tools(name))
 
     def refresh(self, name: str) -> ToolsByStatus:
-        """Connect anew and read a server's tools. A new one waits for approval, unless the server is trusted.
+        """Connect again and read a server's tools. A new one waits for approval, unless the server is trusted.
 
         Raises: NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable.
         """
@@ -69,12 +69,12 @@ class Mcp(Part):
     def approve(
         self, name: str, tools: Sequence[str] | None = None, *, expected: Mapping[str, str] | None = None
     ) -> ToolsByStatus:
-        """Have agents see the present definitions of these tools, or of all. Missing tools are removed, removed ones
-        come back.
+        """Approve the definitions that a server gives of these tools now, or of all, for agents to see. Tools that it
+        has no more are removed, removed ones come back.
 
         Args:
-            tools: the server's names of them, or those that agents use.
-            expected: name there -> digest of the definition that was looked at; it must still be the one.
+            tools: their names at the server, or those that agents use.
+            expected: name at the server -> digest of the definition that was looked at; it must still be that one.
         Raises: NotFound, Conflict; InvalidInput: one of them is unusable.
         """
         return self._portal.run(self._inner.approve(name, tools, expected=expected))

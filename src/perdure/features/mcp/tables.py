@@ -13,11 +13,11 @@ from perdure.features.mcp.values import Definition, InvalidEntry, McpServer, Mcp
 from perdure.storage.database import row_format
 from perdure.storage.tables.table import NounTable, OwnId, next_number
 
-_CONFIG = ("command", "args", "url", "auth_header", "header_names", "variable_names", "private")
 _LISTS = ("args", "header_names", "variable_names")
 
 
 def _build_server(config: dict[str, Any], **columns: Any) -> McpServer:
+    """Make a server of its row, in which `config` holds the fields of `_CONFIG`."""
     fields: dict[str, Any] = {"private": None, **config}  # servers from before this field have none
     fields |= {name: tuple(fields[name]) for name in _LISTS if name in fields}
     return McpServer(**columns, **fields)
@@ -32,7 +32,6 @@ _SERVER = row_format.RowFormat(
     {row_format.JSON: "config", _LEFT_OUT: "left_out"},
     columns="id, org_id, number, name, transport, config, sealed, trusted, created_at, updated_at, listed_at, failure,"
     " left_out",
-    attributes={"config": lambda server: {name: getattr(server, name) for name in _CONFIG}},
     build=_build_server,
 )
 _DEFINITION = row_format.Codec(row_format.dump_fields, lambda text: Definition(**row_format.load(text)))
@@ -42,6 +41,8 @@ _TOOL = row_format.RowFormat(
 
 
 class Servers(NounTable[McpServer]):
+    """The registered MCP servers, and the definitions of their tools."""
+
     _kind, _source, _format = "mcp_server", "mcp_servers", _SERVER
 
     def add(self, server: McpServer) -> McpServer:
@@ -78,8 +79,7 @@ class Servers(NounTable[McpServer]):
     def put_listing(
         self, server_id: McpServerId, *, failure: str, at: datetime, left_out: Sequence[InvalidEntry] = ()
     ) -> None:
-        """Store a listing of a server's tools with the entries that were left out, or a failure, which keeps the last
-        listing. Raises: NotFound."""
+        """Store a listing with its left-out entries, or a `failure`, which keeps the last listing. Raises: NotFound."""
         columns = "failure" if failure else "failure, listed_at, left_out"
         if not self._run_counted(
             f"UPDATE mcp_servers SET {row_format.assignments(columns)} WHERE id = :id AND org_id = :org_id",
@@ -114,7 +114,7 @@ class Servers(NounTable[McpServer]):
         )
 
     def delete_tool(self, server_id: McpServerId, name: str) -> None:
-        """Raises: NotFound."""
+        """Delete the definition of one tool of a server. Raises: NotFound."""
         self.get(server_id)
         sql = "DELETE FROM mcp_tools WHERE server_id = :id AND name = :name"
         if not self._run_counted(sql, id=server_id, name=row_format.storable(name)):
@@ -128,7 +128,7 @@ class Servers(NounTable[McpServer]):
         )
 
     def find_tool(self, tool_id: ToolId) -> McpTool | None:
-        """The definition behind one of our tools."""
+        """The server's tool that agents have as this tool; None: it is none of a server."""
         return self._one(
             _TOOL,
             f"SELECT {_TOOL.columns_of('t')} FROM mcp_tools t JOIN mcp_servers s ON s.id = t.server_id"

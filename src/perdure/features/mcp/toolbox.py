@@ -36,7 +36,7 @@ RESULT_CHARS_MAX = 1_000_000
 
 
 def toolbox_of(app: App) -> McpToolbox:
-    """The toolbox of an engine."""
+    """Make the toolbox of MCP tools for an engine."""
     return McpToolbox(McpRegistry(app.ports), timeout_s=app.settings.mcp_timeout_s)
 
 
@@ -139,7 +139,7 @@ class McpToolbox:
         """The session of a server as it is registered now."""
         server = await self._registry.get_server(server_id)
         session = self._sessions.get(server_id)
-        if session is not None and _address(session.server) == _address(server):
+        if session is not None and _connection_facts(session.server) == _connection_facts(server):
             return session
         secrets = await self._registry.open_secrets(server)
         if session is not None and self._sessions.get(server_id) is session:
@@ -151,8 +151,8 @@ class McpToolbox:
         return self._sessions.setdefault(server_id, Session(server, secrets, self._registry))
 
 
-def _address(server: McpServer) -> tuple[object, ...]:
-    """The facts of a server that its connection depends on."""
+def _connection_facts(server: McpServer) -> tuple[object, ...]:
+    """The fields of a server that its connection depends on: if one changes, another connection is needed."""
     place = (server.command, server.args, server.url, server.private)
     return (server.name, server.transport, place, server.auth_header, server.sealed)
 
@@ -180,8 +180,7 @@ def _refusal(tool: McpTool, server: str, reason: str) -> str | None:
 
 
 def build_outcome(result: CallToolResult) -> ToolOutcome:
-    """The outcome with the texts, the pictures, a line about each picture and other content, and structured content if
-    no text holds it."""
+    """The outcome of a call: texts, pictures, a line about other content, and structured content that no text holds."""
     parts: list[str] = []
     images: list[Image] = []
     chars_left = RESULT_CHARS_MAX

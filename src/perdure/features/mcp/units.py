@@ -223,7 +223,7 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: mcp.ToolListing, *, ids:
     server = tx.of(Servers).get(server_id)
     if server.private is None and listing.inside is not None:
         server = tx.of(Servers).put(replace(server, private=listing.inside))
-    first = server.listed_at is None
+    is_first = server.listed_at is None
     before = {mcp_tool.name: mcp_tool for mcp_tool in tx.of(Servers).tools(server_id)}
     definitions = {definition.name: definition for definition in listing.definitions}
     local_names = {
@@ -236,14 +236,14 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: mcp.ToolListing, *, ids:
         if mcp_tool is None:
             mcp_tool = mcp.McpTool(server_id=server_id, name=name, local_name=_free_name(tx, server, name, local_names))
             local_names.add(mcp_tool.local_name)
-        now = replace(mcp_tool, seen=definition)
-        if now.status == "pending" and definition is not None and (first or server.trusted):
-            now = _approve_definition(tx, server, now, definition, ids=ids, at=at)
+        after = replace(mcp_tool, seen=definition)
+        if after.status == "pending" and definition is not None and (is_first or server.trusted):
+            after = _approve_definition(tx, server, after, definition, ids=ids, at=at)
             added.append(name)
-        if now.pinned is None and now.seen is None:  # gone before its approval
+        if after.pinned is None and after.seen is None:  # gone before its approval
             tx.of(Servers).delete_tool(server_id, name)
-        elif now != before.get(name):
-            tx.of(Servers).put_tool(now)
+        elif after != before.get(name):
+            tx.of(Servers).put_tool(after)
     tx.of(Servers).put_listing(server_id, failure="", at=at, left_out=listing.left_out)
     return replace(list_tools_by_status(tx, server_id), added=tuple(added))
 
@@ -300,7 +300,8 @@ def _approve_definition(
     at: datetime,
     tag_before: str | None = None,
 ) -> mcp.McpTool:
-    """Store the definition as the approved one, and the agents' tool with it; return the server's tool."""
+    """Create or update the tool that agents have for a server's tool, by an approved definition; return the server's
+    tool. `tag_before`: the tag of a server that gets another name, which the tool loses."""
     before = _find_agents_tool(tx, mcp_tool)
     hints = definition.annotations if server.trusted else {}
     reads = hints.get("readOnlyHint") is True
@@ -419,12 +420,12 @@ def rotate_servers(tx: Tx, cipher: Cipher) -> Rotated:
 
 
 def approved_facts(tx: Tx, tool: Tool) -> Mapping[str, Any]:
-    """What a call of a server's tool runs: the definition that was approved."""
-    known = tx.of(Servers).find_tool(tool.id) if tool.spec.kind == "mcp" else None
-    if known is None:
+    """Name what a call of a server's tool runs: the server, its tool, and the digest of the approved definition."""
+    mcp_tool = tx.of(Servers).find_tool(tool.id) if tool.spec.kind == "mcp" else None
+    if mcp_tool is None:
         return {}
-    definition = None if known.pinned is None else known.pinned.digest
-    return {"server": known.server_id, "tool": known.name, "definition": definition}
+    definition = None if mcp_tool.pinned is None else mcp_tool.pinned.digest
+    return {"server": mcp_tool.server_id, "tool": mcp_tool.name, "definition": definition}
 
 
 class McpRegistry:
@@ -442,7 +443,7 @@ class McpRegistry:
         return await self._store.read(open_server, server, cipher=self._ports.cipher)
 
     async def get_tool(self, tool_id: ToolId) -> mcp.McpTool:
-        """The server's tool behind one of ours. Raises: NotFound: its server was removed."""
+        """The server's tool that agents have as this tool. Raises: NotFound: its server was removed."""
         tool = await self._store.read(lambda tx: tx.of(Servers).find_tool(tool_id))
         if tool is None:
             raise NotFound("MCP tool", tool_id, hint="its server was removed")

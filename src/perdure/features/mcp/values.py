@@ -102,6 +102,12 @@ class McpServer:
     left_out: tuple[InvalidEntry, ...] = ()
 
     @property
+    def config(self) -> dict[str, Any]:
+        """How it is reached, as it is stored."""
+        names = ("command", "args", "url", "auth_header", "header_names", "variable_names", "private")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def shown_url(self) -> str:
         """The address without its query."""
         return hide_secret(self.url)[0]
@@ -212,7 +218,8 @@ def server_tag(name: str) -> str:
 
 
 def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) -> McpServer:
-    """The server with these as its secrets, encrypted; without any nothing is, so that no key is needed.
+    """Return the server with its secrets, encrypted, and the names of its headers and variables. Without secrets
+    nothing is encrypted, so that no key is needed.
 
     Raises: SecretKeyMissing.
     """
@@ -232,7 +239,7 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
 
 
 def unseal_server(server: McpServer, *, cipher: Cipher) -> ServerSecrets:
-    """Its secrets as they were given: those named by `secret:NAME` stay names.
+    """Return the decrypted secrets of a server; a value `secret:NAME` stays as it is.
 
     Raises: SecretKeyMissing, SecretUnreadable.
     """
@@ -248,12 +255,12 @@ def reseal_server(server: McpServer, *, cipher: Cipher) -> McpServer:
 
 
 def _binding(server: McpServer) -> str:
-    """Return what the secrets of a server are bound to."""
+    """Return the context that the secrets of a server are encrypted for: they can't be decrypted as another's."""
     return f"mcp_server/{server.org_id}/{server.id}"
 
 
 def check_server(server: McpServer, secrets: ServerSecrets) -> None:
-    """Nothing, when a server can be reached like this. Raises: InvalidInput, never with a secret in it."""
+    """Raises: InvalidInput: a server can't be reached by this configuration; the message has no secret in it."""
     if not isinstance(server.name, str) or not _SERVER_NAME.fullmatch(server.name):
         raise InvalidInput(
             f"MCP server name {server.name!r:.80} can't be used: 1 to 64 ASCII letters, digits, spaces, _ . and -,"
@@ -316,9 +323,9 @@ def _check_url(url: str) -> None:
 
 
 def parse_definition(listing: Mapping[str, Any]) -> Definition:
-    """The definition in what a server says of a tool, as the protocol writes it.
+    """Parse the entry of a tool in a server's listing, as the protocol writes it, to its definition.
 
-    Its schema may still be none that arguments can be read by: then the tool is `unusable`.
+    Its schema may still be none by which arguments can be checked: then the tool is `unusable`.
     Raises: InvalidInput, without the tool's name: no name, no schema of an object, too large, too deep.
     """
     name, schema = listing.get("name"), listing.get("inputSchema")

@@ -233,7 +233,7 @@ class McpListing(TypedDict):
 
 
 def listing_shape(definitions: Sequence[core.Definition]) -> list[McpTool]:
-    """The tools that a server offers which is not registered."""
+    """The tools that a server lists which is not registered."""
     return [_listed_tool_shape(definition, "") for definition in definitions]
 
 

@@ -20,7 +20,7 @@ pages = Pages()
 
 
 async def load_step(request: Request, library: AsyncPerdure) -> Data:
-    """With `step` what the model got there, and answered."""
+    """The request and the answer of the step that the query's `step` names; None without that."""
     if not (wanted := request.query_params.get("step")):
         return {"step": None}
     run = await library.runs.run(RunId(request.path_params["run_id"]))
@@ -84,7 +84,7 @@ async def why(request: Request, library: AsyncPerdure) -> Data:
 
 
 async def _places(library: AsyncPerdure, origin: FactOrigin) -> dict[str, str]:
-    """The id of a source of a fact -> the page where it stands."""
+    """Map the ids of a fact's newest sources to the addresses of the pages that show them."""
     places = dict[str, str]()
     for source in origin.sources[-SOURCES_MAX:]:
         if is_id("passage", source.id):

@@ -49,7 +49,7 @@ def last_step(tx: Tx, run: Run) -> Step:
 
 
 def answer_of(tx: Tx, run: Run, step: Step, models: ModelRegistry, counter: TokenCounter) -> AnswerOrigin:
-    """What was in the request of a step, and the answer that it brought."""
+    """What was in the request of a step, and its answer; `problem` says why the request can't be built again."""
     brought = [row for row in tx.messages.list_by_run(run, reset=True) if row.step_id == step.id]
     answer = next((row for row in brought if row.role == "assistant"), None)
     origin = AnswerOrigin(
@@ -81,7 +81,7 @@ def answer_of(tx: Tx, run: Run, step: Step, models: ModelRegistry, counter: Toke
 
 
 def _prompt_blocks(tx: Tx, run: Run, view: View) -> list[BlockText]:
-    """The blocks in the prompt, in the order of the agent's. A run's own system text holds none."""
+    """The blocks in the prompt, in the order in which the agent has them; none if the run has its own system text."""
     if run.options.system is not None:
         return []
     found = []
@@ -102,8 +102,8 @@ def _find_version(tx: Tx, block_id: str, version: int) -> BlockVersion | None:
     return None
 
 
-def _rows(view: View) -> Sequence[Message]:
-    """The rows of the log in the request."""
+def _log_rows(view: View) -> Sequence[Message]:
+    """The messages of the log that are in the request, in order."""
     return (*view.pinned, *view.rows)
 
 
@@ -111,16 +111,16 @@ def _shown_changes(tx: Tx, run: Run, view: View) -> list[BlockText]:
     """The changes of blocks that messages behind the prompt show, in their order."""
     own = _own_edits(tx, run, view)
     found: list[BlockText] = []
-    for row in _rows(view):
+    for row in _log_rows(view):
         if row.kind == "memory_delta":
-            found += _delta(tx, view, row)
+            found += _change_of_delta(tx, view, row)
         found += own.get(row.id, ())
     return found
 
 
 def _own_edits(tx: Tx, run: Run, view: View) -> Mapping[MessageId, Sequence[BlockText]]:
-    """Message with calls -> the versions that the agent made by them; their results show these."""
-    callers = {row.id: row for row in _rows(view) if row.calls}
+    """Map each message with calls to the versions of blocks that the agent made by these, whose results show them."""
+    callers = {row.id: row for row in _log_rows(view) if row.calls}
     if not callers:
         return {}
     since = next(iter(callers.values())).created_at
@@ -155,8 +155,8 @@ def _versions_since(tx: Tx, block_id: BlockId, since: datetime) -> list[BlockVer
     return found[::-1]
 
 
-def _delta(tx: Tx, view: View, row: Message) -> list[BlockText]:
-    """The change that a memory delta tells of."""
+def _change_of_delta(tx: Tx, view: View, row: Message) -> list[BlockText]:
+    """The change of a block that a memory delta, `row`, tells of; empty: it is about something else."""
     try:
         fields: dict[str, Any] = json.loads(row.text)
     except ValueError:  # a row of an older store
@@ -182,7 +182,7 @@ def _delta(tx: Tx, view: View, row: Message) -> list[BlockText]:
 
 
 def _block_of(tx: Tx, view: View, row: Message, fields: Mapping[str, Any]) -> str | None:
-    """The block that a delta shows, by its label and version."""
+    """The id of the block that a delta (`row`, with `fields`) shows, by its label and version; None: there is none."""
     blocks = tx.blocks.list_by_agent(row.agent_id, row.conversation_seq)
     for key in dict.fromkeys([*(block.id for block in blocks), *view.prefix.seen]):
         version = _find_version(tx, key, fields.get("version", -1)) if is_block_key(key) else None
@@ -222,7 +222,7 @@ def _summaries(tx: Tx, view: View) -> tuple[SummaryText, ...]:
 
 
 def _recalled(tx: Tx, run: Run, text: str) -> tuple[RecalledText, ...]:
-    """The pieces of a request's recalled text, with their sources."""
+    """The pieces of `text`, which was recalled for a request, with their sources, as an event of the run has them."""
     if not text:
         return ()
     sources: Sequence[Mapping[str, Any]] = ()

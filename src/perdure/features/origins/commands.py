@@ -80,23 +80,23 @@ async def list_sources(view: Output, agent: LastAgent, limit: Limit = 100) -> No
     view.hint(more if found else "The agent has written nothing into its memory yet.")
 
 
-def _write_view(one: WriteText) -> list[RenderableType]:
-    """A write: what it is in, when it was made, and what it says."""
-    write = one.write
+def _write_view(written: WriteText) -> list[RenderableType]:
+    """The lines about a write: what was written to, when, from how trusted a source, and what it says."""
+    write = written.write
     reverted = write.reverted_by is not None
-    state = "" if one.stands else "  reverted" if reverted else "  not there any more"
+    state = "" if written.stands else "  reverted" if reverted else "  not there any more"
     parts: list[RenderableType] = [
         Text.assemble(
-            (f"{write.kind} {visible(one.name)}", "bold"),
+            (f"{write.kind} {visible(written.name)}", "bold"),
             (f"  {write.label}", "yellow"),
             (f"  {write.id}  {local_time(write.created_at)}", "dim"),
             (state, "dim"),
         )
     ]
-    if one.text and write.kind == "block":
-        parts.append(diff_view(one.text))
-    elif one.text:
-        parts.append(Padding(Text(fold(visible(one.text), TEXT_CHARS)), (0, 0, 0, 2)))
+    if written.text and write.kind == "block":
+        parts.append(diff_view(written.text))
+    elif written.text:
+        parts.append(Padding(Text(fold(visible(written.text), TEXT_CHARS)), (0, 0, 0, 2)))
     return parts
 
 
@@ -104,10 +104,10 @@ def _write_view(one: WriteText) -> list[RenderableType]:
 async def show_source(view: Output, agent: Agent, source: SourceName, limit: Limit = 100) -> None:
     """Show the blocks, passages and facts that came from one source, or were written in one run."""
     writes = await agent.sources.show(source, limit=limit)
-    parts = [part for one in writes for part in _write_view(one)]
+    parts = [part for written in writes for part in _write_view(written)]
     none = Text("Nothing in its memory came from there.")
-    view.show([_write_shape(one) for one in writes], *(parts or [none]))
-    if any(one.stands for one in writes):
+    view.show([_write_shape(written) for written in writes], *(parts or [none]))
+    if any(written.stands for written in writes):
         command = f"perdure source revert {shell_word(agent.name)} {shell_word(source)}"
         view.hint(f"`{command}` takes all of it back, and can be undone.")
 
@@ -217,7 +217,7 @@ async def forget(
         view.hint("This can't be undone.")
 
 
-@command("undo", change=lambda given: not given["list_all"])
+@command("undo", change=lambda args: not args["list_all"])
 async def undo(
     view: Output,
     agent: Agent,
@@ -241,7 +241,7 @@ async def undo(
 
 
 def preview_view(preview: ForgetPreview) -> list[RenderableType]:
-    """Where a text stands: how often in each place, and the first mentions."""
+    """In which places a text was found and how often, and the first mentions."""
     if not preview.total:
         return [Text(f"{fold(visible(preview.text), EXCERPT_CHARS)!r} stands nowhere.")]
     counts = new_table("count", "place", right=("count",), head=False)
@@ -269,7 +269,7 @@ def forget_view(result: ForgetResult) -> list[RenderableType]:
 
 
 def forget_shape(agent: AsyncAgent, preview: ForgetPreview, result: ForgetResult) -> object:
-    """What programs get."""
+    """What `perdure forget --json` prints: how often the text was found and forgotten in each place."""
     return {
         "agent": agent.id,
         "found": dict(preview.counts),
@@ -326,22 +326,22 @@ async def undo_in_chat(session: ChatSession, argument: str) -> None:
     session.view.hint("the agent sees it from the next message on")
 
 
-def _source_shape(one: SourceSummary) -> dict[str, Any]:
-    """What programs get of a source."""
+def _source_shape(summary: SourceSummary) -> dict[str, Any]:
+    """A source as JSON."""
     counts = ("blocks", "passages", "facts", "reverted")
-    shape = fields(one, "title", *counts, "first_at", "last_at", label="source.label", name="source.name")
-    return {"source": str(one.source)} | shape
+    shape = fields(summary, "title", *counts, "first_at", "last_at", label="source.label", name="source.name")
+    return {"source": str(summary.source)} | shape
 
 
-def _write_shape(one: WriteText) -> dict[str, Any]:
-    """What programs get of a write."""
+def _write_shape(written: WriteText) -> dict[str, Any]:
+    """A write of memory as JSON."""
     names = ("id", "kind", "label", "agent_id", "run_id", "message_id", "created_at", "reverted_by")
-    sources = [{"source": str(each.source), "message_ids": each.message_ids} for each in one.write.sources]
-    return fields(one.write, *names) | fields(one, "name", "text", "stands") | {"sources": sources}
+    sources = [{"source": str(each.source), "message_ids": each.message_ids} for each in written.write.sources]
+    return fields(written.write, *names) | fields(written, "name", "text", "stands") | {"sources": sources}
 
 
 def _revert_shape(result: RevertResult) -> dict[str, Any]:
-    """What programs get of a revert."""
+    """The result of a revert as JSON."""
     conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
     shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
     return shape | {"conflicts": conflicts}

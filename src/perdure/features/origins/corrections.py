@@ -19,8 +19,8 @@ from perdure.library.parts.part import AsyncAgentPart, reads
 from perdure.storage.tx import Tx
 
 
-def _copies(tx: Tx, agent_id: AgentId, text_or_id: str) -> Sequence[tuple[AgentId, str, int]]:
-    """The agents that have copies, the text that is to leave them too, and the number of their next message."""
+def _list_copies(tx: Tx, agent_id: AgentId, text_or_id: str) -> Sequence[tuple[AgentId, str, int]]:
+    """The agent's companions, which have copies, each with the text to forget and its next message's number."""
     if not any(found := COMPANIONS(tx, agent_id)):
         return ()
     with suppress(NotFound, InvalidInput):  # then it is refused for the agent
@@ -30,8 +30,7 @@ def _copies(tx: Tx, agent_id: AgentId, text_or_id: str) -> Sequence[tuple[AgentI
 
 
 class AsyncCorrections(AsyncAgentPart):
-    """Corrections of an agent's memory and history; `AsyncAgent` has these methods. Each can be undone, except what is
-    erased."""
+    """Corrections of an agent's memory and history, as methods of `AsyncAgent`. All but erasing can be undone."""
 
     async def find_mentions(
         self, text_or_id: str, *, progress: Progress = lambda what, done, total: None
@@ -65,16 +64,16 @@ class AsyncCorrections(AsyncAgentPart):
         """
         check_text("text", text_or_id)
 
-        async def take_out(one: AgentId, text: str) -> ForgetResult:
+        async def take_out(agent_id: AgentId, text: str) -> ForgetResult:
             if erase:
-                result = await erase_text(self._ports, one, text, progress=progress)
+                result = await erase_text(self._ports, agent_id, text, progress=progress)
             else:
-                result = await forget(self._ports, one, text, author=author or outside())
-            await self._note_changes(one)
+                result = await forget(self._ports, agent_id, text, author=author or outside())
+            await self._note_changes(agent_id)
             return result
 
         # A companion has copies of what it read. They go first: if it is at work, nothing is done.
-        copies = await self._ports.store.read(_copies, self.id, text_or_id)
+        copies = await self._ports.store.read(_list_copies, self.id, text_or_id)
         for one, text, _ in copies:
             await take_out(one, text)
         result = await take_out(self.id, text_or_id)
@@ -102,6 +101,6 @@ class AsyncCorrections(AsyncAgentPart):
         return result
 
     async def _note_changes(self, agent_id: AgentId) -> None:
-        """Have the summaries in view that lost a text written again in the background."""
+        """Begin in the background to write summaries again that have lost a text."""
         for one in await self._ports.store.read(lambda tx: tx.conversations.list(agent_id)):
             self._app.runner.after_runs.note_change((agent_id, one.seq))

@@ -80,8 +80,8 @@ async def erase(
                 raise Conflict("a file of the agent is still being read: `perdure file list` says when it is done")
         for left in tx.of(Erasures).list_unended(agent_id):
             if left.text in (preview.text, ""):  # it was interrupted, and begins anew
-                anew = replace(left, text=preview.text, targets=targets, target=0, after=None, changed=0, passes=0)
-                return tx.of(Erasures).put(replace(anew, updated_at=now, owner=ports.owner))
+                restarted = replace(left, text=preview.text, targets=targets, target=0, after=None, changed=0, passes=0)
+                return tx.of(Erasures).put(replace(restarted, updated_at=now, owner=ports.owner))
         return tx.of(Erasures).add(agent_id, preview.text, targets, at=now, owner=ports.owner)
 
     erasure = await ports.store.write(begin)
@@ -113,7 +113,7 @@ async def finish_erasures(ports: Ports, is_dead: Callable[[str], bool] = is_dead
 
 
 def _claim(tx: Tx, seen: Erasure, owner: str, now: datetime) -> Erasure | None:
-    """The erasure, which this process goes on with; None: another one does."""
+    """Note that this process goes on with an erasure, and return it; None: another one has a step done since `seen`."""
     erasure = tx.of(Erasures).get(seen.agent_id, seen.number)
     if erasure.ended_at is not None or (erasure.owner, erasure.updated_at) != (seen.owner, seen.updated_at):
         return None
@@ -121,7 +121,7 @@ def _claim(tx: Tx, seen: Erasure, owner: str, now: datetime) -> Erasure | None:
 
 
 async def _finish(ports: Ports, erasure: Erasure, progress: Progress) -> Erasure:
-    """Carry out the rest of an erasure. If that is interrupted, the next recovery goes on."""
+    """Carry out an erasure from where it is, and return it; if that is interrupted, another process may go on."""
     try:
         return await _carry_out(ports, erasure, progress)
     except BaseException:
@@ -131,15 +131,16 @@ async def _finish(ports: Ports, erasure: Erasure, progress: Progress) -> Erasure
 
 
 def _release(tx: Tx, erasure: Erasure, owner: str) -> None:
-    now = tx.of(Erasures).get(erasure.agent_id, erasure.number)
-    if now.owner == owner:
-        tx.of(Erasures).put(replace(now, owner=""))
+    """Let any process go on with an erasure, if `owner` still carries it out."""
+    current = tx.of(Erasures).get(erasure.agent_id, erasure.number)
+    if current.owner == owner:
+        tx.of(Erasures).put(replace(current, owner=""))
 
 
 def _end(tx: Tx, erasure: Erasure, owner: str, at: datetime) -> Erasure:
-    """Mark it as ended, unless another process has begun it anew."""
-    now = tx.of(Erasures).get(erasure.agent_id, erasure.number)
-    return tx.of(Erasures).put(replace(now, ended_at=at)) if now.owner == owner and not now.text else now
+    """Mark an erasure as ended, unless another process has begun it again meanwhile; return it."""
+    stored = tx.of(Erasures).get(erasure.agent_id, erasure.number)
+    return tx.of(Erasures).put(replace(stored, ended_at=at)) if stored.owner == owner and not stored.text else stored
 
 
 def has_erased(tx: Tx, agent_id: AgentId, since: datetime) -> bool:
@@ -148,6 +149,7 @@ def has_erased(tx: Tx, agent_id: AgentId, since: datetime) -> bool:
 
 
 async def _carry_out(ports: Ports, erasure: Erasure, progress: Progress) -> Erasure:
+    """Erase from the rows step by step, then from what lies outside of them: objects, free space, indexes."""
     store, agent_id, number = ports.store, erasure.agent_id, erasure.number
     while erasure.text:
         progress("erasing", erasure.target, len(erasure.targets))
@@ -161,7 +163,7 @@ async def _carry_out(ports: Ports, erasure: Erasure, progress: Progress) -> Eras
 
 
 def _erase_step(tx: Tx, agent_id: AgentId, number: int, inputs: UnitInputs) -> Erasure:
-    """Take the text out of some rows, and store how far that is."""
+    """Take the text of an erasure out of its next rows, and return it as stored, without a `text` when all is done."""
     erasure = tx.of(Erasures).get(agent_id, number)
     if not erasure.text:
         return erasure
@@ -210,7 +212,7 @@ def _erase_step(tx: Tx, agent_id: AgentId, number: int, inputs: UnitInputs) -> E
 def _erase_page(
     tx: Tx, table: str, owner_id: str, redactor: Redactor, after: Key | None, inputs: UnitInputs
 ) -> tuple[int, Key | None]:
-    """Take the text out of the next rows of an owner: how many had it, and where to go on."""
+    """Take the text out of an owner's next rows in a table; return how many had it, and the key to go on after."""
     for done in ERASE_ROWS(tx, table, owner_id, redactor, after):
         if done is not None:
             return done
@@ -243,7 +245,7 @@ def _erase_page(
 
 
 def _erase_passages(tx: Tx, archive_id: ArchiveId, redactor: Redactor, seqs: Sequence[int], *, at: datetime) -> None:
-    """Delete the passages with the text; take it out of tags, metadata and sources of others."""
+    """Delete passages whose text holds the one to erase; redact tags, metadata and sources of the others."""
     passages = tx.passages.list_by_seqs(archive_id, seqs)
     deleted = [one for one in passages if redactor.finds(one.text)]
     TEXTS_DELETED(tx, [one.id for one in deleted], at)

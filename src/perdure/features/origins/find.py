@@ -1,4 +1,4 @@
-"""Where a text stands that an agent is to forget."""
+"""Finds where a text stands that an agent is to forget."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A row in which the text stands, and how people are told of it."""
+    """A row of a table, of this owner and key, in which the text was found, and what people are told of it."""
 
     table: str
     owner_id: str
@@ -42,7 +42,10 @@ class Spot:
 
 
 def resolve_text(tx: Tx, agent_id: AgentId, text_or_id: str) -> str:
-    """The text to forget; of an id the whole text of that message or passage. Raises: NotFound, InvalidInput."""
+    """Return the text to forget: a text as it is, or that of the message or passage of an id.
+
+    Raises: NotFound; InvalidInput: it is too short, or the id of a block.
+    """
     tx.agents.model(agent_id)
     if is_id("message", text_or_id):
         message = tx.messages.get(MessageId(text_or_id))
@@ -61,7 +64,7 @@ def resolve_text(tx: Tx, agent_id: AgentId, text_or_id: str) -> str:
 async def find_mentions(
     ports: Ports, agent_id: AgentId, text_or_id: str, *, progress: Progress = lambda what, done, total: None
 ) -> ForgetPreview:
-    """Where the text stands that the agent is to forget. Raises: NotFound, InvalidInput."""
+    """Find all rows of an agent and its memory that hold a text. Raises: NotFound, InvalidInput: as `resolve_text`."""
     text = await ports.store.read(resolve_text, agent_id, text_or_id)
     counts: Counter[Place] = Counter()
     first: dict[bool, list[Mention]] = {True: [], False: []}
@@ -69,9 +72,9 @@ async def find_mentions(
     async for spots in scan(ports, agent_id, Redactor(text), progress=progress):
         for spot in spots:
             counts[spot.mention.place] += 1
-            kept = first[spot.mention.place in IN_VIEW]
-            if len(kept) < MENTIONS_MAX:
-                kept.append(spot.mention)
+            shown = first[spot.mention.place in IN_VIEW]
+            if len(shown) < MENTIONS_MAX:
+                shown.append(spot.mention)
         for table, owner_id in dict.fromkeys((TEXT_TABLES[spot.table].owners, spot.owner_id) for spot in spots):
             if table != "agents":
                 shared |= dict.fromkeys(
@@ -91,7 +94,7 @@ async def scan(
     places: Sequence[Place] | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> AsyncIterator[Sequence[Spot]]:
-    """The rows in which the text stands, page by page; with `places` only of these."""
+    """Yield the rows in which the text of `redactor` stands, page by page; `places`: only rows of these."""
     owners = await ports.store.read(lambda tx: tx.owners.list(agent_id))
     targets = targets_of([*owners, ("agents", agent_id)])
     if places is not None:
@@ -109,7 +112,7 @@ async def scan(
 
 
 def targets_of(owners: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The tables with texts of these blocks, archives, files, graphs and agents, in this order, with their owners."""
+    """List (table, owner's id) of all tables with texts of these owners (kind, id), in the order of `TEXT_TABLES`."""
     kinds = [one.owners for one in TEXT_TABLES.values()]
     own = sorted(owners, key=lambda owner: kinds.index(owner[0]))
     return [(table, id_) for kind, id_ in own for table, one in TEXT_TABLES.items() if one.owners == kind]
@@ -134,7 +137,7 @@ def _scan_page(
 def _mention(
     tx: Tx, table: str, owner_id: str, found: Found, redactor: Redactor, messages: Mapping[int, Message]
 ) -> Mention:
-    """How people are told of a row."""
+    """Describe a row that was found: its place, id, name, and an excerpt. `messages`: those of such rows, by number."""
     place = cast(Place, TEXT_TABLES[table].place)
     id_, name = owner_id, ""
     kept = next(filter(None, (keeper.describe(tx, table, owner_id, found.key) for keeper in keepers())), None)

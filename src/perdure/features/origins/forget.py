@@ -88,7 +88,7 @@ def _forget_step(
     *,
     author: Author,
 ) -> tuple[Correction | None, Sequence[Place]]:
-    """Take the text out of these rows; the correction with them, and their places."""
+    """Take the text out of rows; return the correction that records it, by default a new one, and the rows' places."""
     tx.agents.lock(agent_id)
     done: list[CorrectionItem] = []
     changed: list[MessageId] = []
@@ -116,7 +116,7 @@ def _forget_step(
 def _forget_waiting(
     tx: Tx, agent_id: AgentId, redactor: Redactor, at: datetime, correction: Correction | None, *, news: bool
 ) -> tuple[Correction | None, Sequence[Place]]:
-    """Take the text out of what waits to be read, and with `news` of what is to be told; return as `_forget_step`."""
+    """Take the text out of what features have not read yet, with `news` also of what they will tell the agent."""
     tx.agents.lock(agent_id)
     items = [item for one in keepers() for item in one.forget_unread(tx, agent_id, redactor, at, news=news)]
     if items:
@@ -127,7 +127,7 @@ def _forget_waiting(
 def _forget_spot(
     tx: Tx, spot: Spot, redactor: Redactor, inputs: UnitInputs, *, author: Author
 ) -> CorrectionItem | None:
-    """Take the text out of a row; None: it no longer stands there."""
+    """Take the text out of a row, and return what undoing that needs; None: the row has it no more."""
     match spot.mention.place:
         case "block":
             block = tx.blocks.get(BlockId(spot.owner_id))
@@ -163,7 +163,7 @@ def _forget_spot(
 def revise_message(
     tx: Tx, message: Message, parts: Sequence[Part], inputs: UnitInputs, *, author: Author
 ) -> CorrectionItem:
-    """Show a message with other parts; its row stays."""
+    """Show a message with other parts, its row unchanged, and return what undoing that needs."""
     tx.messages.revise(message.id, parts, author=author, at=inputs.now)
     after = tx.messages.get(message.id)
     recount_view(tx, message, after, inputs)
@@ -190,6 +190,7 @@ async def undo(ports: Ports, agent_id: AgentId, number: int | None, *, author: A
 
 
 def _find_correction(tx: Tx, agent_id: AgentId, number: int | None) -> Correction:
+    """The correction of this number, or the last one; it is not undone yet. Raises: NotFound."""
     tx.agents.model(agent_id)
     if number is not None:
         correction = tx.corrections.get(agent_id, number)
@@ -205,7 +206,7 @@ def _find_correction(tx: Tx, agent_id: AgentId, number: int | None) -> Correctio
 def _undo_step(
     tx: Tx, correction: Correction, inputs: UnitInputs, *, author: Author
 ) -> tuple[int, Sequence[str]] | None:
-    """Undo the last items of a correction: how many, and why others are not. None: none is left."""
+    """Undo the last items of a correction; return how many were undone, and why others were not. None: none is left."""
     tx.agents.lock(correction.agent_id)
     items = tx.corrections.items(correction, limit=STEP)
     if not items:
@@ -230,7 +231,7 @@ def _undo_step(
 
 
 def _restore(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
-    """Restore a thing that a correction changed; return why it can't be restored. Raises: PerdureError."""
+    """Restore a thing that a correction changed; return why it can't be, or an empty text. Raises: PerdureError."""
     match item.kind:
         case "block":
             block = tx.blocks.get(BlockId(item.id))
@@ -259,7 +260,7 @@ def _restore(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs
 
 
 def _restore_passage(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
-    """Restore a passage, or remove one that was added; return why not."""
+    """Restore a passage, or remove one that was added; return why that can't be, or an empty text."""
     id_ = PassageId(item.id)
     now = tx.passages.get(id_) if tx.passages.find_places([id_]) else None
     if (None if now is None else checksum(passage_fields(now))) != item.after:

@@ -50,13 +50,12 @@ class MemoryOrigins:
             id=block.id,
             label=block.label,
             text=block.value,
-            writes=tuple(self._write_of(version, version.value) for version in reversed(versions)),
+            writes=tuple(self._version_write(version, version.value) for version in reversed(versions)),
             earlier_writes=versions[-1].version,
         )
 
     def of_line(self, block: Block, line: int, version: int | None = None) -> MemoryOrigin:
-        """The origin of a line, counted from 0: of the block as it is, or of an earlier version that it was removed
-        after.
+        """The origin of a line, counted from 0, of the block as it is, or of the last `version` that has the line.
 
         Raises: NotFound: the block has no such line.
         """
@@ -64,7 +63,7 @@ class MemoryOrigins:
         lines = newest.value.split("\n")
         if not 0 <= line < len(lines):
             raise NotFound("line", f"{block.id}:{line + 1}", hint=f"block {block.label!r} has {len(lines)} lines")
-        writes = [] if version is None else [self._write_of(self.tx.blocks.version(block.id, version + 1), None)]
+        writes = [] if version is None else [self._version_write(self.tx.blocks.version(block.id, version + 1), None)]
         place, current = line, newest
         while len(writes) < WRITES_MAX:
             text = current.value.split("\n")[place]
@@ -72,10 +71,10 @@ class MemoryOrigins:
             before = self.tx.blocks.version(current.block_id, number - 1) if number else None
             earlier = None if before is None else find_line_before(before.value, current.value, place)
             if before is None or earlier is None:
-                writes.append(self._write_of(current, text))
+                writes.append(self._version_write(current, text))
                 break
             if before.value.split("\n")[earlier] != text:
-                writes.append(self._write_of(current, text))
+                writes.append(self._version_write(current, text))
             current, place = before, earlier
         return MemoryOrigin(
             kind="line",
@@ -86,15 +85,15 @@ class MemoryOrigins:
             writes=tuple(reversed(writes)),
         )
 
-    def _write_of(self, version: BlockVersion, text: str | None) -> Write:
-        """A version as a write, with the call that made it."""
+    def _version_write(self, version: BlockVersion, text: str | None) -> Write:
+        """A version of a block as a write, with the call that made it; `text`: of the line, None: it was removed."""
         author, call_id = version.author, None
         if author.run_id is not None:
             call_id = self._call_of_edit(author.run_id, version)
         return self._write(author, version, text, call_id=call_id)
 
     def _call_of_edit(self, run_id: RunId, version: BlockVersion) -> str | None:
-        """The call whose result stands behind the event of the edit."""
+        """The id of the call that wrote a version: its result is the first one after the event of the edit."""
         try:
             key = self.tx.runs.get(run_id).key
         except NotFound:  # it is hidden
@@ -115,7 +114,7 @@ class MemoryOrigins:
     def _write(
         self, author: Author, version: BlockVersion | Passage, text: str | None, *, call_id: str | None
     ) -> Write:
-        """A write with what its author was told, as far as the log still has it."""
+        """Build a write from who wrote what, with the call and the messages before it, as far as the log has them."""
         call_message: Message | None = None
         if author.message_id is not None:
             with suppress(NotFound):
@@ -143,16 +142,17 @@ class MemoryOrigins:
             sources=sources,
         )
 
-    def _sources_of(self, author: Author, of: BlockVersion | Passage) -> tuple[TrustLabel, tuple[WriteSource, ...]]:
-        """The label of a write, and its sources from outside."""
-        owner_id, ref = (of.block_id, str(of.version)) if isinstance(of, BlockVersion) else (of.archive_id, of.id)
+    def _sources_of(self, author: Author, new: BlockVersion | Passage) -> tuple[TrustLabel, tuple[WriteSource, ...]]:
+        """How far a write is trusted, and its sources from outside."""
+        owner_id, ref = (new.block_id, str(new.version)) if isinstance(new, BlockVersion) else (new.archive_id, new.id)
         found = self.tx.sources.list_by_refs(owner_id, [ref])
         if not found:
-            is_file = isinstance(of, Passage) and "file_id" in of.source
+            is_file = isinstance(new, Passage) and "file_id" in new.source
             return ("file" if is_file else author.label), ()
         return found[0].label, tuple(one for one in found[0].sources if not one.source.is_trusted)
 
     def _name_of(self, author: Author) -> str | None:
+        """The name of the agent that wrote; None: it was none, or it is deleted."""
         if author.agent_id is not None:
             with suppress(NotFound):
                 return self.tx.agents.get(author.agent_id).name
@@ -185,9 +185,9 @@ class MemoryOrigins:
             archive.id for archive in self.tx.archives.list_by_agent(self.agent_id)
         }:
             raise NotFound("passage", passage.id, hint="it is in no archive of the agent")
-        same = self.tx.passages.list_merged(passage.archive_id, passage.id)
-        writes = [write for one in (passage, *same) for write in self._writes_of(one)]
-        messages = [message for one in (passage, *same) if _is_captured(one) for message in self._captured(one)]
+        merged = self.tx.passages.list_merged(passage.archive_id, passage.id)
+        writes = [write for one in (passage, *merged) for write in self._writes_of_passage(one)]
+        messages = [message for one in (passage, *merged) if _is_captured(one) for message in self._captured(one)]
         return MemoryOrigin(
             kind="passage",
             id=passage.id,
@@ -198,8 +198,8 @@ class MemoryOrigins:
             source=dict(passage.source),
         )
 
-    def _writes_of(self, passage: Passage) -> list[Write]:
-        """The making of a passage, and its corrections."""
+    def _writes_of_passage(self, passage: Passage) -> list[Write]:
+        """The write that made a passage, and one for each correction of it, in order."""
         later = self._corrections_of(passage)
         texts = [json.loads(item.before)["text"] for _, item in later] + [passage.text]
         author = _author_of(passage)
@@ -210,7 +210,7 @@ class MemoryOrigins:
         return [self._write(author, passage, texts[0], call_id=self._call_of_passage(author, passage)), *corrected]
 
     def _corrections_of(self, passage: Passage) -> list[tuple[Correction, CorrectionItem]]:
-        """The corrections of a passage by people, but for its making, in order."""
+        """The corrections of a passage in order, without one by which it was added."""
         found = [
             one
             for agent_id in self.tx.owners.list_agents("archives", passage.archive_id)
@@ -220,7 +220,7 @@ class MemoryOrigins:
         return sorted(found, key=lambda one: one[0].created_at)
 
     def _call_of_passage(self, author: Author, passage: Passage) -> str | None:
-        """The call whose result names the passage."""
+        """The id of the call that stored a passage: its result names it."""
         if author.run_id is None:
             return None
         with suppress(NotFound):
@@ -232,7 +232,7 @@ class MemoryOrigins:
         return None
 
     def _captured(self, passage: Passage) -> tuple[MessageText, ...]:
-        """The messages that a passage was captured from; those that are left."""
+        """The messages that a passage was captured from, without deleted ones, at most `MESSAGES_MAX`."""
         turns = passage.metadata.get("turns")
         ids = [turn["id"] for turn in turns if "id" in turn] if isinstance(turns, list) else []
         found = []

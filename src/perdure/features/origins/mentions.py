@@ -29,17 +29,17 @@ _REDACTED_TOKENS = 8
 """At most how many tokens a message takes more for each text that was taken out."""
 
 
-def _of(place: Place, owners: str, owner: str, key: str, texts: str, *, wide: bool = False) -> TextUse:
-    """A table whose column `owner` has the owner's id, under the name that it has in `TEXT_TABLES`."""
+def _table(place: Place, owners: str, owner: str, key: str, texts: str, *, wide: bool = False) -> TextUse:
+    """Describe a table with texts. Its name is its key in `TEXT_TABLES`; `key` and `texts` are names of columns."""
     return TextUse(name="", place=place, owners=owners, owner=owner, key=key.split(), texts=texts.split(), is_wide=wide)
 
 
-def _of_agent(place: Place, key: str, texts: str, owner: str = "agent_id", *, wide: bool = False) -> TextUse:
-    return _of(place, "agents", owner, key, texts, wide=wide)
+def _agent_table(place: Place, key: str, texts: str, owner: str = "agent_id", *, wide: bool = False) -> TextUse:
+    return _table(place, "agents", owner, key, texts, wide=wide)
 
 
-def _of_features(*, agents: bool) -> Mapping[str, TextUse]:
-    """Those of features: with texts of agents, or of other things."""
+def _feature_tables(*, agents: bool) -> Mapping[str, TextUse]:
+    """The tables with texts that features declare, by name: those of agents, or of other owners."""
     found = [one for feature in find_features() for one in feature.text_tables]
     return {one.name: one for one in found if (one.owners == "agents") == agents}
 
@@ -49,30 +49,30 @@ _BATCHES = "id IN (SELECT r.batch_id FROM runs r WHERE r.agent_id = :owner)"
 _OWNERS = f"owner_id IN ({OWNERS.format(agent=':owner', own='')})"
 
 TEXT_TABLES: Mapping[str, TextUse] = {
-    "blocks": _of("block", "blocks", "id", "", "value description metadata tags"),
-    "block_versions": _of("block_version", "blocks", "block_id", "version", "value diff"),
-    "passages": _of("passage", "archives", "archive_id", "seq", "text tags metadata source"),
-    "archives": _of("settings", "archives", "id", "", "description metadata"),
-    **_of_features(agents=False),
-    "messages": _of_agent("message", "seq", "parts name otid"),
-    "message_revisions": _of_agent("earlier_message", "seq revision", "parts"),
-    "summary_nodes": _of_agent("summary", "conversation_seq seq", "text rejected"),
-    "conversations": _of_agent("settings", "seq", "summary settings"),
-    "identities": _of_agent("settings", "id", "properties", _IDENTITIES),
-    "batches": _of_agent("request", "id", "callback", _BATCHES),
-    "agent_details": _of_agent("settings", "", "system description tags metadata settings"),
-    "client_tools": _of_agent("settings", "digest", "tools"),
-    "runs": _of_agent("request", "seq", "failure waiting_input answer hook_context options callback"),
-    "steps": _of_agent("request", "run_seq step_index", "recipe failure tags"),
-    "step_exchanges": _of_agent("request", "run_seq step_index", "request response", wide=True),
-    "prefixes": _of_agent("request", "seq", "system tools opening summary", wide=True),
-    "system_messages": _of_agent("request", "conversation_seq", "text", wide=True),
-    "events": _of_agent("event", "run_seq seq", "body"),
-    **_of_features(agents=True),
-    "message_sources": _of_agent("source", "conversation_seq seq place", "name"),
-    "memory_sources": _of_agent("source", "owner_id ref place", "name", _OWNERS),
-    "corrections": _of_agent("correction", "number", "text"),
-    "correction_items": _of_agent("correction", "number seq", "before"),
+    "blocks": _table("block", "blocks", "id", "", "value description metadata tags"),
+    "block_versions": _table("block_version", "blocks", "block_id", "version", "value diff"),
+    "passages": _table("passage", "archives", "archive_id", "seq", "text tags metadata source"),
+    "archives": _table("settings", "archives", "id", "", "description metadata"),
+    **_feature_tables(agents=False),
+    "messages": _agent_table("message", "seq", "parts name otid"),
+    "message_revisions": _agent_table("earlier_message", "seq revision", "parts"),
+    "summary_nodes": _agent_table("summary", "conversation_seq seq", "text rejected"),
+    "conversations": _agent_table("settings", "seq", "summary settings"),
+    "identities": _agent_table("settings", "id", "properties", _IDENTITIES),
+    "batches": _agent_table("request", "id", "callback", _BATCHES),
+    "agent_details": _agent_table("settings", "", "system description tags metadata settings"),
+    "client_tools": _agent_table("settings", "digest", "tools"),
+    "runs": _agent_table("request", "seq", "failure waiting_input answer hook_context options callback"),
+    "steps": _agent_table("request", "run_seq step_index", "recipe failure tags"),
+    "step_exchanges": _agent_table("request", "run_seq step_index", "request response", wide=True),
+    "prefixes": _agent_table("request", "seq", "system tools opening summary", wide=True),
+    "system_messages": _agent_table("request", "conversation_seq", "text", wide=True),
+    "events": _agent_table("event", "run_seq seq", "body"),
+    **_feature_tables(agents=True),
+    "message_sources": _agent_table("source", "conversation_seq seq place", "name"),
+    "memory_sources": _agent_table("source", "owner_id ref place", "name", _OWNERS),
+    "corrections": _agent_table("correction", "number", "text"),
+    "correction_items": _agent_table("correction", "number seq", "before"),
 }
 """Every table with texts of users, models and tools, in the order in which they are looked through. Names, labels, ids
 and secrets are no such texts."""
@@ -94,39 +94,41 @@ REDACTED_ROWS: Point[[Database, OrgId, str, str], Mapping[str, int]] = Point("re
 
 
 class TextMentions(Table):
+    """Finds a text in the rows of all tables with texts, and takes it out of them."""
+
     def scan(
         self, table: str, owner_id: str, redactor: Redactor, *, after: Key | None = None, limit: int = 500
     ) -> FoundPage:
         """Read the next `limit` rows of an owner, of wide tables a tenth, and return those in which the text stands."""
-        what = TEXT_TABLES[table]
-        own = f"{what.of_owner} AND EXISTS (SELECT 1 FROM {what.owners} WHERE id = :owner AND org_id = :org_id)"
+        use = TEXT_TABLES[table]
+        own = f"{use.of_owner} AND EXISTS (SELECT 1 FROM {use.owners} WHERE id = :owner AND org_id = :org_id)"
         params: dict[str, Any] = {"owner": storable(owner_id), "like": redactor.like}
-        key = ", ".join(what.key)
+        key = ", ".join(use.key)
         last: Key | None = None
-        if what.key:
+        if use.key:
             if after is not None:
-                own += f" AND ({key}) > ({', '.join(f':after{place}' for place in range(len(what.key)))})"
+                own += f" AND ({key}) > ({', '.join(f':after{place}' for place in range(len(use.key)))})"
                 params |= {f"after{place}": value for place, value in enumerate(after)}
             ordered = f"SELECT {key} FROM {table} WHERE {own} ORDER BY {key} LIMIT 1 OFFSET :offset"
-            rows = self._rows(ordered, offset=max(1, limit // 10 if what.is_wide else limit) - 1, **params)
+            rows = self._rows(ordered, offset=max(1, limit // 10 if use.is_wide else limit) - 1, **params)
             if rows:
                 last = tuple(rows[0])
-                own += f" AND ({key}) <= ({', '.join(f':last{place}' for place in range(len(what.key)))})"
+                own += f" AND ({key}) <= ({', '.join(f':last{place}' for place in range(len(use.key)))})"
                 params |= {f"last{place}": value for place, value in enumerate(last)}
         ways = ("LOWER({0}) LIKE :like", "LOWER({0}) LIKE '%uff%'", f"{{0}} {self._db.has_wide}")
-        matches = " OR ".join(way.format(column) for column in what.texts for way in ways)
+        matches = " OR ".join(way.format(column) for column in use.texts for way in ways)
         if table in _SUMMARIES:
             matches = "1 = 1"
         elif table in ("messages", "message_revisions"):
             matches += f" OR parts LIKE '%{_COMPACTION}%'"
-        sql = f"SELECT {', '.join((*what.key, *what.texts))} FROM {table} WHERE {own} AND ({matches})"
+        sql = f"SELECT {', '.join((*use.key, *use.texts))} FROM {table} WHERE {own} AND ({matches})"
         sql += f" ORDER BY {key}" if key else ""
-        found = [_found(what, row) for row in self._rows(sql, **params)]
+        found = [_found(use, row) for row in self._rows(sql, **params)]
         return FoundPage([one for one in found if _holds(table, one, redactor)], last)
 
     def redact(self, table: str, owner_id: str, redactor: Redactor, found: Sequence[Found]) -> None:
-        """Take the text out of rows that were found; what is derived from them follows."""
-        what = TEXT_TABLES[table]
+        """Take the text out of rows that were found; their checksums, words of search and vectors are renewed."""
+        use = TEXT_TABLES[table]
         stamp: dict[str, int] = {}
         if found:
             for columns in REDACTED_ROWS(self._db, self._org_id, table, owner_id):
@@ -136,7 +138,7 @@ class TextMentions(Table):
             words = self._indexed_words(owner_id, seqs)
             changes = {name: _redacted(table, name, text, redactor) for name, text in row.texts.items()}
             changed = {name: storable(text) for name, text in changes.items() if text != row.texts[name]}
-            self._update(table, what, owner_id, row.key, changed, stamp)
+            self._update(table, use, owner_id, row.key, changed, stamp)
             self._reindex(owner_id, seqs, words)
 
     def name_of(self, table: str, owner_id: str) -> str:
@@ -145,7 +147,7 @@ class TextMentions(Table):
         return restore(str(first(self._rows(sql, id=storable(owner_id)), TEXT_TABLES[table].place, owner_id)[0]))
 
     def revise_settings(self, agent_id: AgentId) -> None:
-        """Have the agent's next requests begin with a new prefix."""
+        """Count the agent's settings as changed, so that its next request begins with a new prefix."""
         sql = "UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id AND org_id = :org_id"
         self._run(sql, id=agent_id)
 
@@ -159,8 +161,7 @@ class TextMentions(Table):
         return found
 
     def drop_deltas(self, agent_id: str) -> None:
-        """Remove the previews of answers, which may hold the text in pieces. The newest event of a run stays, so that
-        the next one is numbered after it."""
+        """Remove previews of answers, which may hold the text in pieces; a run's last event stays, to count from."""
         self._run(
             "DELETE FROM events WHERE agent_id = :agent_id AND type = 'delta.streamed' AND seq < (SELECT MAX(n.seq)"
             " FROM events n WHERE n.agent_id = events.agent_id AND n.run_seq = events.run_seq)"
@@ -169,11 +170,11 @@ class TextMentions(Table):
         )
 
     def _update(
-        self, table: str, what: TextUse, owner_id: str, key: Key, changed: Mapping[str, str], stamp: Mapping[str, int]
+        self, table: str, use: TextUse, owner_id: str, key: Key, changed: Mapping[str, str], stamp: Mapping[str, int]
     ) -> None:
-        """Store the texts of a row, its checksum, and what marks it as changed."""
-        where = " AND ".join((what.of_owner, *(f"{name} = :key_{name}" for name in what.key)))
-        params: dict[str, Any] = {"owner": owner_id, **{f"key_{n}": v for n, v in zip(what.key, key, strict=True)}}
+        """Store the `changed` texts of a row, its checksum, and the columns of `stamp`, which mark it as changed."""
+        where = " AND ".join((use.of_owner, *(f"{name} = :key_{name}" for name in use.key)))
+        params: dict[str, Any] = {"owner": owner_id, **{f"key_{n}": v for n, v in zip(use.key, key, strict=True)}}
         values = ", ".join(f"{name} = :{name}" for name in (*changed, *stamp))
         if table == "messages":
             values += f", tokens = tokens + {_REDACTED_TOKENS * ''.join(changed.values()).count(REDACTED)}"
@@ -205,18 +206,18 @@ class TextMentions(Table):
             queue_texts(self._db, number, [one.seq for one in messages if is_embedded(one)])
 
 
-def _found(what: TextUse, row: Row) -> Found:
-    texts = zip(what.texts, row[len(what.key) :], strict=True)
-    return Found(tuple(row[: len(what.key)]), {name: restore(text) for name, text in texts if text is not None})
+def _found(use: TextUse, row: Row) -> Found:
+    texts = zip(use.texts, row[len(use.key) :], strict=True)
+    return Found(tuple(row[: len(use.key)]), {name: restore(text) for name, text in texts if text is not None})
 
 
 def _holds(table: str, found: Found, redactor: Redactor) -> bool:
-    """Whether the text stands in the row, or a summary in it says the same."""
+    """Whether the text stands in a row, or a summary in the row says the same."""
     return any(_redacted(table, name, text, redactor) != text for name, text in found.texts.items())
 
 
 def _redacted(table: str, column: str, text: str, redactor: Redactor) -> str:
-    """The text of a column without the text that is erased."""
+    """Return the value of a column without the text to erase, in the way that its format needs."""
     if _SUMMARIES.get(table) == column:
         return redactor.redact_summary(text)
     if column == "parts":

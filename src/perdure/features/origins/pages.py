@@ -89,17 +89,17 @@ async def sources(request: Request, library: AsyncPerdure) -> Data:
     }
 
 
-def _source_shape(one: SourceSummary) -> Data:
+def _source_shape(summary: SourceSummary) -> Data:
     of_source = {name: f"source.{name}" for name in ("label", "name", "is_trusted")}
-    shape = attributes(one, "title", "blocks", "passages", "facts", "reverted", at="last_at", **of_source)
-    return {"source": str(one.source)} | shape
+    shape = attributes(summary, "title", "blocks", "passages", "facts", "reverted", at="last_at", **of_source)
+    return {"source": str(summary.source)} | shape
 
 
-def _write_shape(one: WriteText) -> Data:
-    write = one.write
+def _write_shape(written: WriteText) -> Data:
+    write = written.write
     return {
         **attributes(write, "id", "kind", "label", "run_id", at="created_at"),
-        **attributes(one, "name", "text", "stands"),
+        **attributes(written, "name", "text", "stands"),
         "reverted": write.reverted_by is not None,
         "why": str(write.owner_id) if write.kind == "block" else write.ref if write.kind == "passage" else None,
     }
@@ -120,6 +120,7 @@ async def revert(request: Request, library: AsyncPerdure) -> Notice:
 
 
 def _describe(result: RevertResult) -> str:
+    """A sentence about what a revert took back, and what it left as it is and why."""
     counts = {"edit of blocks": result.blocks, "passage": result.passages, "fact": result.facts}
     many = {"edit of blocks": "edits of blocks"}
     done = ", ".join(plural(count, one, many.get(one, "")) for one, count in counts.items() if count)

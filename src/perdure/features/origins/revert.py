@@ -39,16 +39,16 @@ async def revert(
 
     Raises: NotFound; ConversationBusy: a run has not ended; InvalidInput: too many writes.
     """
-    left = [write for write in writes if write.reverted_by is None]
-    if len(left) > MOST:
-        raise InvalidInput(f"{len(left):,} writes are more than one revert takes back: name at most {MOST:,}")
+    unreverted = [write for write in writes if write.reverted_by is None]
+    if len(unreverted) > MOST:
+        raise InvalidInput(f"{len(unreverted):,} writes are more than one revert takes back: name at most {MOST:,}")
     if not dry_run:
         await ports.store.read(check_idle, [agent_id])
     blocks = sorted(
-        (write for write in left if write.kind == "block"), key=lambda write: (write.owner_id, -int(write.ref))
+        (write for write in unreverted if write.kind == "block"), key=lambda write: (write.owner_id, -int(write.ref))
     )
     groups = [list(of_block) for _, of_block in groupby(blocks, key=lambda write: write.owner_id)]
-    groups.append([write for write in left if write.kind != "block"])
+    groups.append([write for write in unreverted if write.kind != "block"])
     done = RevertResult(writes=(), is_dry_run=dry_run)
     for group in groups:
         for at in range(0, len(group), STEP):
@@ -80,7 +80,7 @@ def _revert_step(
     title: str,
     author: Author,
 ) -> RevertResult:
-    """Take back these writes of one block, or of others, and record it, as a part of the correction of this number."""
+    """Take back writes, all of one block or none of a block, and record it in the correction `number`, or a new one."""
     tx.agents.lock(agent_id)
     result, items = _take_back(tx, writes, inputs, author)
     is_block = writes[0].kind == "block"
@@ -100,7 +100,8 @@ def _revert_step(
 def _take_back(
     tx: Tx, writes: Sequence[MemoryWrite], inputs: UnitInputs | None, author: Author
 ) -> tuple[RevertResult, Sequence[CorrectionItem]]:
-    """Take back writes of one block, or others; without inputs only say what that would do. Raises: NotFound."""
+    """Take back writes, all of one block or none of a block; without `inputs` only find out what that would do. Return
+    that, and what undoing it needs. Raises: NotFound."""
     if writes[0].kind == "block":
         plan = plan_block(tx, writes)
         ids = [f"{plan.block.id}@{ref}" for ref in plan.refs]
@@ -134,7 +135,7 @@ def _take_back(
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """A block without some writes: its value then, the versions that are taken back, and those that can't be."""
+    """What a block becomes without some writes: its value, the versions taken back (`refs`), and those that stay."""
 
     block: Block
     value: str

@@ -40,17 +40,17 @@ class AsyncSources(AsyncPart):
         tx.agents.model(self._id)
         found = tx.of(Journal).summarise(self._id, limit=limit)
         agents = tx.agents.list_by_ids(
-            [AgentId(one.source.name) for one in found if one.source.label in ("agent", "other_agent")]
+            [AgentId(summary.source.name) for summary in found if summary.source.label in ("agent", "other_agent")]
         )
         names = {str(id_): agent.name for id_, agent in agents.items()}
-        return [replace(one, title=names.get(one.source.name, "")) for one in found]
+        return [replace(summary, title=names.get(summary.source.name, "")) for summary in found]
 
     @reads
     def show(self, tx: Tx, source: str, *, limit: int = 100) -> Sequence[WriteText]:
         """The writes that came from a source or run, the newest first. Raises: NotFound, InvalidInput."""
         check_limit(limit)
         check_text("source", source)
-        return [_text_of(tx, write) for write in _select(tx, self._id, source, limit=limit)]
+        return [_write_text(tx, write) for write in _select_writes(tx, self._id, source, limit=limit)]
 
     async def revert(self, source: str, *, dry_run: bool = False, author: Author | None = None) -> RevertResult:
         """Take back all writes that came from a source or run; `agent.undo(result.correction)` brings them back.
@@ -60,7 +60,7 @@ class AsyncSources(AsyncPart):
         Raises: NotFound, ConversationBusy, InvalidInput.
         """
         check_text("source", source)
-        writes = await self._ports.store.read(lambda tx: _select(tx, self._id, source, limit=WRITES_MAX))
+        writes = await self._ports.store.read(lambda tx: _select_writes(tx, self._id, source, limit=WRITES_MAX))
         return await self._revert(writes, f"all from {source}", dry_run=dry_run, author=author)
 
     async def revert_writes(
@@ -90,8 +90,8 @@ class AsyncSources(AsyncPart):
         return result
 
 
-def _select(tx: Tx, agent_id: AgentId, source: str, *, limit: int) -> Sequence[MemoryWrite]:
-    """The writes from a source or of a run. Raises: NotFound, InvalidInput."""
+def _select_writes(tx: Tx, agent_id: AgentId, source: str, *, limit: int) -> Sequence[MemoryWrite]:
+    """The writes of an agent's memory from a source, or in the run of this id. Raises: NotFound, InvalidInput."""
     tx.agents.model(agent_id)
     name = source.removeprefix("run:")
     if is_id("run", name):
@@ -100,8 +100,10 @@ def _select(tx: Tx, agent_id: AgentId, source: str, *, limit: int) -> Sequence[M
 
 
 def _find_write(tx: Tx, agent_id: AgentId, write_id: str) -> MemoryWrite:
-    """The write of an agent's memory with this id, also one whose sources are not known. Raises: NotFound,
-    InvalidInput."""
+    """The write of an agent's memory with this id, also one whose sources were never stored.
+
+    Raises: NotFound, InvalidInput.
+    """
     tx.agents.model(agent_id)
     kind: WriteKind = "fact"
     ref, by = write_id, dict[str, Any]()
@@ -127,8 +129,8 @@ def _find_write(tx: Tx, agent_id: AgentId, write_id: str) -> MemoryWrite:
     return next(iter(tx.sources.list_by_refs(owner_id, [ref])), new)
 
 
-def _text_of(tx: Tx, write: MemoryWrite) -> WriteText:
-    """A write as people read it."""
+def _write_text(tx: Tx, write: MemoryWrite) -> WriteText:
+    """A write with its name and text for people, and whether any of it is still there."""
     match write.kind:
         case "block":
             block = tx.blocks.get(BlockId(write.owner_id))
@@ -138,8 +140,8 @@ def _text_of(tx: Tx, write: MemoryWrite) -> WriteText:
             name, text = block.label, diff
         case "passage":
             name = tx.archives.get(ArchiveId(write.owner_id)).name
-            there = tx.passages.find_places([PassageId(write.ref)])
-            text, stands = (tx.passages.get(PassageId(write.ref)).text if there else ""), bool(there)
+            places = tx.passages.find_places([PassageId(write.ref)])
+            text, stands = (tx.passages.get(PassageId(write.ref)).text if places else ""), bool(places)
         case "fact":
             name, text, stands = keeper_of("fact").read_write(tx, write)
     text = text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]}…"

@@ -16,8 +16,7 @@ __all__ = ["Corrections"]
 
 
 class Corrections(AgentPart):
-    """Corrections of an agent's memory and history; `Agent` has these methods. Each can be undone, except what is
-    erased."""
+    """Corrections of an agent's memory and history, as methods of `Agent`. All but erasing can be undone."""
 
     _inner: AsyncCorrections
 

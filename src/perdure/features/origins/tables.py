@@ -25,6 +25,8 @@ _OWNED = f"owner_id IN ({OWNERS.format(agent=':agent_id', own=' AND o.org_id = :
 
 
 class Erasures(Table):
+    """The erasures of texts, with how far each is."""
+
     def add(
         self, agent_id: AgentId, text: str, targets: Sequence[tuple[str, str]], *, at: datetime, owner: str = ""
     ) -> Erasure:
@@ -38,18 +40,18 @@ class Erasures(Table):
         return erasure
 
     def get(self, agent_id: AgentId, number: int) -> Erasure:
-        """Its row is locked, so that several processes take turns. Raises: NotFound."""
+        """Read an erasure and lock its row, so that processes take turns. Raises: NotFound."""
         sql = f"SELECT {_ERASURE.columns} FROM erasures WHERE agent_id = :agent_id AND number = :number AND {OWN_AGENT}"
         rows = self._rows(f"{sql}{self._db.for_update}", agent_id=agent_id, number=number)
         return _ERASURE.read(first(rows, "erasure", str(number)))
 
     def put(self, erasure: Erasure) -> Erasure:
-        """Store its progress."""
+        """Store the progress of an erasure."""
         self._set("erasures", _ERASURE.params(erasure, _KEY), **_ERASURE.params(erasure, _PROGRESS))
         return erasure
 
     def list_unended(self, agent_id: AgentId | None = None, *, limit: int = 20) -> Sequence[Erasure]:
-        """Those that have not ended, of the agent or of all, the one whose last step is the oldest first."""
+        """The erasures that have not ended, of the agent or of all; the one with the oldest last step is first."""
         which = "" if agent_id is None else " AND e.agent_id = :agent_id"
         return self._all(
             _ERASURE,
@@ -60,7 +62,7 @@ class Erasures(Table):
         )
 
     def release(self, owner: str) -> None:
-        """Have another process go on with the erasures of this one."""
+        """Let any process go on with the erasures that the process `owner` carries out."""
         self._run(
             "UPDATE erasures SET owner = '' WHERE owner = :owner AND ended_at IS NULL"
             " AND EXISTS (SELECT 1 FROM agents a WHERE a.id = erasures.agent_id AND a.org_id = :org_id)",
@@ -96,9 +98,9 @@ class Journal(Table):
         order = {(row[0], row[1]): place for place, row in enumerate(keys)}
         found: list[MemoryWrite] = []
         for owner_id, rows in groupby(sorted(order), key=lambda key: str(key[0])):
-            for some in parts([row[1] for row in rows]):
+            for chunk in parts([row[1] for row in rows]):
                 of_owner = Conditions("owner_id = :owner_id", owner_id=owner_id)
-                of_owner.among("ref", some)
+                of_owner.among("ref", chunk)
                 found += read_writes(self._db, self._org_id, str(of_owner), **of_owner.params)
         return sorted(found, key=lambda write: order[write.owner_id, write.ref])
 

@@ -25,7 +25,7 @@ CALLERS = ("agent", "system")
 
 
 async def load(request: Request, library: AsyncPerdure) -> Data:
-    """With `timeline` the newest writes, and how the blocks have grown."""
+    """If the query has `timeline`, the newest writes and how the blocks have grown, else None for both."""
     if not request.query_params.get("timeline"):
         return {"writes": None, "growth": None}
     agent = agent_of(request, library)
@@ -65,7 +65,7 @@ async def _writes(agent: AsyncAgentById, blocks: Sequence[Block]) -> list[Data]:
 
 
 async def _reasons(agent: AsyncAgentById, memory_id: str) -> dict[int | None, Data]:
-    """The number of a block's version -> which tool wrote it, and the message that it followed; None: of a passage."""
+    """Map the numbers of a block's versions (None: of a passage) to the tool that wrote it and the message before."""
     origin = await agent.why(memory_id)
     if not isinstance(origin, MemoryOrigin):
         return {}

@@ -73,7 +73,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class ForgetPreview:
-    """Where a text stands.
+    """In which rows of an agent and its memory a text was found.
 
     Args:
         text: what was looked for.
@@ -186,7 +186,7 @@ class SourceSummary:
 
     @property
     def total(self) -> int:
-        """How many writes stand."""
+        """How many writes were not reverted."""
         return self.blocks + self.passages + self.facts
 
 

@@ -46,7 +46,7 @@ def _memory_view(origin: MemoryOrigin) -> Iterator[RenderableType]:
 
 
 def _write_view(write: Write, *, with_text: bool) -> Iterator[RenderableType]:
-    """Who wrote, when, by which call, and in answer to what."""
+    """Lines about a write: who wrote, when, by which call, and in answer to what; `with_text`: also its text."""
     author = {"agent": f"agent {write.author_name or write.author_id}", "user": "a person", "system": "Perdure"}
     version = "" if write.version is None else f"version {write.version}  "
     verb = "removed by" if write.text is None else "written by"

@@ -120,17 +120,17 @@ def _find_by_text(origins: MemoryOrigins, agent_id: AgentId, text: str) -> Origi
         (block, place, line) for block in blocks for place, line in enumerate(block.value.split("\n")) if line.strip()
     ]
     exact = [found for found in lines if found[2].strip() == text]
-    held = exact or [found for found in lines if match_form(text) in match_form(found[2])]
+    matching = exact or [found for found in lines if match_form(text) in match_form(found[2])]
     archives = tx.archives.list_by_agent(agent_id)
     passages = [one for archive in archives for one in page_of_text(tx, archive.id, text, limit=NAMED_MAX + 1)]
-    if (not exact and len(held) + len(passages) > 1) or len(exact) > 1:
-        named = [f"{block.id}:{place + 1}" for block, place, _ in held] + [passage.id for passage in passages]
+    if (not exact and len(matching) + len(passages) > 1) or len(exact) > 1:
+        named = [f"{block.id}:{place + 1}" for block, place, _ in matching] + [passage.id for passage in passages]
         more = " and more" if len(named) > NAMED_MAX else ""
         raise InvalidInput(
             f"several memories hold {text!r:.{LINE_CHARS}}: {', '.join(named[:NAMED_MAX])}{more}; give one of these ids"
         )
-    if held:
-        return origins.of_line(held[0][0], held[0][1])
+    if matching:
+        return origins.of_line(matching[0][0], matching[0][1])
     if passages:
         return origins.of_passage(passages[0])
     for block in blocks:

@@ -93,6 +93,7 @@ def _timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> value
     timezone = agent_timezone if new.timezone is None else new.timezone
 
     def moment(value: datetime | str | None, *, end: bool = False) -> datetime | None:
+        """Return the instant of a datetime or text; a date alone is its last moment with `end`."""
         if isinstance(value, datetime):
             value = value.isoformat()  # one without a zone is of the schedule's
         if not isinstance(value, str | None):

@@ -271,8 +271,8 @@ def _newest_due(timing: Timing, after: datetime, until: datetime, count: int) ->
 
 
 def _next_time(timing: Timing, tz: tzinfo, after: datetime) -> datetime | None:
-    """Return the first due time after `after`, without regard to quiet hours; None: there is none. `tz` is the timing's
-    zone."""
+    """Return the first due time after `after`, quiet hours disregarded, in the timing's zone `tz`; None: there is
+    none."""
     if timing.at is not None:
         return timing.at if timing.at > after else None
     if timing.every_s is not None:
@@ -287,8 +287,8 @@ def _next_time(timing: Timing, tz: tzinfo, after: datetime) -> datetime | None:
 
 
 def _cron_times(expression: str, after: datetime) -> Iterator[datetime]:
-    """Return the times of a cron expression after `after`, in that time's zone; they end where 50 years hold none.
-    Raises: ScheduleInvalid."""
+    """Return the times of a cron expression after `after`, in its zone, up to a gap of 50 years. Raises:
+    ScheduleInvalid."""
     from cronsim import CronSim, CronSimError  # imported at the first cron schedule
 
     try:

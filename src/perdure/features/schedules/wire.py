@@ -224,8 +224,7 @@ def _message_shape(message: ScheduledMessage) -> dict[str, Any]:
 
 
 def _moment(number: float) -> datetime:
-    """Return the time that a number says: seconds since 1970, or above `SECONDS_BELOW` milliseconds. Raises:
-    ScheduleInvalid."""
+    """Return the time of a number of seconds since 1970, or of milliseconds if it is large. Raises: ScheduleInvalid."""
     try:
         return datetime.fromtimestamp(number if number < SECONDS_BELOW else number / 1_000, UTC)
     except (ValueError, OverflowError, OSError) as error:

@@ -52,9 +52,9 @@ class UserEvent:
     """Something that happened outside, such as a login.
 
     Args:
-        kind: what: up to 64 letters, digits, and `_ . : / -`.
+        kind: what happened, in up to 64 letters, digits, and `_ . : / -`.
         data: more about it, as JSON has it.
-        wake: whether the agent begins a run; else it reads of it with its next message.
+        wake: whether the agent begins a run; else the event is read with its next message.
     """
 
     kind: str
@@ -329,8 +329,7 @@ class ScheduleWorker(Worker):
         return True
 
     async def _fire(self, schedule: Schedule, now: datetime) -> Fired | None:
-        """Plan and store what becomes of a schedule's due time; None: it is not due. Raises: Overtaken, NotFound,
-        StoreError."""
+        """Store what becomes of a schedule's due time; None: it is not due. Raises: Overtaken, NotFound, StoreError."""
         ports, request, refusal = self._ports, None, ""
         assert schedule.next_at is not None
         plan = plan_due(

@@ -43,7 +43,7 @@ NAME_HELPS = "choose another name, or use get_or_create_agent, which returns the
 RENAME_HELPS = "choose another name"
 
 SET_BELONGINGS: Point[[Tx, Ports, AgentId, Mapping[str, Sequence[str]]], None] = Point("set_belongings")
-"""Has an agent own these things and no others. Raises: NotFound."""
+"""Give an agent these things of features (kind -> ids), such as folders, and no others. Raises: NotFound."""
 
 SameName = Literal["allow", "refuse", "number"]
 
@@ -51,7 +51,7 @@ CompanionKind = Literal["sleeptime", "voice_sleeptime"]
 """The kinds of agents that keep the memory of another one."""
 
 SET_COMPANION: Point[[Tx, AgentId, CompanionKind | Literal[False], Author, UnitInputs], None] = Point("set_companion")
-"""Have an agent have a companion of this kind, or none. Raises: InvalidInput."""
+"""Give an agent a companion of this kind, or with False none. Raises: InvalidInput."""
 
 AGENT_STATES: Point[[Tx, Sequence[AgentId]], Mapping[AgentId, Mapping[str, Any]]] = Point("agent_states")
 """What features know of agents: agent -> name -> value."""
@@ -189,11 +189,11 @@ class AllAgents(AsyncPart):
         return [in_effect(agent, self._app.models) for agent in agents]
 
     async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[WholeAgent]:
-        """A page of agents, each with everything that belongs to it. Raises: as `list`."""
+        """A page of agents, each with everything that belongs to it. Raises: as `page`."""
         return await self._ports.store.read(lambda tx: _load_states(self._app, tx, _load_page(tx, where, page, order)))
 
     async def last_used(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
-        """Agent -> when the newest message was added to it; not there: it has none."""
+        """Agent -> when the newest message was added to it; an agent without any is left out."""
         return await self._ports.store.read(lambda tx: tx.conversations.last_message_times(agent_ids))
 
     async def tags(self, page: Page, *, text: str | None = None) -> Sequence[str]:
@@ -205,8 +205,9 @@ class AllAgents(AsyncPart):
         tags = sorted(tag for tag in found if part in match_form(tag))
 
         def query(*, above: str | None, below: str | None, newest_first: bool, limit: int) -> Sequence[str]:
-            kept = [tag for tag in tags if (above is None or tag > above) and (below is None or tag < below)]
-            return (kept[::-1] if newest_first else kept)[:limit]
+            """The first tags between two, both excluded; `newest_first`: in the reverse order of the alphabet."""
+            between = [tag for tag in tags if (above is None or tag > above) and (below is None or tag < below)]
+            return (between[::-1] if newest_first else between)[:limit]
 
         return page.load(query, place_of=name_form)
 
@@ -236,12 +237,12 @@ class AsyncAgentRecord(AsyncAgentPart):
         author: Author | None = None,
         same_name: Literal["allow", "refuse"] = "allow",
     ) -> Agent:
-        """The agent as changed, from its next model call on.
+        """Change fields of the agent and what belongs to it, from its next model call on; return it as changed.
 
         Args:
-            companion: returns the kind of the companion that the agent is to have; False: none; None: as it is.
-
-        Raises: NotFound, NameInvalid, InvalidInput; AlreadyExists: its name, if that is to be refused.
+            companion: the agent before -> the kind of companion that it is to have; False: none; None: as it is.
+            same_name: whether another agent may have its new name.
+        Raises: NotFound, NameInvalid, InvalidInput; AlreadyExists: its name, if that is refused.
         """
         inputs, by = self._ports.inputs(), author or outside()
         resolved = changes
@@ -285,19 +286,17 @@ async def _check_engine(ports: Ports, settings: Mapping[str, Any] | None) -> Non
 
 
 def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[WholeAgent]:
-    """The agents with everything that belongs to them."""
+    """These agents, in their order, each with everything that belongs to it."""
     ids = [agent.id for agent in agents]
     of_features = AGENT_STATES(tx, ids)
     blocks, tools = tx.blocks.list_by_agents(ids), tx.tools.list_by_agents(ids)
-    named = {tool.id: tool for some in tools.values() for tool in some}
-    named |= {tool.id: tool for tool in tx.tools.with_own_names([*named.values()])}
-    codes = tx.tools.codes([tool.id for tool in named.values() if tool.spec.kind == "custom"])
+    each_tool = {tool.id: tool for agent_tools in tools.values() for tool in agent_tools}  # several agents may have one
+    each_tool |= {tool.id: tool for tool in tx.tools.with_own_names([*each_tool.values()])}
+    codes = tx.tools.codes([tool.id for tool in each_tool.values() if tool.spec.kind == "custom"])
     secrets = tx.secrets.list_by_owners(ids)
     identities = tx.identities.list_by_agents(ids)
-    states = {
-        state.identity.id: state
-        for state in load_identities(tx, [*{one.id: one for some in identities.values() for one in some}.values()])
-    }
+    each_identity = {one.id: one for agent_identities in identities.values() for one in agent_identities}
+    states = {state.identity.id: state for state in load_identities(tx, [*each_identity.values()])}
     first = tx.conversations.list_by_keys([(id_, 0) for id_ in ids])
     pending = find_all_pending(tx, first)
     message_ids, runs = ids_in_view(tx, first, pending), tx.runs.list_newest(ids, limit=2)
@@ -305,14 +304,14 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[WholeAge
         WholeAgent(
             agent=in_effect(agent, app.models),
             blocks=blocks[agent.id],
-            tools=[named[tool.id] for tool in tools[agent.id]],
+            tools=[each_tool[tool.id] for tool in tools[agent.id]],
             codes=codes,
             identities=[states[identity.id] for identity in identities[agent.id]],
             message_ids=message_ids[agent.id, 0],
             run=next((run for run in runs[agent.id] if run.ended), None),
             secrets=secrets[agent.id],
             pending=pending.get((agent.id, 0)),
-            of_features={name: value for some in of_features for name, value in some.get(agent.id, {}).items()},
+            of_features={name: value for states in of_features for name, value in states.get(agent.id, {}).items()},
         )
         for agent in agents
     ]
@@ -321,7 +320,7 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[WholeAge
 def _set_companion(
     tx: Tx, agent_id: AgentId, kind: CompanionKind | Literal[False], author: Author, inputs: UnitInputs
 ) -> None:
-    """Raises: FeatureMissing: nothing here makes companions."""
+    """Give an agent a companion of this kind, or with False none. Raises: FeatureMissing: nothing here makes them."""
     if kind and not SET_COMPANION.functions:
         raise FeatureMissing(
             "groups", f"the agent can't have a companion of the kind {kind!r}", "create it without one"
@@ -330,7 +329,8 @@ def _set_companion(
 
 
 def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongings, *, at: datetime) -> None:
-    """Have the agent own these things and no others. Raises: NotFound, AlreadyExists, FeatureMissing."""
+    """Give an agent the things in `belongings`, and no others of their kinds; kinds that are None are left as they are.
+    Raises: NotFound, AlreadyExists, FeatureMissing."""
     if (tool_ids := belongings.tool_ids) is not None:
         wanted = {tx.tools.get(tool_id).spec.name for tool_id in tool_ids}
         present = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)}
@@ -354,7 +354,8 @@ def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongi
 
 
 def _name_for(tx: Tx, name: str, same_name: SameName, *, helps: str = NAME_HELPS) -> str:
-    """The name that an agent gets. Raises: AlreadyExists."""
+    """The name that an agent gets for one that was asked for: see `AllAgents.add`. No other agent gets it before this
+    transaction ends. Raises: AlreadyExists, with the advice `helps`."""
     if same_name == "allow":
         return name
     tx.agents.lock_names()
@@ -367,6 +368,7 @@ def _name_for(tx: Tx, name: str, same_name: SameName, *, helps: str = NAME_HELPS
 
 
 def _resolve_agent(tx: Tx, name_or_id: str) -> Agent:
+    """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
     if is_id("agent", name_or_id):
         return tx.agents.get(AgentId(name_or_id))
     agent = tx.agents.find_by_name(name_or_id)

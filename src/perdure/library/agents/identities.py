@@ -59,7 +59,7 @@ class AllIdentities(AsyncPart):
         return load_identity(tx, after)
 
     async def get(self, identity_id: IdentityId) -> IdentityState:
-        """Raises: NotFound."""
+        """The identity with this id. Raises: NotFound."""
         return await self._ports.store.read(lambda tx: load_identity(tx, tx.identities.get(identity_id)))
 
     @reads
@@ -109,6 +109,7 @@ class AllIdentities(AsyncPart):
         tx.identities.detach_agent(agent_id, identity_id)
 
     def _add(self, tx: Tx, fields: IdentityFields, project_id: str | None) -> Identity:
+        """Add an identity with its agents and blocks. Raises: AlreadyExists, NotFound, TooMany."""
         now = self._ports.clock.now()
         identity = Identity(
             id=IdentityId(self._ports.ids.new("identity")),
@@ -127,6 +128,7 @@ class AllIdentities(AsyncPart):
         return identity
 
     def _put(self, tx: Tx, before: Identity, fields: IdentityFields) -> Identity:
+        """Change an identity, and return it as changed. Raises: AlreadyExists, NotFound, TooMany."""
         names = ("identifier_key", "name", "identity_type")
         values = {name: value for name in names if (value := getattr(fields, name)) is not None}
         if fields.properties is not None:
@@ -139,7 +141,7 @@ class AllIdentities(AsyncPart):
 
 
 def load_identity(tx: Tx, identity: Identity) -> IdentityState:
-    """The identity with its agents and blocks."""
+    """The identity with the ids of its agents and blocks."""
     return load_identities(tx, [identity])[0]
 
 
@@ -151,7 +153,7 @@ def load_identities(tx: Tx, identities: Sequence[Identity]) -> Sequence[Identity
 
 
 def set_identities(tx: Tx, agent_id: AgentId, identity_ids: Sequence[IdentityId]) -> None:
-    """Have the agent have these identities and no others. Raises: NotFound, TooMany."""
+    """Give the agent these identities, and take all others from it. Raises: NotFound, TooMany."""
     for identity in tx.identities.list_by_agent(agent_id):
         if identity.id not in identity_ids:
             tx.identities.detach_agent(agent_id, identity.id)
@@ -160,7 +162,7 @@ def set_identities(tx: Tx, agent_id: AgentId, identity_ids: Sequence[IdentityId]
 
 
 def _set_owners(tx: Tx, identity_id: IdentityId, fields: IdentityFields) -> None:
-    """Have these agents and blocks, and no others, have the identity; None leaves them."""
+    """Give an identity to the agents and blocks in `fields`, and take it from all others; None leaves them."""
     if fields.agent_ids is not None:
         for agent_id in {*tx.identities.list_owners("agent", [identity_id])[identity_id]} - {*fields.agent_ids}:
             tx.identities.detach_agent(agent_id, identity_id)
@@ -174,12 +176,12 @@ def _set_owners(tx: Tx, identity_id: IdentityId, fields: IdentityFields) -> None
 
 
 def _by_key(properties: Sequence[Property]) -> tuple[Property, ...]:
-    """The properties, the last of each key, where the first of it stood."""
+    """The properties, each key once: with its last value, in the place of its first one."""
     return tuple({one["key"]: one for one in properties}.values())
 
 
 def _check(tx: Tx, identity: Identity) -> None:
-    """Raises: TooMany: a name, or the properties, are too long."""
+    """Check that names and properties of an identity are not too long. Raises: TooMany."""
     keys = [str(one["key"]) for one in identity.properties]
     names = {"key": max(keys, key=len, default=""), **attributes(identity, "identifier_key", "name", "project_id")}
     check_item_limits(tx.limits, names=names, metadata={"properties": list(identity.properties)})

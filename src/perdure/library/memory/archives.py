@@ -151,7 +151,7 @@ class AsyncArchiveById(AsyncPassages):
 
     @writes
     def edit(self, tx: Tx, changes: Changes) -> ArchiveInfo:
-        """The archive with other fields. Raises: NotFound, InvalidInput."""
+        """Change fields of the archive, and return it as changed. Raises: NotFound, InvalidInput."""
         now = self._ports.clock.now()
         fields = changes(tx.archives.get(self.id)) if callable(changes) else changes
         return update_archive(tx, self.id, fields, at=now)
@@ -227,16 +227,16 @@ class AsyncArchiveById(AsyncPassages):
 
     @writes
     def put_named(self, tx: Tx, name: Sequence[str], new: NewPassage) -> Passage:
-        """Store a text under a name: the passage that has it changes, or is added. Raises: InvalidInput, NotFound."""
+        """Store a text as the passage of this name (its parts): changed, or added. Raises: InvalidInput, NotFound."""
         ports, at = self._ports, self._ports.clock.now()
         new = from_outside(new)
         (passage,) = new_passages([new], self.id, ids=ports.ids, at=at, limits=tx.limits)
-        if not (known := _find_named(tx, self.id, name)):
+        if not (passage_ids := _find_named(tx, self.id, name)):
             id_ = _named_passage(self.id, name_form(name))
             return add_passages(tx, [replace(passage, id=id_)], [new.embedding])[0]
         fields: PassageChanges = {"text": passage.text, "tags": passage.tags, "metadata": passage.metadata}
         return update_passage(
-            tx, tx.passages.get(known[0]), {**fields, "occurred_at": passage.occurred_at}, at=ports.clock.now()
+            tx, tx.passages.get(passage_ids[0]), {**fields, "occurred_at": passage.occurred_at}, at=ports.clock.now()
         )
 
     async def find_named(self, name: Sequence[str]) -> Passage | None:
@@ -354,6 +354,7 @@ class AsyncAgentArchives(AsyncPart):
 
 
 def _resolve_archive(tx: Tx, name_or_id: str) -> ArchiveInfo:
+    """The archive of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
     if is_id("archive", name_or_id):
         return tx.archives.get(ArchiveId(name_or_id))
     found = tx.archives.list(name=name_or_id, newest_first=True, limit=1)
@@ -365,12 +366,13 @@ def _resolve_archive(tx: Tx, name_or_id: str) -> ArchiveInfo:
 
 
 def _named_passage(archive_id: ArchiveId, name: Sequence[str]) -> PassageId:
+    """The id that the passage of this name has in an archive."""
     return PassageId(derived_id("passage", archive_id, *name))
 
 
 def _find_named(tx: Tx, archive_id: ArchiveId, name: Sequence[str]) -> Sequence[PassageId]:
-    """The passage of this name, if there is one, and those that older versions stored under another form of it: other
-    things lead to a passage by its id, so they keep theirs."""
+    """The id of the passage of this name, if there is one, and of those that older versions stored under another form
+    of the name: a passage keeps its id, because other things name it."""
     forms = (name_form(name), name, [unicodedata.normalize("NFD", part) for part in name])
     ids = dict.fromkeys(_named_passage(archive_id, form) for form in forms)
     found = tx.passages.find_places(list(ids))

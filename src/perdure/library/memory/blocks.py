@@ -93,15 +93,17 @@ class AsyncBlocks(AsyncPart):
         return await self._ports.store.read(lambda tx: tx.blocks.count(where))
 
     async def update(self, block_id: BlockId, *, expected: int | None = None, **changes: Any) -> Block:
-        """Change fields of a block. Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""
+        """Change fields of a block, and return it. `expected`: the version that the caller has seen.
+
+        Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput.
+        """
         return await self.edit(block_id, changes, expected=expected)
 
     @writes
     def edit(
         self, tx: Tx, block_id: BlockId, changes: Changes, *, expected: int | None = None, author: Author | None = None
     ) -> Block:
-        """The block with other fields, for all agents; `expected` is the version that the caller has seen. Raises: as
-        `update`."""
+        """Change fields of a block for all agents; return it. `expected`: the version seen. Raises: as `update`."""
         check_text("block_id", block_id)
         check_number("expected", expected)
         by, now = author or outside(), self._ports.clock.now()
@@ -136,7 +138,7 @@ class AsyncAgentBlocks(AsyncPart):
         return await self._write(lambda tx, at: create_block(tx, block_id, new, author=by, at=at, agent_id=self._id))
 
     async def update(self, label: str, value: str, *, expected: int | None = None) -> Block:
-        """The block with another value.
+        """Change the value of a block, and return the block.
 
         Args:
             expected: the version the caller has seen; if the block has changed since, nothing is written.
@@ -145,7 +147,7 @@ class AsyncAgentBlocks(AsyncPart):
         return await self.edit(label, {"value": value}, expected=expected)
 
     async def change(self, label: str, /, *, expected: int | None = None, **changes: Any) -> Block:
-        """The block with other fields: `limit_chars`, `description`, `read_only`, `label`, `metadata`, `tags`.
+        """Change `limit_chars`, `description`, `read_only`, `label`, `metadata` or `tags` of a block, and return it.
 
         Raises: BlockNotFound, VersionConflict, BlockLimitExceeded, AlreadyExists; InvalidInput: there is no such field,
             or it can't have this value.
@@ -155,7 +157,7 @@ class AsyncAgentBlocks(AsyncPart):
     async def edit(
         self, label: str, changes: Changes, *, expected: int | None = None, author: Author | None = None
     ) -> Block:
-        """The block with other fields; `expected` is the version that the caller has seen. Raises: as `change`."""
+        """Change fields of a block, and return it; `expected`: the version seen. Raises: as `change`."""
         check_number("expected", expected)
         by = author or outside()
         return await self._write(
@@ -163,7 +165,7 @@ class AsyncAgentBlocks(AsyncPart):
         )
 
     async def append(self, label: str, text: str, *, author: Author | None = None) -> Block:
-        """The block with a new last line. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
+        """Add a last line to a block, and return it. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
         check_text("label", label)
         check_text("text", text)
         by = author or outside()
@@ -175,7 +177,8 @@ class AsyncAgentBlocks(AsyncPart):
     def replace_line(
         self, tx: Tx, label: str, line: int | str, text: str | None, *, author: Author | None = None
     ) -> Block:
-        """The block with another text in place of a line, None: without it; the agent's `undo` takes it back.
+        """Replace a line of a block by a text, or with None remove it, and return the block; the agent's `undo` takes
+        it back.
 
         Args:
             line: its number from 1, or what it says.
@@ -198,7 +201,7 @@ class AsyncAgentBlocks(AsyncPart):
         return tx.blocks.get(block.id)
 
     async def delete_line(self, label: str, line: int | str) -> Block:
-        """The block without a line: its number from 1, or what it says. The agent's `undo` takes it back.
+        """Remove a line of a block, by its number from 1 or what it says, and return the block; `undo` takes it back.
 
         Raises: BlockNotFound; InvalidInput: there is no such line.
         """
@@ -221,7 +224,8 @@ class AsyncAgentBlocks(AsyncPart):
         return unified_diff(before, after)
 
     async def restore(self, label: str, version: int, *, author: Author | None = None) -> Block:
-        """The value of an earlier version, as a new version. Raises: BlockNotFound, NotFound, BlockLimitExceeded."""
+        """Give a block the value of an earlier version, as a new version, and return it. Raises: BlockNotFound,
+        NotFound, BlockLimitExceeded."""
         check_number("version", version)
         by = author or outside()
         return await self._write(
@@ -248,7 +252,7 @@ class AsyncAgentBlocks(AsyncPart):
 
     @writes
     def _write(self, tx: Tx, change: Callable[[Tx, datetime], T]) -> T:
-        """Change the agent's memory, and what clients are shown of its prompt."""
+        """What `change` returns; it changes the agent's memory at a time. The prompt that clients are shown follows."""
         inputs = self._ports.inputs()
         result = change(tx, inputs.now)
         BLOCKS_CHANGED(tx, self._id)
@@ -270,7 +274,7 @@ def reason_in(messages: Sequence[Message]) -> str:
 
 
 def _with_reasons(tx: Tx, versions: Sequence[BlockVersion]) -> Sequence[BlockVersion]:
-    """The versions with the names of agents and the reasons that they gave, as far as the log still has them."""
+    """These versions of one block, with names of agents, the reasons that they gave, and sources, as far as known."""
     names: dict[AgentId, str] = {}
     reasons: dict[RunId, str] = {}
     for author in {version.author for version in versions if version.author.agent_id is not None}:
@@ -280,8 +284,9 @@ def _with_reasons(tx: Tx, versions: Sequence[BlockVersion]) -> Sequence[BlockVer
         if author.run_id is not None and author.run_id not in reasons:
             with suppress(NotFound):
                 reasons[author.run_id] = reason_in(tx.messages.list_by_run(tx.runs.get(author.run_id), reset=True))
-    refs = {version.block_id: [str(one.version) for one in versions] for version in versions[:1]}
-    sources = {write.ref: write.sources for id_, some in refs.items() for write in tx.sources.list_by_refs(id_, some)}
+    refs = [str(version.version) for version in versions]
+    writes = tx.sources.list_by_refs(versions[0].block_id, refs) if versions else ()
+    sources = {write.ref: write.sources for write in writes}
     return [
         replace(
             version,
@@ -294,7 +299,7 @@ def _with_reasons(tx: Tx, versions: Sequence[BlockVersion]) -> Sequence[BlockVer
 
 
 def _update(tx: Tx, block: Block, changes: Changes, *, expected: int | None, author: Author, at: datetime) -> Block:
-    """Change a block. Raises: as `update_block`."""
+    """Change fields of a block: new values, or a function that makes them of it. Raises: as `update_block`."""
     fields = changes(block) if callable(changes) else changes
     return update_block(tx, block.id, fields, author=author, at=at, expected=expected)
 
@@ -307,7 +312,7 @@ def _find_block(tx: Tx, agent_id: AgentId, label: str) -> Block:
 
 
 def _find_line(block: Block, lines: Sequence[str], line: int | str) -> int:
-    """The place of a line, from 0. Raises: InvalidInput."""
+    """The place from 0 of a line of a block, given by its number from 1 or by what it says. Raises: InvalidInput."""
     if isinstance(line, str):
         places = [place for place, one in enumerate(lines) if one.strip() == line.strip()]
         if len(places) != 1:

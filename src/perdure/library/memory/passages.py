@@ -62,13 +62,13 @@ class AsyncPassages(AsyncPart):
     """The passages of an archive, or of the archive that an agent stores its texts in."""
 
     def __init__(self, app: App, owner_id: ArchiveId | AgentId | None) -> None:
-        """`owner_id`: of the archive, or of the agent; None: the agent that this is a part of."""
+        """`owner_id` is the id of the archive or agent; None: of no agent, for what needs none."""
         super().__init__(app, AgentId(owner_id) if owner_id and is_id("agent", owner_id) else None)
         self._owner_id = owner_id
 
     @property
     def id(self) -> ArchiveId | AgentId:
-        """Whose passages they are."""
+        """The id of the archive or agent whose passages they are."""
         return self._owner_id or self._id
 
     async def passages(
@@ -216,7 +216,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         return insert_passage(tx, archive.id, new, ids=self._ports.ids, at=at)
 
     async def _write(self, unit: Callable[[Tx], T]) -> T:
-        """Change what the agent remembers; what waits for its memory looks again."""
+        """What a unit returns that changes the agent's memory; readers in the background are told that it changed."""
         done = await self._ports.store.write(unit)
         self._ports.unread.note((self.id, 0))
         return done
@@ -262,7 +262,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
     async def _correct_passages(
         self, ids: Sequence[PassageId], correct: Callable[[Tx, Passage], CorrectionItem]
     ) -> Correction:
-        """Correct each of these passages in one transaction. Raises: NotFound."""
+        """Change each of these passages by `correct`, in one transaction and as one correction. Raises: NotFound."""
         for passage_id in ids:
             check_text("passage_id", passage_id)
         now = self._ports.clock.now()
@@ -276,7 +276,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
 
     @reads
     def labels(self, tx: Tx, passages: Sequence[Passage]) -> Mapping[str, TrustLabel]:
-        """Id -> label, of those of these passages that may come from outside."""
+        """Id -> label, of the passages whose sources are not trusted."""
         writes = writes_of_passages(tx, passages)
         return {id_: write.label for id_, write in writes.items() if write.label not in TRUSTED}
 
@@ -329,7 +329,7 @@ def passage_filter(
 def passages_page(
     tx: Tx, archive_id: ArchiveId, page: Page, *, where: PassageFilter | None = None, text: str | None = None
 ) -> Sequence[Passage]:
-    """A page of an archive's passages. Raises: NotFound: no such archive, or the cursor is not one of its passages."""
+    """A page of an archive's passages with this text. Raises: NotFound: the archive, or the cursor's passage in it."""
     tx.archives.get(archive_id)
     query = partial(page_of_text, tx, archive_id, text, where=where)
 
@@ -345,7 +345,7 @@ def passages_page(
 def _load_agent_page(
     tx: Tx, agent_id: AgentId, page: Page, text: str | None, where: PassageFilter | None
 ) -> Sequence[Passage]:
-    """A page over the agent's archives. Raises: NotFound."""
+    """A page of the passages of all archives of an agent, one archive after the other. Raises: NotFound."""
     tx.agents.model(agent_id)
     archives = [archive.id for archive in tx.archives.list_by_agent(agent_id)]
 
@@ -360,6 +360,7 @@ def _load_agent_page(
     def query(
         *, above: tuple[int, int] | None, below: tuple[int, int] | None, newest_first: bool, limit: int
     ) -> Sequence[Passage]:
+        """The first passages between two places, both excluded."""
         first = 0 if above is None else above[0]
         last = len(archives) - 1 if below is None else below[0]
         found: list[Passage] = []
@@ -392,8 +393,8 @@ def changes_in_utc(changes: PassageChanges) -> PassageChanges:
 
 
 def from_outside(new: NewPassage) -> NewPassage:
-    """The passage with its time in UTC, and the user or key who stores it in its source. Raises: InvalidInput: no
-    passage; a time without a zone."""
+    """A new passage with its time in UTC, and in its source the user or key who stores it. Raises: InvalidInput: it is
+    no passage, or has a time without a zone."""
     if not isinstance(new, NewPassage):
         raise InvalidInput(f"{new!r:.80} is no passage: give a text or a NewPassage")
     principal = current_principal.get()

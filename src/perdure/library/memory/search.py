@@ -47,7 +47,7 @@ class RecallOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class FoundMessages:
-    """Hits in the histories of several agents; `conversations` names those they are of, by agent and number."""
+    """Hits in the histories of several agents. `conversations`: (agent, number) -> id of each with a hit."""
 
     hits: Hits[MessageHit]
     conversations: Mapping[tuple[AgentId, int], ConversationId]
@@ -170,7 +170,7 @@ class AsyncSearch(AsyncAgentPart):
         if self._agent_id is None and archive_id is not None:
             archives, zone = [archive_id], "UTC"
         else:
-            archives, zone = await self._ports.store.read(_archives, self._agent_id, archive_id, files)
+            archives, zone = await self._ports.store.read(_archives_to_search, self._agent_id, archive_id, files)
         if since is not None or until is not None:
             first, last = period(since, until, zone)
             where = replace(where, since=first, until=last)
@@ -204,7 +204,7 @@ class AsyncSearch(AsyncAgentPart):
             conversation_id: "default" is the first conversation of the agent that is named.
         Raises: NotFound; InvalidInput: a value that can't be used, no vectors here.
         """
-        agents, seq = await self._ports.store.read(_agents, agent_id, conversation_id)
+        agents, seq = await self._ports.store.read(_agents_to_search, agent_id, conversation_id)
         zone = agents[0].timezone if len(agents) == 1 else "UTC"
         first, last = period(since, until, zone)
         where = MessageFilter(conversation_seq=seq, roles=tuple(roles), since=first, until=last)
@@ -247,11 +247,13 @@ def _check_search(text: Any, limit: Any, offset: Any) -> None:
 
 
 def period(since: Moment, until: Moment, zone: str) -> tuple[datetime | None, datetime | None]:
-    """Both ends in UTC; a date alone as an end is the whole day. Raises: InvalidInput."""
+    """(since, until) in UTC; None: no bound. `zone` is that of texts without an offset, and a date alone as `until` is
+    the whole day. Raises: InvalidInput."""
     return _moment("since", since, zone), _moment("until", until, zone, end=True)
 
 
 def _moment(name: str, value: Moment, zone: str, *, end: bool = False) -> datetime | None:
+    """A moment in UTC; a date alone is its first moment, or with `end` its last. Raises: InvalidInput, by this name."""
     if not isinstance(value, str):
         return utc(name, value)
     try:
@@ -260,10 +262,11 @@ def _moment(name: str, value: Moment, zone: str, *, end: bool = False) -> dateti
         raise InvalidInput(f"{name} is {value!r:.80}: {error}") from error
 
 
-def _archives(
+def _archives_to_search(
     tx: Tx, agent_id: AgentId | None, archive_id: ArchiveId | None, files: bool
 ) -> tuple[list[ArchiveId], str]:
-    """The archives to search, and the agent's time zone. Raises: NotFound."""
+    """(archives, time zone) of an agent, with those of its files if `files`; only one archive, if it is given; without
+    an agent the newest archives of all. Raises: NotFound."""
     if agent_id is None:
         return [archive.id for archive in tx.archives.list(newest_first=True, limit=OWNERS_MAX)], "UTC"
     own = [archive.id for archive in archives_of(tx, agent_id, files=files)]
@@ -272,8 +275,11 @@ def _archives(
     return own if archive_id is None else [archive_id], tx.agents.get(agent_id).timezone
 
 
-def _agents(tx: Tx, agent_id: AgentId | None, conversation_id: str | None) -> tuple[Sequence[Agent], int | None]:
-    """The agents to search, and the number of the conversation. Raises: NotFound, InvalidInput."""
+def _agents_to_search(
+    tx: Tx, agent_id: AgentId | None, conversation_id: str | None
+) -> tuple[Sequence[Agent], int | None]:
+    """(agents, number of the conversation): one agent if it or a conversation is given, else those used last. None: all
+    conversations. Raises: NotFound, InvalidInput."""
     seq: int | None = None
     if conversation_id is not None:
         first = conversation_id == "default"
@@ -285,7 +291,7 @@ def _agents(tx: Tx, agent_id: AgentId | None, conversation_id: str | None) -> tu
 
 
 def _by_score(found: Sequence[Hits[MessageHit]]) -> Hits[MessageHit]:
-    """The hits of several agents as one list."""
+    """The hits of several agents as one list, best first."""
     if len(found) == 1:
         return found[0]
     hits = sorted((hit for hits in found for hit in hits), key=lambda hit: -hit.score)
@@ -302,6 +308,7 @@ def _by_cosine(found: Sequence[Hits[MessageHit]]) -> Hits[MessageHit]:
 
 
 def _sum_reports(reports: Iterable[SearchReport]) -> SearchReport:
+    """One report for several searches: their counts added up."""
     every = list(reports)
     if not every:
         return SearchReport()

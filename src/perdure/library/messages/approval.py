@@ -21,7 +21,7 @@ from perdure.engine.approvals.decisions import find_decisions
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
 from perdure.library.messages.client_tools import ClientTool, ClientTools, client_tools_of
-from perdure.library.messages.reply import Reply, although_kept
+from perdure.library.messages.reply import Reply, add_accepted
 from perdure.library.messages.requests import AsyncRequests
 from perdure.library.parts.checks import check_text, outside
 from perdure.library.parts.part import find_conversation, reads, writes
@@ -60,6 +60,7 @@ def _check_answer(answer: object) -> None:
 
 
 def _is_lines(value: object) -> bool:
+    """Whether a value is a list or tuple of texts."""
     return isinstance(value, (list, tuple)) and all(isinstance(line, str) for line in value)
 
 
@@ -159,36 +160,37 @@ class AsyncApproval(AsyncRequests):
 
     @reads
     def list_all(self, tx: Tx) -> Sequence[tuple[str, PendingCall]]:
-        """The calls that wait in the first 1,000 conversations of all agents, each with the name of its agent."""
+        """(name of its agent, call) for each call that waits, in the first 1,000 conversations of all agents."""
         return [
-            (tx.agents.get(line.agent_id).name, call)
-            for line in tx.conversations.list_pending(limit=LISTED_MAX)
-            for call in pending_calls(tx, line)
+            (tx.agents.get(conversation.agent_id).name, call)
+            for conversation in tx.conversations.list_pending(limit=LISTED_MAX)
+            for call in pending_calls(tx, conversation)
         ]
 
     async def open_calls(self, conversation: ConversationId | None = None) -> Sequence[ToolCall]:
-        """The calls that the conversation's next run begins with, decided or not, with the arguments as decided."""
+        """The calls at which a conversation has stopped, decided or not, each with the arguments that it was given."""
         return await self._ports.store.read(lambda tx: open_calls(tx, find_conversation(tx, self.id, conversation)))
 
     @reads
     def find_decisions(
         self, tx: Tx, conversation: ConversationId | None = None, call_id: str | None = None
     ) -> Sequence[str]:
-        """This call, if it was answered; without one the calls that a person decided last, if nothing came after."""
+        """The ids of answered calls: this one; with None those that a person decided last, if nothing came after."""
         return find_decisions(tx, find_conversation(tx, self.id, conversation), call_id)
 
     @reads
     def find_decided(self, tx: Tx, call_id: str) -> Sequence[ConversationId]:
-        """The agent's conversations in which a call of this id was answered."""
-        lines = tx.conversations.list(self.id, limit=LISTED_MAX)
-        return [line.id for line in lines if find_decisions(tx, line, call_id)]
+        """The ids of the agent's conversations in which a call of this id was answered."""
+        conversations = tx.conversations.list(self.id, limit=LISTED_MAX)
+        return [conversation.id for conversation in conversations if find_decisions(tx, conversation, call_id)]
 
     async def check_arguments(self, call: PendingCall, arguments: str) -> None:
         """Check that the call could be approved with these arguments, as JSON. Raises: AnswerInvalid."""
         await self._ports.store.read(check_edited, call, arguments)
 
     async def _calls_to_decide(self, call_id: str | None, conversation: ConversationId | None) -> Sequence[str]:
-        """The ids of the calls to decide: this call, or all that wait for a person, or those of the last decision."""
+        """The ids of the calls to decide: this call; with None all that wait for a person, or if none does those of the
+        last decision. Raises: AnswerInvalid: there are none."""
         if call_id is not None:
             check_text("call_id", call_id)
             return [call_id]
@@ -210,7 +212,8 @@ class AsyncApproval(AsyncRequests):
         tools: ClientTools | None,
         max_steps: int | None = None,
     ) -> Accepted:
-        """The run that continues with these answers, or the stopped run while other calls wait."""
+        """The run that continues with these answers, or the stopped run while other calls wait. Where `tools` has
+        functions for all of those, they are run first."""
         for answer in answers:
             _check_answer(answer)
         if text is not None:
@@ -246,7 +249,7 @@ class AsyncApproval(AsyncRequests):
             try:
                 reply = await self.reply_to(accepted)
             except StoreError as error:
-                raise although_kept(error, accepted.run.id) from error
+                raise add_accepted(error, accepted.run.id) from error
             if reply.failure is not None:
                 raise RunFailed(reply.failure.message, run_id=reply.run_id, stop_reason=reply.stop_reason, reply=reply)
             following = None
@@ -271,7 +274,7 @@ class AsyncApproval(AsyncRequests):
                         stopped = sent.event.stop_reason == "requires_approval"
                     yield sent
             except StoreError as error:
-                raise although_kept(error, accepted.run.id) from error
+                raise add_accepted(error, accepted.run.id) from error
             if stopped:
                 following = await self._run_functions(accepted.run, tools, conversation)
 

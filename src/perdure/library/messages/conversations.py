@@ -143,7 +143,7 @@ class AsyncConversations(AsyncAgentPart):
     def page_of_states(
         self, tx: Tx, where: ConversationFilter, page: Page, order: ConversationOrder
     ) -> Sequence[WholeConversation]:
-        """A page of conversations, without the agents' first ones. Raises: NotFound."""
+        """A page of the conversations that match a filter, without the agents' first ones. Raises: NotFound."""
         check_limit(page.limit)
         after = None if page.after is None else ConversationId(page.after)
         found = tx.conversations.page(where, order=order, ascending=page.ascending, limit=page.limit, after=after)
@@ -174,7 +174,7 @@ class AsyncConversations(AsyncAgentPart):
     async def change_conversation(
         self, conversation: ConversationId | None, changes: ConversationChanges
     ) -> WholeConversation:
-        """The conversation as changed. Raises: InvalidInput, NotFound, ModelNotFound."""
+        """Change fields of a conversation, and return it as changed. Raises: InvalidInput, NotFound, ModelNotFound."""
         now = self._ports.clock.now()
         changes = await self._resolved(changes)
 
@@ -185,13 +185,11 @@ class AsyncConversations(AsyncAgentPart):
         return await self._ports.store.write(update)
 
     async def _resolved(self, changes: ConversationChanges) -> ConversationChanges:
-        """The changes with the handle here of the model that a client names. Raises: ModelNotFound."""
+        """The changes, with the model that a client names, if it does, by its handle here. Raises: ModelNotFound."""
         handle = changes.get("model")
-        return (
-            changes
-            if handle is None
-            else {**changes, "model": await ModelHandles(self._app).resolve(handle, self._agent_id)}
-        )
+        if handle is None:
+            return changes
+        return {**changes, "model": await ModelHandles(self._app).resolve(handle, self._agent_id)}
 
     async def delete_conversation(self, conversation: ConversationId | None, *, author: Author | None = None) -> None:
         """Take a conversation, and what was said in it, out of every list, search and view; its rows stay in the log
@@ -268,9 +266,9 @@ class AsyncConversations(AsyncAgentPart):
     def recompile(
         self, tx: Tx, *, conversation: ConversationId | None = None, dry_run: bool = False, keep_time: bool = False
     ) -> str:
-        """The system prompt of a conversation (default: the agent's first), compiled with the memory of now, also for
-        its next request; `dry_run` changes nothing. With `keep_time` it goes on to name the time of the last
-        compilation. Edits of memory reach the model without it.
+        """Compile the system prompt of a conversation (default: the agent's first) with the memory of now, also for its
+        next request, and return it; `dry_run` changes nothing. With `keep_time` the prompt names the time of the last
+        compilation still. Edits of memory reach the model without it.
 
         Raises: InvalidInput; NotFound, also for another agent's.
         """
@@ -281,9 +279,9 @@ class AsyncConversations(AsyncAgentPart):
     async def reset(
         self, *, conversation: ConversationId | None = None, author: Author | None = None
     ) -> Sequence[Reset]:
-        """Have a conversation begin anew, or all of them: what was said is out of view, for the model, in lists and in
-        searches. Blocks, archives and files stay; so does the history, in the log (`messages(reset=True)`). Calls that
-        wait for an answer are given up. One `Reset` of each conversation in which anything was said.
+        """Take what was said in a conversation, or in all, out of view: for the model, in lists and in searches.
+        Blocks, archives and files stay; so does the history, in the log (`messages(reset=True)`). Calls that wait for
+        an answer are given up. Returns a `Reset` for each conversation in which anything was said.
 
         Raises: InvalidInput, NotFound; ConversationBusy: a run has not ended; nothing is changed.
         """
@@ -291,7 +289,7 @@ class AsyncConversations(AsyncAgentPart):
         return await reset_conversations(self.id, seq, self._ports, author=author or outside())
 
     async def resets(self, *, conversation: ConversationId | None = None, limit: int = 100) -> Sequence[Reset]:
-        """When a conversation began anew, or each of them; newest first. Raises: InvalidInput, NotFound."""
+        """The resets of a conversation, or of all of the agent's, newest first. Raises: InvalidInput, NotFound."""
         check_limit(limit)
         seq = None if conversation is None else (await self.find_conversation(conversation)).seq
         return await self._ports.store.read(lambda tx: tx.resets.list(self.id, conversation_seq=seq, limit=limit))
@@ -300,13 +298,13 @@ class AsyncConversations(AsyncAgentPart):
 def ids_in_view(
     tx: Tx, conversations: Sequence[Conversation], pending: Mapping[ConversationKey, Pending]
 ) -> Mapping[ConversationKey, Sequence[MessageId]]:
-    """Conversation -> the ids of its system message and of its messages in view, oldest first; but the one whose calls
-    wait comes last, behind the results of other calls: clients look there for what they have to answer."""
+    """Conversation -> the ids of its system message and of its messages in view, oldest first. But the message whose
+    calls wait (`pending`) comes last, behind the results of other calls: clients look there for what they answer."""
     keys = [one.key for one in conversations]
     systems, shown = tx.system_messages.find_ids(keys), tx.conversations.list_view_ids(keys)
     last = {one.message.id for one in pending.values()}
     ids = {key: [*([systems[key]] if key in systems else []), *shown[key]] for key in keys}
-    return {key: sorted(some, key=last.__contains__) for key, some in ids.items()}
+    return {key: sorted(message_ids, key=last.__contains__) for key, message_ids in ids.items()}
 
 
 def _load_states(tx: Tx, conversations: Sequence[Conversation]) -> Sequence[WholeConversation]:

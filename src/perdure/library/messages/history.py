@@ -75,8 +75,8 @@ class AsyncHistory(AsyncRequests):
         page: HistoryPage,
         show: Callable[[Message], Sequence[T]],
     ) -> Sequence[T]:
-        """A page of what `show` makes of the messages of a conversation, or with None of all of the agent's; of
-        all agents, if none is given, without system messages.
+        """A page of what `show` makes of the messages of a conversation ("default": the agent's first), or with None of
+        all conversations; without an agent of all agents, without system messages.
 
         Raises: InvalidInput, NotFound.
         """
@@ -90,12 +90,13 @@ class AsyncHistory(AsyncRequests):
 
     @reads
     def message(self, tx: Tx, message_id: MessageId) -> Message:
-        """The message of this id, which may be a conversation's system message; for a result all of its batch.
+        """The message of this id, which may be a conversation's system message; a result with the others of its batch.
 
         Raises: NotFound.
         """
         inputs = self._ports.inputs()
         agent_id, seq = tx.messages.place(message_id)
+        # System messages have numbers of their own, below 0.
         shown = tx.system_messages.find(agent_id, seq - SYSTEM_SEQ) if seq < 0 else None
         return load_whole(tx, message_id) if shown is None else render_system_message(tx, shown, inputs)
 
@@ -181,11 +182,12 @@ class AsyncHistory(AsyncRequests):
         found: Iterable[Any] = messages
         if not checked:
             found = check_messages(messages, limit_chars=self._ports.settings.message_limit_chars)
-        line = await self._ports.store.read(find_conversation, self.id, conversation)
-        return await import_history(self._ports, line, found, progress=progress)
+        target = await self._ports.store.read(find_conversation, self.id, conversation)
+        return await import_history(self._ports, target, found, progress=progress)
 
     async def import_waiting(self, conversation: Conversation, rows: Sequence[ImportedMessage]) -> None:
-        """Put an answer whose calls wait for somebody, and the results of its other calls, behind imported history.
+        """Put an answer some of whose calls wait for an approval or a client, and the results of its other calls,
+        behind imported history.
 
         Raises: NotFound, ConversationBusy, ApprovalPending, StoreError.
         """

@@ -72,10 +72,9 @@ class History:
     conversation_seq: int | None = None
 
     def cursor(self, message_id: str | None) -> Place | None:
-        """Where a page begins after or before. Raises: NotFound: the list has no such message.
-
-        A message that a reset took out of view still counts, so that a client can go on paging.
-        """
+        """The place of the message at a page's edge, also of one that a reset took out of view meanwhile; None for
+        None.
+        Raises: NotFound: the list has no such message."""
         if message_id is None:
             return None
         place = self.tx.messages.place(MessageId(message_id))
@@ -84,7 +83,7 @@ class History:
         return place
 
     def load(self, after: Place | None, before: Place | None, *, limit: int, newest_first: bool) -> Sequence[Message]:
-        """A page in the order of the log."""
+        """A page of the list between two places, both excluded, in the order of the log."""
         if self.agent_id is None:
             return self.tx.messages.list_of_all_agents(
                 after=after, before=before, limit=limit, newest_first=newest_first
@@ -106,18 +105,20 @@ class History:
         return page
 
     def _system_messages(self, *args: Any, **kwargs: Any) -> Sequence[Message]:
+        """The system messages that `tx.system_messages.list` returns for these arguments, rendered."""
         found = self.tx.system_messages.list(*args, **kwargs)
         return [render_system_message(self.tx, one, self.inputs) for one in found]
 
 
 def list_shown(history: History, page: HistoryPage, show: Show[T]) -> Sequence[T]:
-    """Return the results of `show` for a page of messages; the results for one message stay on one page. A batch is
-    one message, at the place of its first row.
+    """What `show` makes of the messages of a page, as one list; a message is not split over two pages. A batch of
+    results is one message, at the place of its first row.
 
     Raises: NotFound: the list has no such message.
     """
 
     def scan(after: Place | None, before: Place | None, *, newest_first: bool) -> list[tuple[Place, Sequence[T]]]:
+        """(place, what is shown) of the first messages between two places of which anything is shown."""
         found: list[tuple[Place, Sequence[T]]] = []
         scanned = 0
         # An empty page says that the list has ended, so the first that is shown is looked for however far it is.
@@ -157,16 +158,16 @@ def load_whole(tx: Tx, message_id: MessageId) -> Message:
 
 
 def find_result(tx: Tx, message_id: MessageId, call_id: str) -> MessageId:
-    """The row with the result of this call in the batch of a message, else the message. Raises: NotFound."""
+    """The id of the row, in a message's batch, with the result of this call; else the message's. Raises: NotFound."""
     row = tx.messages.get(message_id)
-    for one in (row, *_load_others(tx, row), *_load_others(tx, row, newest_first=True)):
-        if any(result.call_id == call_id for result in one.results):
-            return one.id
+    for batch_row in (row, *_load_others(tx, row), *_load_others(tx, row, newest_first=True)):
+        if any(result.call_id == call_id for result in batch_row.results):
+            return batch_row.id
     return message_id
 
 
 def _show(message: Message, whole: Mapping[Batch, Message], show: Show[T]) -> Sequence[T]:
-    """The results of `show` for a row; none for the further rows of a batch."""
+    """What `show` makes of a row; of the rows of a batch the first shows all of it (`whole`), the others nothing."""
     batch = batch_of(message)
     if batch is None:
         return show(message)
@@ -174,7 +175,7 @@ def _show(message: Message, whole: Mapping[Batch, Message], show: Show[T]) -> Se
 
 
 def _load_batches(tx: Tx, page: Sequence[Message]) -> dict[Batch, Message]:
-    """The batches of which a page holds rows, whole."""
+    """Batch -> all of its rows as one message, for each batch of results of which a page holds rows."""
     conversations: dict[tuple[AgentId, int], list[Message]] = {}
     for message in page:
         conversations.setdefault((message.agent_id, message.conversation_seq), []).append(message)
@@ -189,7 +190,7 @@ def _load_batches(tx: Tx, page: Sequence[Message]) -> dict[Batch, Message]:
 
 
 def _load_others(tx: Tx, row: Message, *, newest_first: bool = False) -> list[Message]:
-    """The rows of a row's batch behind it, or before it."""
+    """The rows of a row's batch of results behind it, in order; with `newest_first` those before it, newest first."""
     others: list[Message] = []
     batch = batch_of(row)
     seq = row.seq
@@ -241,8 +242,8 @@ class ImportResult:
 
 
 def check_messages(messages: Any, *, limit_chars: int) -> list[ImportedMessage]:
-    """The messages, all of them looked at. Raises: InvalidInput, naming the first that can't be used by its place from
-    0."""
+    """The messages as `ImportedMessage`s, all of them checked. Raises: InvalidInput, naming the first that can't be
+    used by its place from 0."""
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise InvalidInput(f"messages is {messages!r:.80}: give a list of (role, name, text, occurred_at)")
     checked = []

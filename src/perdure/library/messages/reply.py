@@ -32,7 +32,7 @@ class Turn:
 
     @classmethod
     def of_answer(cls, text: str, response: Mapping[str, Any]) -> Turn:
-        """The turn of an answer, from its exchange's response."""
+        """The turn of an answer with this text, with the tokens that the provider's response tells of."""
         ids = tuple(response["token_ids"]) if "token_ids" in response else None
         entries = (response.get("logprobs") or {}).get("content") or ()
         if ids is None or len(entries) != len(ids):
@@ -101,8 +101,9 @@ class Reply:
         )
 
 
-def although_kept(error: StoreError, run_id: RunId) -> StoreError:
-    """The same error for somebody whose message was accepted before it: sent again it would be said twice."""
+def add_accepted(error: StoreError, run_id: RunId) -> StoreError:
+    """A copy of an error, whose text adds that the message was stored before it, as this run: a caller that sends it
+    again would say it twice."""
     what, _, _ = str(error).partition(", then send again")  # good advice only for what was not written
     again = type(error).__new__(type(error))
     again.__dict__.update(error.__dict__)

@@ -33,9 +33,8 @@ T = TypeVar("T")
 async def fetch_images(
     app: App, messages: Sequence[NewMessage], answers: Sequence[Answer] | None
 ) -> tuple[Sequence[NewMessage], Sequence[Answer] | None]:
-    """The messages, whose names are checked, and answers with pictures in place of links, all fetched at once, each
-    once. Raises: TooMany, InvalidInput, ToolError.
-    """
+    """(messages, answers), with pictures in place of links to them: all links are fetched at once, each once. The names
+    in messages, and the sizes of pictures, are checked. Raises: TooMany, InvalidInput, ToolError."""
     for message in messages:
         message.check(app.ports.settings.limits)
     results = [answer for answer in answers or () if isinstance(answer, ToolReturn)]
@@ -50,13 +49,13 @@ async def fetch_images(
     links = list(dict.fromkeys(picture for picture in pictures if isinstance(picture, ImageLink)))
     found = dict(zip(links, await asyncio.gather(*map(app.fetch_image, links)), strict=True))
 
-    def fetched(parts: Sequence[T]) -> tuple[T | Image, ...]:
+    def with_pictures(parts: Sequence[T]) -> tuple[T | Image, ...]:
         return tuple(found[part] if isinstance(part, ImageLink) else part for part in parts)
 
-    messages = [replace(message, parts=fetched(message.parts)) for message in messages]
+    messages = [replace(message, parts=with_pictures(message.parts)) for message in messages]
     if answers is not None:
         answers = [
-            replace(answer, images=fetched(answer.images)) if isinstance(answer, ToolReturn) else answer
+            replace(answer, images=with_pictures(answer.images)) if isinstance(answer, ToolReturn) else answer
             for answer in answers
         ]
     return messages, answers
@@ -91,23 +90,17 @@ class AsyncRequests(AsyncAgentPart):
             if agent.follows_default:
                 await self._app.decide()
         messages, answers = await fetch_images(self._app, request.messages, request.answers)
-        renews = answers is None or bool(messages and request.partial)
+        is_new_turn = answers is None or bool(messages and request.partial)  # else the limit of the stopped run holds
         if answers is not None:
             named = {message_id for answer in answers if (message_id := _named_request(answer)) is not None}
             if named or (request.renew_steps and max_steps is None):
                 calls, own_limit = await ports.store.read(_load_stopped, request, named)
                 answers = _with_calls(answers, calls) if named else answers
-                renews = renews or (request.renew_steps and own_limit in (None, self._app.settings.max_steps))
-        if max_steps is None and renews:
+                is_new_turn = is_new_turn or (request.renew_steps and own_limit in (None, self._app.settings.max_steps))
+        if max_steps is None and is_new_turn:
             max_steps = self._app.settings.max_steps
-        request = replace(
-            request,
-            messages=tuple(messages),
-            answers=None if answers is None else tuple(answers),
-            max_steps=max_steps,
-            options=options,
-        )
-        return with_run(request, ports)
+        answers = None if answers is None else tuple(answers)
+        return with_run(request, ports, messages=messages, answers=answers, max_steps=max_steps, options=options)
 
     def follow_accepted(self, accepted: Accepted) -> AsyncIterator[StoredEvent | Delta]:
         """The events of the run from the first to the last, and previews. Raises: NotFound, StoreError."""
@@ -123,7 +116,8 @@ class AsyncRequests(AsyncAgentPart):
 
 
 async def prepare_batch(app: App, parts: Sequence[RunRequest]) -> Sequence[RunRequest]:
-    """The requests of a batch. Raises: RequestRefused, StoreError."""
+    """The requests of a batch, each as `AsyncRequests.prepare` returns it. Raises: RequestRefused, which names the
+    request by its place; StoreError."""
     requests: list[RunRequest] = []
     for place, part in enumerate(parts):
         with named_request(place):
@@ -132,7 +126,7 @@ async def prepare_batch(app: App, parts: Sequence[RunRequest]) -> Sequence[RunRe
 
 
 def _with_tokens(tx: Tx, run: Run, reply: Reply) -> Reply:
-    """The reply with what the providers said about the tokens of its answers."""
+    """The reply with its `logprobs` and `turns`, if the run asked for them and the providers told them."""
     exchanges = {step.id: tx.steps.exchange(step) for step in tx.steps.list_by_run(run.key)}
     responses = {step_id: exchange.response for step_id, exchange in exchanges.items() if exchange is not None}
     turns: list[Turn] = []
@@ -151,7 +145,7 @@ def _with_tokens(tx: Tx, run: Run, reply: Reply) -> Reply:
 
 
 def _load_stopped(tx: Tx, request: RunRequest, named: Iterable[str]) -> tuple[Mapping[str, Sequence[str]], int | None]:
-    """The calls of each message that answers name, and the limit of steps of the run that stopped, if one did."""
+    """(message id -> ids of its calls, for those in `named`; step limit of the run that stopped, None: no run did)."""
     conversation = tx.conversations.get_by_seq(request.agent_id, request.conversation_seq)
     pending = find_pending(tx, conversation)
     calls = {message_id: calls_of_request(tx, conversation, message_id) for message_id in named}
@@ -159,24 +153,25 @@ def _load_stopped(tx: Tx, request: RunRequest, named: Iterable[str]) -> tuple[Ma
 
 
 def _named_request(answer: Answer) -> str | None:
-    """The id of the message that a decision names in place of a call, empty for the newest; None: it names a call."""
+    """The id of the message that an answer names in place of a call, empty for the newest; None: it names a call."""
     if isinstance(answer, ToolDecision) and (not answer.call_id or is_id("message", answer.call_id)):
         return answer.call_id
     return None
 
 
 def _with_calls(answers: Sequence[Answer], calls: Mapping[str, Sequence[str]]) -> Sequence[Answer]:
-    """The answers, in which a decision that names a request is one for each of its calls. Raises: AnswerInvalid."""
-    found: list[Answer] = []
+    """The answers, where a decision that names a message is replaced by one for each of the message's calls (`calls`).
+    Raises: AnswerInvalid: it has none that wait."""
+    by_call: list[Answer] = []
     for answer in answers:
         request = _named_request(answer)
         if request is None or not isinstance(answer, ToolDecision):
-            found.append(answer)
+            by_call.append(answer)
             continue
         if not calls[request]:
             raise AnswerInvalid(
                 "Cannot process approval response: No tool call is currently awaiting approval"
                 f" for {request or 'this agent'}"
             )
-        found += [ToolDecision(call_id, answer.approve, answer.reason) for call_id in calls[request]]
-    return found
+        by_call += [ToolDecision(call_id, answer.approve, answer.reason) for call_id in calls[request]]
+    return by_call

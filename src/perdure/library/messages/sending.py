@@ -151,7 +151,7 @@ class AsyncSending(AsyncApproval):
         max_cost_usd: float | None = None,
         images: Sequence[Picture] = (),
     ) -> Accepted:
-        """Store a message and return its run."""
+        """Store a message with these options, as in `send`, and return its run; `tools` are those of the client."""
         check_text("text", text)
         return await self.send_request(
             RunRequest(

@@ -68,7 +68,7 @@ class AsyncTranscripts(AsyncAgentPart):
 
 
 def _failures_of(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> dict[MessageId, Failure]:
-    """Why the runs of these messages failed, by the last message of each; the messages come newest first."""
+    """Id of the last message of a run -> why the run failed, for the runs of these messages, which are newest first."""
     last: dict[RunKey, MessageId] = {}
     for message in messages:
         if message.run_seq is not None:
@@ -81,7 +81,7 @@ def _failures_of(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> dict
 def _edits_of(
     tx: Tx, agent_id: AgentId, conversation_seq: int, messages: Sequence[Message]
 ) -> dict[MessageId, list[BlockVersion]]:
-    """The edits of the agent's blocks that these messages made, by the message with the call, oldest first."""
+    """Id of a message -> the versions of the agent's blocks that its calls made, oldest first."""
     callers = {message.id: message.created_at for message in messages if message.calls}
     found: dict[MessageId, list[BlockVersion]] = {}
     if not callers:

@@ -16,7 +16,7 @@ from perdure.core.text.forms import name_form as name_form
 
 
 def outside(otherwise: str = DEFAULT_USER) -> Author:
-    """The author of changes from outside: the user of the current request, else its key, else the id `otherwise`."""
+    """The author of a change that no agent makes: the user of the current request, else its key, else `otherwise`."""
     principal = current_principal.get()
     return Author(kind="user", id=principal.user_id or principal.key_id or otherwise)
 
@@ -105,7 +105,8 @@ class Page:
         """The items of this page.
 
         Args:
-            query: takes `above`, `below`, `newest_first` and `limit`, as the lists of a transaction do.
+            query: loads items; it takes `above` and `below`, places between which they are, both excluded,
+                `newest_first` and `limit`.
             place_of: an item's id -> its place in the order of creation.
         """
         after, before = (None if cursor is None else place_of(cursor) for cursor in (self.after, self.before))
@@ -115,10 +116,8 @@ class Page:
         return found[::-1] if self.from_end else found
 
     def select_shown(self, shown: Iterable[Sequence[T]], *, id_of: Callable[[T], str]) -> list[T]:
-        """The items of this page, of what is shown of each message, oldest first; that of one message is not split.
-
-        Raises: NotFound, as `select`.
-        """
+        """The items of this page. `shown` has the items of each message, oldest first; those of one message count as
+        one, and stand on one page. Raises: NotFound, as `select`."""
         groups = self.select(list(filter(None, shown)), kind="message", id_of=lambda group: id_of(group[0]))
         return [one for group in groups for one in (group if self.ascending else reversed(group))]
 

@@ -53,7 +53,7 @@ class AsyncPart:
         return self._agent_id
 
     async def _seq_of(self, conversation: ConversationId | None) -> int:
-        """The number of the agent's conversation; by default that of its first. Raises: InvalidInput, NotFound."""
+        """The number of a conversation of the agent; None: that of its first. Raises: InvalidInput, NotFound."""
         if conversation is None:
             return 0
         return (await self._ports.store.read(find_conversation, self._id, conversation)).seq
@@ -69,7 +69,7 @@ class AsyncAgentPart(AsyncPart):
 
 
 def reads(unit: Callable[Concatenate[S, Tx, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Make a coroutine of a method that is one unit of work: callers leave its transaction out."""
+    """Make a coroutine of a method that is one unit of work and only reads: callers leave its argument `tx` out."""
     return _in_transaction(unit, "read")
 
 
@@ -81,6 +81,8 @@ def writes(unit: Callable[Concatenate[S, Tx, P], T]) -> Callable[Concatenate[S, 
 def _in_transaction(
     unit: Callable[Concatenate[S, Tx, P], T], kind: Literal["read", "write"]
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """The coroutine function of `reads` or `writes`, with the unit's name, docstring, and signature without `tx`."""
+
     async def run(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
         # The store's threads have contexts of their own, and units ask who sent the request.
         context, store = contextvars.copy_context(), self._store

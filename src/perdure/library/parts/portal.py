@@ -120,8 +120,10 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 def _stop_error() -> StoreError:
+    """The error for calls to a loop that was stopped from inside."""
     return StoreError("the event loop of this store was stopped by a tool or a model: open the store again")
 
 
 async def _next(source: AsyncIterator[T]) -> T:
+    """The next item: only a coroutine, which `anext` may not return, can be sent to another thread's loop."""
     return await anext(source)

@@ -54,9 +54,8 @@ class ModelHandles(AsyncPart):
         if models.provider_of(handles[0]) is None and "/" in handle:
             await self.reload()
         await models.look_for(handles[0])
-        known = models.handles()
         for candidate in handles:
-            if candidate in known:
+            if models.takes(candidate):
                 return candidate
         if agent_id is not None and await self._ports.store.read(lambda tx: tx.agents.model(agent_id)) == handle:
             return handle
@@ -104,7 +103,7 @@ class AllProviders(AsyncPart):
         return await self._ports.store.read(lambda tx: tx.providers.page(where=where, **page.arguments))
 
     async def get(self, provider_id: ProviderId) -> ModelProvider:
-        """Raises: NotFound."""
+        """The provider with this id. Raises: NotFound."""
         return await self._ports.store.read(lambda tx: tx.providers.get(provider_id))
 
     async def update(self, provider_id: ProviderId, fields: ProviderFields, *, private: bool) -> ModelProvider:
@@ -119,7 +118,7 @@ class AllProviders(AsyncPart):
     async def _try_update(
         self, provider_id: ProviderId, fields: ProviderFields, *, private: bool
     ) -> ModelProvider | None:
-        """The provider with these values; None: it was changed meanwhile, and nothing was stored."""
+        """The provider with these values, as stored; None: it was changed meanwhile, and nothing was stored."""
         before = await self.get(provider_id)
         if fields.name not in (None, before.name):
             raise InvalidInput(f"name: a provider keeps its name, {before.name}, which handles of models begin with")
@@ -168,7 +167,7 @@ class AllProviders(AsyncPart):
         return await self._sync(await self.get(provider_id), strict=True)
 
     def _provider(self, fields: ProviderFields, before: ModelProvider | None = None) -> ModelProvider:
-        """A provider of these values, or `before` with them. Raises: InvalidInput."""
+        """The provider `before`, or a new one, with these values but for the key, not stored. Raises: InvalidInput."""
         now = self._ports.clock.now()
         if before is None:
             before = ModelProvider(
@@ -200,7 +199,9 @@ class AllProviders(AsyncPart):
         return endpoint
 
     async def _placed(self, provider: ModelProvider, api_key: str | None, *, private: bool) -> ModelProvider:
-        """The provider with where it may be. Raises: InvalidInput: no usable address or key; AddressRefused."""
+        """The provider, with `private` as what its address turns out to be; the argument says whether it may be
+        private.
+        Raises: InvalidInput: no usable address or key; AddressRefused."""
         endpoint = self._endpoint(provider, api_key)
         if endpoint.guard is None:
             return replace(provider, private=False)
@@ -212,16 +213,16 @@ class AllProviders(AsyncPart):
         return replace(provider, private=guard.private)
 
     async def _ask(self, provider: ModelProvider, api_key: str | None) -> int:
-        """How many models a provider lists. Raises: InvalidInput, ModelError."""
+        """How many models a provider lists; with None as key by the stored one. Raises: InvalidInput, ModelError."""
         listing = await list_models(self._endpoint(provider, api_key))
         if listing.problem:
             raise _model_error(listing.problem, listing.status)
         return len(listing.models)
 
     async def _sync(self, provider: ModelProvider, *, strict: bool = False) -> ModelProvider:
-        """The provider, after it was asked for its models; with the time, if it answered.
+        """Load the registered providers and ask this one for its models; return it, with the time if it answered.
 
-        Raises: ModelError: it did not, and that is not to be ignored.
+        Raises: ModelError: it did not answer, and `strict` says that this is an error.
         """
         await self._app.providers.load()
         listing = await self._app.models.load_listing(provider.name)
@@ -242,5 +243,6 @@ class AllProviders(AsyncPart):
 
 
 def _model_error(problem: str, status: int) -> ModelError:
+    """The error for a provider that answered a request with this status of HTTP."""
     kind = "llm_authentication" if status in (401, 403) else "llm_bad_request"
     return ModelError(problem, kind=kind)

@@ -52,7 +52,7 @@ class Jobs(AsyncPart):
         return accepted
 
     async def get_batch(self, batch_id: BatchId) -> Batch:
-        """Raises: NotFound."""
+        """The batch of this id. Raises: NotFound."""
         return await self._ports.store.read(lambda tx: tx.batches.get(batch_id))
 
     @reads
@@ -80,8 +80,8 @@ class Jobs(AsyncPart):
         return [found[place[1:]] for place in selected if place[1:] in found]
 
     async def cancel_batch(self, batch_id: BatchId) -> Batch:
-        """Ask the runs of a batch that have not ended to stop, and give up the calls at which others have stopped; the
-        batch as it then stands. Raises: NotFound."""
+        """Ask the runs of a batch that have not ended to stop, and give up the calls at which others have stopped;
+        return the batch as it is then. Raises: NotFound."""
 
         def read(tx: Tx) -> Sequence[Run]:
             tx.batches.get(batch_id)
@@ -118,11 +118,11 @@ class Jobs(AsyncPart):
         return jobs[-page.limit :] if page.from_end else jobs[: page.limit]
 
     async def get(self, job_id: str) -> Job:
-        """Raises: NotFound."""
+        """The batch or run of this job id. Raises: NotFound."""
         return await self._ports.store.read(_find, job_id)
 
     async def cancel(self, job_id: str) -> Job:
-        """Ask a job to stop; the job as it then stands. Raises: NotFound."""
+        """Ask a job to stop, and return it as it is then. Raises: NotFound."""
         job = await self.get(job_id)
         return await (self.cancel_batch(job.id) if isinstance(job, Batch) else AsyncRuns(self._app).cancel(job.id))
 
@@ -153,9 +153,10 @@ def _find(tx: Tx, job_id: str, *, deleted: bool = False) -> Job:
 
 
 def _run_id_of(job_id: str) -> RunId:
+    """The id of the run that is this job."""
     return RunId(PREFIXES["run"] + job_id.removeprefix(PREFIXES["job"]))
 
 
 def _order(job: Job) -> tuple[datetime, bool]:
-    """The order of jobs of different kinds; each list is in its own order."""
+    """The key by which batches and runs are merged into one list: by time, a batch before runs of the same time."""
     return job.created_at, isinstance(job, Run)

@@ -58,7 +58,7 @@ class ReplayStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """A run that was replayed up to where its record no longer tells what tools answer. `end` says why it ended."""
+    """A run that was replayed until no recorded result fitted a call of the model. `end` says why it ended."""
 
     run_id: RunId
     old_model: str
@@ -77,7 +77,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """A step with its request and its stored answer; `redacted`: a text was erased from the request since."""
+    """A step with its request and the `parts` of its stored answer; `redacted`: a text was erased from the request."""
 
     step: Step
     request: ModelRequest
@@ -108,12 +108,12 @@ class AsyncReplays(AsyncAgentPart):
             raise ModelNotFound(handle, known=self._app.models.handles())
         budget = CallBudget(agent, self._ports)
         steps: list[ReplayStep] = []
-        said: dict[StepId, tuple[Part, ...]] = {}  # the new answers of earlier steps, for later requests
+        new_answers: dict[StepId, tuple[Part, ...]] = {}  # of earlier steps, for later requests
         end = ""
         for place, record in enumerate(recorded):
             messages = tuple(
-                replace(message, parts=said[message.step_id])
-                if message.role == "assistant" and message.step_id in said
+                replace(message, parts=new_answers[message.step_id])
+                if message.role == "assistant" and message.step_id in new_answers
                 else message
                 for message in record.request.messages
             )
@@ -135,7 +135,7 @@ class AsyncReplays(AsyncAgentPart):
                 end = str(error)  # what was answered so far is paid for
                 break
             parts, end = _match_calls(record.parts, reply.parts, is_last=place == len(recorded) - 1)
-            said[record.step.id] = parts
+            new_answers[record.step.id] = parts
             steps.append(ReplayStep(step_id=record.step.id, old=old, new=self._answer(handle, parts, reply.usage)))
             if end:
                 break
@@ -160,7 +160,7 @@ class AsyncReplays(AsyncAgentPart):
         return plain
 
     def _export_step(self, tx: Tx, step: Step) -> dict[str, Any]:
-        """A step with what was sent and received."""
+        """A step as JSON, with its request, what was sent and received, and the price."""
         shape = attributes(step, "id", "index", "status", "model", "stop_reason", "created_at", "ended_at")
         shape |= {"usage": asdict(step.usage)}
         shape["price"] = prices_of(step.model, self._app.models).price(step.usage)
@@ -174,11 +174,13 @@ class AsyncReplays(AsyncAgentPart):
             return shape | {"request": None, "problem": str(error)}
 
     def _answer(self, model: str, parts: tuple[Part, ...], usage: Usage) -> ReplayAnswer:
+        """An answer of a model, with its price."""
         return ReplayAnswer(parts=parts, usage=usage, price=prices_of(model, self._app.models).price(usage))
 
 
 def _load_recorded(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> tuple[Agent, Sequence[_Recorded]]:
-    """A run's agent, and the steps that brought an answer, or else its last one. Raises: Conflict."""
+    """(agent of a run, its steps that brought an answer, or else its last step). Raises: NotFound; Conflict: the run
+    has not ended, or made no request."""
     run: Run = find_run(tx, run_id, agent_id)
     if not run.ended:
         raise Conflict(f"{run_id} has not ended: wait for it, or cancel it")
@@ -186,41 +188,41 @@ def _load_recorded(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> tuple[Age
     used = [step for step in steps if step.status == "success"] or steps[-1:]
     if not used:
         raise Conflict(f"{run_id} has made no request, so there is none to send again")
-    said = {message.step_id: message.parts for message in list_run_messages(tx, run) if message.role == "assistant"}
+    answers = {message.step_id: message.parts for message in list_run_messages(tx, run) if message.role == "assistant"}
     requests = [build_request(tx, step)[1] for step in used]
     return tx.agents.get(run.key.agent_id), [
-        _Recorded(step, request, said.get(step.id, ()), is_redacted(tx, step, request))
+        _Recorded(step, request, answers.get(step.id, ()), is_redacted(tx, step, request))
         for step, request in zip(used, requests, strict=True)
     ]
 
 
 def _match_calls(old: Sequence[Part], new: tuple[Part, ...], *, is_last: bool) -> tuple[tuple[Part, ...], str]:
-    """The new answer with the ids of the equal calls of the old one, and why the replay ends here; empty: it goes
-    on."""
+    """(new answer, in which a call equal to one of the old answer has its id, so that the recorded result fits; why the
+    replay ends here, empty: it goes on). `is_last`: the run made no further request."""
     recorded = [part for part in old if isinstance(part, ToolCall)]
     loops = {call.name: call.loop_arguments for call in recorded}
     calls = {part.call_id: part for part in new if isinstance(part, ToolCall)}
     matched: dict[str, ToolCall] = {}
-    left = list(recorded)
+    unmatched = list(recorded)
     for call in calls.values():
         key = _key(replace(call, loop_arguments=loops.get(call.name, ())))
-        equal = next((other for other in left if _key(other) == key), None)
+        equal = next((other for other in unmatched if _key(other) == key), None)
         if equal is None:
             return new, f"it calls {call.name}({call.arguments}), which the run did not: there is no recorded result"
-        left.remove(equal)
+        unmatched.remove(equal)
         matched[call.call_id] = replace(
             call, call_id=equal.call_id, loop_arguments=equal.loop_arguments, awaits=equal.awaits
         )
     parts = tuple(matched.get(part.call_id, part) if isinstance(part, ToolCall) else part for part in new)
-    if left and calls:
-        return parts, f"it does not call {left[0].name}, as the run did: the next request would have another form"
+    if unmatched and calls:
+        return parts, f"it does not call {unmatched[0].name}, as the run did: the next request would have another form"
     if not calls or is_last:
         return parts, "it answered" if not calls else "the run ended here"
     return parts, ""
 
 
 def _key(call: ToolCall) -> tuple[str, Any]:
-    """What two equal calls have in common. What is said by a call changes nothing, so it may differ."""
+    """(tool, arguments) of a call, equal for equal calls. One that only says something to the user may say anything."""
     if call.speech:
         return call.name, None
     text = split_arguments(call.arguments, call.loop_arguments)[0]
@@ -231,6 +233,7 @@ def _key(call: ToolCall) -> tuple[str, Any]:
 
 
 def _message_shape(message: Message) -> dict[str, Any]:
+    """A message as JSON, without empty reasoning."""
     shown = [part for part in message.parts if not isinstance(part, Reasoning) or part.text]
     parts = {"parts": json.loads(parts_to_json(shown))}
     return attributes(message, "id", "role", "kind", "name", "text", "step_id", "created_at", "occurred_at") | parts

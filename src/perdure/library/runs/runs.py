@@ -87,8 +87,8 @@ class AsyncRuns(AsyncReplays):
         whole_agent: bool = False,
         run_ids: Collection[RunId] | None = None,
     ) -> Sequence[Run]:
-        """Ask all runs of a conversation (None: the agent's first) that have not ended to stop, or those that have
-        stopped at calls; the runs as they then stand.
+        """Ask all runs of a conversation (None: the agent's first) to stop that have not ended, or that have stopped at
+        calls; return them as they are then.
 
         Args:
             whole_agent: the runs of all conversations of the agent.
@@ -116,18 +116,18 @@ class AsyncRuns(AsyncReplays):
         run_id: RunId | None = None,
         idempotency_key: str | None = None,
     ) -> Run | None:
-        """The run of a conversation with this id, or else this key, or else the one that is under way; None: there is
+        """The run of a conversation with this id, or else this key, or else the one that has not ended; None: there is
         none. Raises: InvalidInput; NotFound: the conversation has no run of this id."""
-        line = find_conversation(tx, self._agent_id, conversation)
+        found = find_conversation(tx, self._agent_id, conversation)
         if run_id is not None:
             run = tx.runs.get(run_id)
-            if (run.key.agent_id, run.conversation_seq) != (line.agent_id, line.seq):
+            if (run.key.agent_id, run.conversation_seq) != (found.agent_id, found.seq):
                 raise NotFound("run", run.id)
             return run
         if idempotency_key is not None:
-            known = tx.runs.find_by_key(line.agent_id, line.seq, idempotency_key)
+            known = tx.runs.find_by_key(found.agent_id, found.seq, idempotency_key)
             return None if known is None else known[0]
-        return next((run for run in _list_unended(tx, line.agent_id, line.seq) if not run.ended), None)
+        return next((run for run in _list_unended(tx, found.agent_id, found.seq) if not run.ended), None)
 
     async def messages_of_run(
         self, run_id: RunId, page: Page, show: Callable[[Run, Message], Sequence[T]], *, id_of: Callable[[T], str]
@@ -147,8 +147,8 @@ class AsyncRuns(AsyncReplays):
         """Hide a run from lists and look-ups, and return it; its messages stay in the history. Raises: NotFound;
         Conflict: it has not ended, or waits for an answer."""
         run = tx.runs.get(run_id)
-        line = tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)
-        if not run.ended or line.pending_run_seq == run.key.seq:
+        conversation = tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)
+        if not run.ended or conversation.pending_run_seq == run.key.seq:
             raise Conflict(f"{run_id} has not ended: cancel it first")
         tx.runs.hide(run.key)
         return run
@@ -161,7 +161,7 @@ class AsyncRuns(AsyncReplays):
         return run, selected, tx.agents.get(run.key.agent_id)
 
     async def usage_of_run(self, run_id: RunId) -> Usage:
-        """What the run has cost so far. Raises: NotFound."""
+        """The tokens that the run has used, until now if it has not ended. Raises: NotFound."""
         run, steps = await self._ports.store.read(_load_steps, run_id)
         return run.usage if run.ended else sum((step.usage for step in steps), Usage())
 
@@ -193,12 +193,13 @@ class AsyncRuns(AsyncReplays):
 
 
 def _list_unended(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Sequence[Run]:
-    """The runs that have not ended, then those that have stopped at calls which wait for somebody."""
+    """The runs of an agent, or of one of its conversations, that have not ended, newest first; then those that have
+    stopped at calls which wait for an answer."""
     where = RunFilter(agent_ids=(agent_id,), conversation_seq=conversation_seq, statuses=("queued", "running"))
     stopped = [
-        tx.runs.get_by_key(RunKey(agent_id, line.pending_run_seq))
-        for line in tx.conversations.list_pending(agent_id, limit=UNENDED_MAX)
-        if line.pending_run_seq is not None and conversation_seq in (None, line.seq)
+        tx.runs.get_by_key(RunKey(agent_id, conversation.pending_run_seq))
+        for conversation in tx.conversations.list_pending(agent_id, limit=UNENDED_MAX)
+        if conversation.pending_run_seq is not None and conversation_seq in (None, conversation.seq)
     ]
     return [*tx.runs.page(where, limit=UNENDED_MAX), *stopped]
 

@@ -244,12 +244,12 @@ def _cost(steps: Sequence[Step], prices: Mapping[str, Prices]) -> float | None:
 
 
 def request_of(next_request: Preview) -> ModelRequest:
-    """The next request as far as it is known: without the memory edits that it will tell."""
+    """The next request as far as it is known: without the messages about edits of memory that it will begin with."""
     return next_request.view.request(next_request.agent.model, tail=next_request.status)
 
 
 def overview_of(next_request: Preview) -> ContextOverview:
-    """What fills the window: the tokens of each part."""
+    """What fills the window of a conversation's next request: the tokens of each part."""
     return ContextOverview(
         model=next_request.agent.model,
         certificate=next_request.certificate,
@@ -275,6 +275,7 @@ def load_with_run(tx: Tx, step_id: StepId) -> tuple[Run, Step]:
 
 
 def _with_agent(tx: Tx, run: Run, step: Step) -> StepOfRun:
+    """A step with its run and agent."""
     return StepOfRun(step, run, tx.agents.get(step.agent_id))
 
 
@@ -289,16 +290,16 @@ def find_step(tx: Tx, agent_id: AgentId, step_id: StepId) -> Step:
 
 
 def _step_infos(tx: Tx, models: ModelRegistry, agent_id: AgentId, steps: Sequence[Step]) -> Sequence[StepInfo]:
-    """An agent's steps, newest first, as lists show them."""
+    """What lists show of an agent's steps, which are given newest first, in their order."""
     runs = tx.runs.list_by_keys([RunKey(agent_id, step.run_seq) for step in steps])
     prices = {model: prices_of(model, models) for model in dict.fromkeys(step.model for step in steps)}
     infos: list[StepInfo] = []
     for place, step in enumerate(steps):
         step_run = runs[RunKey(agent_id, step.run_seq)]
-        line = step_run.conversation_seq
-        same = (other for other in steps[place + 1 :] if runs[RunKey(agent_id, other.run_seq)].conversation_seq == line)
+        seq = step_run.conversation_seq
+        same = (other for other in steps[place + 1 :] if runs[RunKey(agent_id, other.run_seq)].conversation_seq == seq)
         earlier = next(same, None) or next(
-            iter(tx.steps.list(agent_id, conversation_seq=line, limit=1, before=step)), None
+            iter(tx.steps.list(agent_id, conversation_seq=seq, limit=1, before=step)), None
         )
         prefix_seq = step.recipe.prefix_seq
         is_new = earlier is None or earlier.recipe.prefix_seq != prefix_seq
@@ -320,14 +321,14 @@ def _step_infos(tx: Tx, models: ModelRegistry, agent_id: AgentId, steps: Sequenc
 def explain_step(
     tx: Tx, step: Step, models: ModelRegistry, counter: TokenCounter
 ) -> tuple[View, ModelRequest, Explanation]:
-    """A step's view and request, built from the log, and the costs of its parts. Raises: ReplayMismatch."""
+    """(view of a step, its request, both from the log; costs of the request's parts). Raises: ReplayMismatch."""
     view, request = build_request(tx, step)
     explanation = explain(step, view, prices=prices_of(step.model, models), counter=counter)
     return view, request, replace(explanation, redacted=is_redacted(tx, step, request))
 
 
 def build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:
-    """A step's view and request, built from the log. Raises: ReplayMismatch."""
+    """(view of a step, its request), built from the log. Raises: ReplayMismatch: the log no longer tells it."""
     recipe = step.recipe
     run = tx.runs.get_by_key(RunKey(step.agent_id, step.run_seq))
     now = tx.conversations.get_agent(step.agent_id, run.conversation_seq)

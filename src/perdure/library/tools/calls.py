@@ -23,10 +23,8 @@ TIMEOUT_S = 30.0
 
 
 def check_sandbox_limits(app: App, *, memory_mb: object, timeout_s: object) -> None:
-    """Nothing, if a tool may have so much memory and time here. A value that is no number is refused elsewhere.
-
-    Raises: InvalidInput: it is more than any call gets.
-    """
+    """Check that a tool may have so much memory and time here; a value that is no number is checked elsewhere. Raises:
+    InvalidInput: it is more than any call gets."""
     settings = app.settings
     if isinstance(memory_mb, int) and memory_mb > settings.sandbox_memory_mb:
         raise InvalidInput(
@@ -50,10 +48,12 @@ async def run_tool(
     author: Author,
     progress: Callable[[str], None] | None = None,
 ) -> ToolOutcome:
-    """The outcome of a tool with these arguments. Only its changes of the agent's memory are stored.
+    """Run a tool with these arguments, and return its outcome. Only its changes of the agent's memory are stored.
 
     Args:
-        code: of a custom tool.
+        code: the source of a custom tool.
+        author: who makes the changes of memory.
+        progress: takes a line for each step before a custom tool runs, such as an installation.
     Raises: InvalidInput: it is a tool of memory without an agent, or a client's, which only an agent's run can call;
         SandboxUnavailable; NotFound: the agent, a secret.
     """
@@ -94,7 +94,7 @@ async def run_tool(
 
 
 async def _with_blocks(app: App, outcome: ToolOutcome, agent_id: AgentId | None, author: Author) -> ToolOutcome:
-    """The outcome of a custom tool, whose changes of blocks are stored."""
+    """Store the changes of blocks in the outcome of a custom tool, and return it; as an error, if they can't be."""
     if not outcome.blocks or agent_id is None:
         return outcome
     now = app.ports.clock.now()

@@ -30,7 +30,7 @@ class AsyncSecrets(AsyncPart):
     """The secrets of one owner. Their values go to tools that name them, and nowhere else."""
 
     async def set(self, name: str, value: str) -> Secret:
-        """The secret, made or changed, encrypted.
+        """Add or change a secret; return it, encrypted.
 
         Args:
             name: letters, digits and `_`, as of an environment variable.
@@ -45,13 +45,13 @@ class AsyncSecrets(AsyncPart):
 
     @reads
     def list(self, tx: Tx) -> Sequence[Secret]:
-        """Sorted by name; the values stay encrypted. Raises: NotFound: the agent is gone."""
+        """The owner's secrets, sorted by name, encrypted. Raises: NotFound: the agent is gone."""
         if self._agent_id is not None:
             tx.agents.model(self._agent_id)
         return tx.secrets.list(self._owner_id)
 
     async def delete(self, name: str) -> None:
-        """Raises: NotFound."""
+        """Remove a secret. Raises: NotFound."""
         check_text("a secret's name", name)
         await self._ports.store.write(lambda tx: tx.secrets.delete(self._owner_id, name))
 
@@ -65,7 +65,7 @@ class SandboxVariables(AsyncPart):
 
     @writes
     def put(self, tx: Tx, settings: Mapping[str, Any] | None, config_id: SandboxId | None = None) -> SandboxConfig:
-        """The configuration with these settings, made if there is none; with None as it is.
+        """Store these settings as the configuration, or with None keep what there is, empty if nothing; return it.
 
         Raises: NotFound: it has another id than `config_id`; TooMany.
         """
@@ -93,7 +93,7 @@ class SandboxVariables(AsyncPart):
         """
         check_secret(name, value)
         now = self._ports.clock.now()
-        bare = Variable(
+        unsealed = Variable(
             id=VariableId(self._ports.ids.new("variable")),
             config_id=config_id,
             name=name,
@@ -104,7 +104,7 @@ class SandboxVariables(AsyncPart):
         )
         tx.sandbox.get(config_id)
         check_item_limits(tx.limits, description=description)
-        variable = seal_variable(tx, bare, value, cipher=self._ports.cipher)
+        variable = seal_variable(tx, unsealed, value, cipher=self._ports.cipher)
         tx.sandbox.add_variable(variable)
         return variable
 
@@ -136,12 +136,12 @@ class SandboxVariables(AsyncPart):
         return page.select(variables, kind="variable", id_of=lambda one: one.id)
 
     async def delete_variable(self, variable_id: VariableId) -> None:
-        """Raises: NotFound."""
+        """Remove a variable. Raises: NotFound."""
         await self._ports.store.write(lambda tx: tx.sandbox.delete_variable(variable_id))
 
 
 PASSES = 10
-"""How often all is looked at until nothing is found: another process may encrypt with the old key meanwhile."""
+"""How often the whole store is gone through, until nothing is found: others may encrypt with the old key meanwhile."""
 
 
 async def rotate_store(settings: Settings, *, forget_old: bool = False) -> Rotated:
@@ -176,7 +176,7 @@ async def rotate_store(settings: Settings, *, forget_old: bool = False) -> Rotat
 
 
 async def _rotate_one(store: Store, cipher: Cipher, clock: Clock) -> Rotated:
-    """Encrypt what an organisation has under an older key again, in steps of bounded size."""
+    """Encrypt what an organisation has with the newest key, in steps of bounded size; return what was not before."""
     rotated = await store.write(rotate_registered, cipher=cipher)
     rotated += await store.write(rotate_callbacks, cipher=cipher)
     secret: Secret | None = None

@@ -88,7 +88,7 @@ class AsyncTools(AsyncPart):
         return (await self.put(_new_tool(source, options))).tool
 
     async def put(self, new: NewTool, *, fields: Sequence[str] | None = None) -> ToolState:
-        """The tool of this name, new or changed. Raises: as `create`.
+        """Add the tool of this name, or change it; return it. Raises: as `create`.
 
         Args:
             fields: the fields to replace of a tool that is there; by default all.
@@ -141,7 +141,7 @@ class AsyncTools(AsyncPart):
     def search_codes(
         self, tx: Tx, query: str, where: ToolFilter, *, limit: int
     ) -> Sequence[tuple[ToolHit, ToolCode | None]]:
-        """The tools whose name, tags or description have the words, best first; without words the newest."""
+        """(hit, code) of tools whose name, tags or description have the words, best first; without words the newest."""
         check_limit(limit)
         check_text("query", query)
         tx.limits.check("query_limit_chars", len(query))
@@ -162,7 +162,7 @@ class AsyncTools(AsyncPart):
 
     @writes
     def edit(self, tx: Tx, name_or_id: str, changes: Changes) -> ToolState:
-        """The tool as changed, for all its agents. A field that is missing stays."""
+        """Change fields of a tool, for all its agents, and return it; a missing field stays. Raises: as `update`."""
         check_text("a tool's name or id", name_or_id)
         now, cipher = self._ports.clock.now(), self._ports.cipher
         before = _resolve_tool(tx, name_or_id)
@@ -183,7 +183,7 @@ class AsyncTools(AsyncPart):
         author: Author | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
-        """Run a tool with these arguments, with the checks, limits and sandbox of an agent's call.
+        """Run a tool with these arguments, with the checks, limits and sandbox of an agent's call; return its outcome.
 
         Args:
             progress: receives lines that say what the call waits for, such as the installation of requirements.
@@ -209,7 +209,7 @@ class AsyncTools(AsyncPart):
     async def test_new(
         self, new: NewTool, arguments: Mapping[str, Any], *, progress: Callable[[str], None] | None = None
     ) -> ToolOutcome:
-        """The outcome of a source, which is not stored. Raises: as `create` and `test`."""
+        """Run a source with these arguments, without storing it. Raises: as `create` and `test`."""
         check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
         tool, code = build_tool(new, UNSAVED)
         return await run_tool(self._app, tool, code, arguments, author=outside(), progress=progress)
@@ -239,7 +239,7 @@ class AsyncTools(AsyncPart):
 
     @writes
     def _save(self, tx: Tx, new: NewTool, unit: Callable[..., Tool]) -> ToolState:
-        """Store a new tool by `unit`. Raises: as `create`."""
+        """Store a tool by `unit`, with an id, the cipher and the time, and return it. Raises: as `create`."""
         ports = self._ports
         check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
         tool_id, now = ToolId(ports.ids.new("tool")), ports.clock.now()
@@ -326,7 +326,7 @@ class AsyncAgentRules(AsyncPart):
     async def set(
         self, rules: Iterable[ToolRule | Mapping[str, Any]], *, author: Author | None = None
     ) -> Sequence[ToolRule]:
-        """These in place of all that there are; an empty list takes them away.
+        """Put these rules in place of all that the agent has, and return them; an empty list takes all away.
 
         Raises: ToolRulesInvalid: one can't be read, two contradict each other, its arguments don't fit the tool, and
             nothing was changed; NotFound.
@@ -358,7 +358,8 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 def _new_tool(source: str | Callable[..., Any], options: Mapping[str, Any]) -> NewTool:
-    """The values of a new tool. Raises: InvalidInput: no such option, or no source to read."""
+    """A new tool of a source, Python text or a function, with the options of `create`. Raises: InvalidInput: there is
+    no such option, or no source to read."""
     if unknown := [name for name in options if name not in ToolOptions.__annotations__]:
         raise InvalidInput(
             f"a tool has no {', '.join(map(repr, unknown))}: there are {', '.join(ToolOptions.__annotations__)}"
@@ -367,13 +368,13 @@ def _new_tool(source: str | Callable[..., Any], options: Mapping[str, Any]) -> N
 
 
 def _load_states(tx: Tx, tools: Sequence[Tool]) -> list[ToolState]:
-    """The tools with their code, and with their names at their servers."""
+    """These tools in their order, with their code, and with their names at their MCP servers."""
     codes = tx.tools.codes([tool.id for tool in tools if tool.spec.kind == "custom"])
     return [ToolState(tool, codes.get(tool.id)) for tool in tx.tools.with_own_names(tools)]
 
 
 def _resolve_tool(tx: Tx, name_or_id: str) -> Tool:
-    """The tool of this name, here or at its server, or id. Raises: NotFound, naming what there is."""
+    """The tool of this id, or of this name, here or at its MCP server. Raises: NotFound, naming what there is."""
     if is_id("tool", name_or_id):
         return tx.tools.get(ToolId(name_or_id))
     tool = tx.tools.find(name_or_id)

@@ -68,11 +68,14 @@ _PREPOSITIONS: Final = {
 _FORMS: Final[Sequence[tuple[re.Pattern[str], str, Mode]]] = tuple(
     (re.compile(form.replace(" ", r"\s+"), re.IGNORECASE), plain, mode) for form, plain, mode in _TABLES["forms"]
 )
+_OF_SPEAKER: Final = re.compile(r"\b(?:I|we|my|me)\b", re.IGNORECASE)
+"""Each English form has one of these words, each Chinese one has 我; most clauses have neither."""
 _OVER: Final = tuple(
     (re.compile(form.replace(" ", r"\s+") + r"[\s.!。！]*", re.IGNORECASE), relation)
     for form, relation in _TABLES["over"]
 )
 _NO_SUBJECT = r"\s*(?:(?:and|but|also|now|我说错了|不对)[\s,，]+)*"
+_BEGINS = rf"{_NO_SUBJECT}{{}}(?=\s|[{CJK}])"  # of a clause that begins with a name, after words that don't count
 _FORM = load_patterns("statements", NO_SUBJECT=_NO_SUBJECT, KIN_EN=_EN_WORDS, KIN_ZH=_ZH_WORDS)
 _THIRD_EN = tuple(
     (re.compile(rf"I\s+(?:also\s+|now\s+)?{form}\b"), f"I {plain}") for form, plain in _TABLES["third"].items()
@@ -147,8 +150,7 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), befor
 
 
 def _asides(sentence: Sentence) -> Sequence[tuple[Sentence, re.Match[str] | None]]:
-    """Cut a sentence before what corrects it: "I live in Turin, no, in Milan". Each part comes with the match of the
-    correction's beginning, None for a part that corrects nothing."""
+    """Cut a sentence before what corrects it ("I live in Turin, no, in Milan"): (part, the correction's match) each."""
     for gap in _FORM["aside"].finditer(sentence.masked):
         rest = sentence.cut(gap.end())
         aside = _FORM["corrects"].match(rest.masked) or _FORM["aside_no"].match(rest.masked)
@@ -212,7 +214,7 @@ def _statements_of(clause: Sentence, now: datetime, people: Sequence[str], greet
         yield from _plain_statements(clause.cut(0, start), now, "", greeted)  # "I live in Milan with my wife Eva"
         yield statement
         subject, rest = statement.object, _about(clause.cut(end))
-    elif person := next((name for name in people if _begins_with(clause.masked, name)), None):
+    elif person := next((name for name in people if re.match(_BEGINS.format(re.escape(name)), clause.masked)), None):
         lead = clause.masked.index(person)
         subject, rest = person, _about(clause.cut(lead + len(person)))
     if rest.text.strip():
@@ -232,11 +234,6 @@ def _relative(clause: Sentence) -> tuple[Statement, int, int] | None:
             relation, kind = ("HAS_PET", "Object") if word in PETS else (f"{KIN[word]}_OF", "Person")
             return Statement(relation=relation, object=name, kind=kind, word=word), match.start(), match.end()
     return None
-
-
-def _begins_with(text: str, name: str) -> bool:
-    """Return whether a clause begins with a name, after words that don't count."""
-    return re.match(rf"{_NO_SUBJECT}{re.escape(name)}(?=\s|[{CJK}])", text) is not None
 
 
 def _about(rest: Sentence) -> Sentence:
@@ -285,7 +282,10 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
 
 def _plain_form(text: str) -> tuple[str, Mode]:
     """Return (a clause as `facts_in` reads it, whether what it says still is so)."""
+    tried = (_OF_SPEAKER.search(text) is not None, "我" in text)
     for form, plain, mode in _FORMS:
+        if not tried["我" in form.pattern]:
+            continue
         text, count = form.subn(plain, text, count=1)
         if count:
             return text, mode

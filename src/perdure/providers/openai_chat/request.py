@@ -7,6 +7,7 @@ reason on OpenAI's own hosts it is sent as an effort, unless one is set: up to 1
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -106,11 +107,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     """A message of the log as messages of the chat API: none if it is empty, one for each tool result."""
-    role, parts = message.role, message.parts
-    if message.kind == "message" and role in ("user", "assistant") and len(parts) == 1 and type(parts[0]) is Text:
-        # Nearly all of a history, which is sent with every request.
-        return [{"role": role, "content": parts[0].text}] if parts[0].text or role == "user" else []
-    kind = _ROLES.get((role, message.kind))
+    kind = _ROLES.get((message.role, message.kind))
     match kind:
         case "assistant":
             return _assistant(message, dialect)
@@ -124,28 +121,41 @@ def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
             return [{"role": kind or dialect.engine_role, "content": _content(message.parts, dialect)}]
 
 
+@functools.lru_cache(maxsize=64)
+def _in_words(dialect: Dialect) -> Dialect:
+    """The dialect of a request `in_words`."""
+    return replace(dialect, engine_role="user", parts=False)
+
+
 def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
     """All messages of a request; adjacent user messages are one where roles must alternate."""
     shapes: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
     pictures: list[Image] = []
+    history: Sequence[Message] = request.messages
+    tail = request.tail
     if request.in_words:
-        dialect, request = replace(dialect, engine_role="user", parts=False), put_words_first(request)
+        dialect, history, tail = _in_words(dialect), put_words_first(history, tail), ""
     if request.opening:
         shapes.append({"role": dialect.engine_role, "content": request.opening})
-    for message in request.messages:
-        if message.role != "tool" and pictures:
+    takes_users = dialect.user_after_tool
+    for message in history:
+        role, parts = message.role, message.parts
+        # Nearly all of a history, which is sent with every request, is such a text.
+        if takes_users and message.kind == "message" and role != "tool" and len(parts) == 1 and not pictures:
+            part = parts[0]
+            if type(part) is Text and part.text and role != "system":
+                shapes.append({"role": role, "content": part.text})
+                continue
+        if role != "tool" and pictures:
             _add(shapes, [_pictures_of_results(pictures, dialect)], dialect)
             pictures = []
-        if dialect.user_after_tool:
-            shapes += wire_messages(message, dialect)
-        else:
-            _add(shapes, wire_messages(message, dialect), dialect, engine=(message.role, message.kind) not in _ROLES)
-        if message.role == "tool":
-            pictures += images_of(message.parts)
+        _add(shapes, wire_messages(message, dialect), dialect, engine=(role, message.kind) not in _ROLES)
+        if role == "tool":
+            pictures += images_of(parts)
     if pictures:
         _add(shapes, [_pictures_of_results(pictures, dialect)], dialect)
-    if request.tail:
-        _add(shapes, [{"role": dialect.engine_role, "content": request.tail}], dialect, engine=True)
+    if tail:
+        _add(shapes, [{"role": dialect.engine_role, "content": tail}], dialect, engine=True)
     shapes = [_as_text(shape) for shape in shapes] if dialect.calls_as_text else shapes
     roles = [shape["role"] for shape in shapes]
     if dialect.engine_role != "user" or ("user", "user") not in pairwise(roles):
@@ -162,8 +172,7 @@ def _messages(request: ModelRequest, dialect: Dialect) -> list[dict[str, Any]]:
 def _add(
     shapes: list[dict[str, Any]], added: Sequence[dict[str, Any]], dialect: Dialect, *, engine: bool = False
 ) -> None:
-    """Append `added` to `shapes`, both messages of the API. Where a user may not follow a tool's result, a text of the
-    `engine` is added to the result, and other messages follow a short answer."""
+    """Append messages; where no user may follow a tool's result, a text of the `engine` becomes part of the result."""
     if dialect.user_after_tool or not (added and shapes and (added[0]["role"], shapes[-1]["role"]) == ("user", "tool")):
         shapes += added
     elif engine and isinstance(added[0]["content"], str):

@@ -29,7 +29,7 @@ _LOCATION_CHARS = 200
 _TRANSPORTS = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "aiohttp", "anyio", "botocore", "urllib3"})
 
 
-def missing(provider: str, extra: str, error: ImportError) -> ModelRequestRefused:
+def missing_package_error(provider: str, extra: str, error: ImportError) -> ModelRequestRefused:
     """The error for a provider whose package is missing: install `extra`, such as "perdure[google]"."""
     package = f'"{extra}"'
     return ModelRequestRefused(f"models of {provider} need a package more: {pip_line(package)} ({error})")
@@ -110,7 +110,7 @@ def _refused_address(error: BaseException | None) -> str | None:
     return None
 
 
-def redirected(status: int, location: str, *, handle: str, secrets: Sequence[str]) -> ModelRequestRefused:
+def redirect_error(status: int, location: str, *, handle: str, secrets: Sequence[str]) -> ModelRequestRefused:
     """The error of a redirect, which is not followed: the key and the conversation would go there."""
     where = mask_text(location, secrets)[:_LOCATION_CHARS]
     text = f"{handle} answered {status}: it points to {where}; set the base address to where it is"

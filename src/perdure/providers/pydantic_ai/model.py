@@ -21,7 +21,7 @@ from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.answer_schemas import REFUSED_SCHEMA, with_schema_in_prompt
 from perdure.providers.masking import ANSWER_BYTES, EVENT, WHOLE, HostGuard, mask_fields, mask_text
 from perdure.providers.provider import NO_KEY, PROVIDERS
-from perdure.providers.pydantic_ai.faults import fault, missing, redirected
+from perdure.providers.pydantic_ai.faults import fault, missing_package_error, redirect_error
 from perdure.providers.pydantic_ai.options import dialect_of, takes_schema, to_parameters, to_settings
 from perdure.providers.pydantic_ai.to_provider import AnswerDeltas, to_messages, to_parts, to_stop_reason, to_usage
 
@@ -221,7 +221,7 @@ class DirectModel:
             handle = f"{self._provider}/{self._model}"
             model_error: ModelError | None
             if "location" in wire:
-                model_error = redirected(wire["status"], wire["location"], handle=handle, secrets=self._secrets)
+                model_error = redirect_error(wire["status"], wire["location"], handle=handle, secrets=self._secrets)
             elif "not_read" in wire:
                 model_error = ModelReplyInvalid(f"{handle} gave an answer that is not read: {wire['not_read']}")
             else:
@@ -301,7 +301,7 @@ class DirectModel:
 
             pydantic_model = infer_model(f"{self._provider}:{self._model}", make_provider)
         except ImportError as error:
-            raise missing(self._provider, self._dialect.extra, error) from error
+            raise missing_package_error(self._provider, self._dialect.extra, error) from error
         except (ValueError, TypeError) as error:  # no such provider; one that takes no key or address
             raise ModelRequestRefused(f"{self._provider}/{self._model} can't be reached: {error}") from error
         if self._guard is not None and not clients:

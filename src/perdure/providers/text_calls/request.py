@@ -254,7 +254,7 @@ class RequestFacts:
 
     @cached_property
     def heads(self) -> tuple[str, ...]:
-        """The line that begins the tail in words: an answer that begins with it is a copy."""
+        """The first line of the request's tail, if the tail is in words: an answer that begins with it is a copy."""
         line = self.request.tail.partition("\n")[0]
         return (line,) if self.request.in_words and line.endswith(":") else ()
 

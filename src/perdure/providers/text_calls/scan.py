@@ -266,8 +266,8 @@ class Scanner:
     sightings: list[Sighting] = field(default_factory=list)
     """The calls and envelopes, when all has come."""
     _thoughts: list[str] = field(default_factory=list)
-    _shown: list[str] = field(default_factory=list)
-    _rest: list[str] = field(default_factory=list)
+    _shown: list[str] = field(default_factory=list)  # prose before the first call or envelope
+    _rest: list[str] = field(default_factory=list)  # prose behind it
     _prose_chars: int = 0
     _has_words: bool = False  # whether that is more than white space
     _all_chars: int = 0  # of the answer

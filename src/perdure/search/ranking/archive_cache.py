@@ -76,7 +76,7 @@ class ArchiveCache:
         return columns
 
     def postings(self, archive: Archive, where: PassageFilter) -> Postings:
-        """Return the cached postings, to read and to extend; `archive` as the transaction sees it."""
+        """Return the cached postings of an archive, as the transaction sees it, and a filter, to read and to extend."""
         with self._lock:
             entry = self._entry(archive, where)
             if len(entry.postings) >= CLAUSES:

@@ -95,8 +95,8 @@ def _find_names(text: str, names: tuple[str, ...]) -> tuple[tuple[int, int, int 
 
 @functools.lru_cache(maxsize=256)
 def _name_pattern(names: tuple[str, ...]) -> tuple[re.Pattern[str] | None, dict[str, int]]:
-    """Build (a pattern that matches any of the names, name -> index). A name of several words also matches by its first
-    word, if no other name begins with it."""
+    """Build (a pattern that matches any of the names, its first group without the possessive, name -> index). A name of
+    several words also matches by its first word, if no other name begins with it."""
     numbers: dict[str, int] = {}
     firsts: dict[str, list[int]] = {}
     for number, name in enumerate(names):

@@ -404,7 +404,7 @@ class VectorRows:
 
 
 def form_of(rows: int, dimensions: int) -> Form:
-    """Return the form in which so many rows are kept."""
+    """Return the form in which so many rows are kept: fewer bits for more rows, so that their memory stays bounded."""
     if 4 * rows * dimensions <= EXACT_BYTES:
         return "floats"
     return "halves" if 2 * rows * dimensions <= HALVES_BYTES else "signs"

@@ -136,7 +136,7 @@ def gate_of(perdure: AsyncPerdure, config: ServerConfig) -> Gate:
     return next(iter(GATE(perdure, config)), None) or Gate(perdure, config)
 
 
-def _gate_of_server(request: Request) -> Gate:
+async def _gate_of_server(request: Request) -> Gate:  # no thread is needed for a coroutine
     gate: Gate = request.app.state.gate
     return gate
 

@@ -152,7 +152,7 @@ async def _submit(
 # --- history
 
 
-def _history_query(
+async def _history_query(  # no thread is needed for a coroutine
     before: MessageIdIn | None = None,
     after: MessageIdIn | None = None,
     limit: Limit = None,

@@ -181,7 +181,7 @@ class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
 
 
 def _head(run: Run, kind: str) -> dict[str, Any]:
-    """The first fields of an answer or a chunk."""
+    """The first fields of an answer or a chunk; `kind` is the name that OpenAI's API has for the one or the other."""
     created = int(run.created_at.timestamp())
     return {"id": f"chatcmpl-{run.id}", "object": kind, "created": created, "model": run.key.agent_id}
 

@@ -7,7 +7,6 @@ no part of Letta's API.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -32,6 +31,7 @@ from perdure.server.wire.shapes import Object, WireShape, computed
 
 _Limit = Annotated[int, Field(ge=1, le=HITS_MAX)]
 
+_PLACE_FIELDS = ("first_line", "last_line", "page")
 _SOURCE_FIELDS = ("number", "kind", "id", "score", "tokens", "first", "last", "chars")
 _SOURCE_FIELDS_BY_KIND = {
     "block": ("label",),
@@ -108,12 +108,9 @@ class WirePassageHit(WireShape, of=found.PassageHit, fields="passage score metad
     """A passage that a search found. The metadata of a file's passage are its lines, and its page if it has pages."""
 
     passage: archives.WirePassage
-    metadata: Object = computed(lambda hit: _place(hit.passage.source))
-
-
-def _place(source: Mapping[str, Any]) -> Object:
-    """Where a passage stands in its file."""
-    return {name: source[name] for name in ("first_line", "last_line", "page") if name in source}
+    metadata: Object = computed(
+        lambda hit: {name: hit.passage.source[name] for name in _PLACE_FIELDS if name in hit.passage.source}
+    )
 
 
 class FoundMessage(

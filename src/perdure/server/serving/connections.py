@@ -57,7 +57,7 @@ sent everything, and closing a connection with unread bytes discards the answer.
 
 
 class Connections:
-    """The open connections of one server, counted in total and per client address."""
+    """The open connections of one server, in total and per client address. `files`: how many the process may open."""
 
     def __init__(self, config: ServerConfig, *, files: int) -> None:
         self.config = config

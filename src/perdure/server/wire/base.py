@@ -66,7 +66,7 @@ def parse_parts(content: str | Sequence[Mapping[str, Any]], where: str) -> tuple
 
 
 def parse_return(content: str | Sequence[Mapping[str, Any]], where: str) -> tuple[str, tuple[Image | ImageLink, ...]]:
-    """The text and the images that a tool returned. Raises: InvalidInput, NotSupported."""
+    """(The text, the images) that a tool returned; `where` as in `parse_parts`. Raises: InvalidInput, NotSupported."""
     parts = parse_parts(content, where)
     text = "\n".join(part.text for part in parts if isinstance(part, Text))
     return text, tuple(part for part in parts if not isinstance(part, Text))

@@ -192,7 +192,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     Raises: HTTPException: the client disconnected first, and `work` has ended; whatever `work` raises.
     """
     task = asyncio.ensure_future(work)
-    departure = asyncio.ensure_future(_disconnect(request))
+    departure = asyncio.ensure_future(_wait_for_disconnect(request))
     try:
         await asyncio.wait({task, departure}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -202,6 +202,6 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
         await end_tasks(task, departure)
 
 
-async def _disconnect(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         continue

@@ -15,8 +15,9 @@ class FullText:
     """The parts of a statement with a full-text match.
 
     Args:
-        source: what to select from, with the alias w.
-        key: the sequence number of a hit.
+        source: the table to select from, with the alias w.
+        key: the expression of a hit's sequence number.
+        where, params: the condition of the hits, and the parameters that it names.
         order: the column that is fast to order by, in the order of `key`.
     """
 
@@ -31,7 +32,9 @@ class Database(Protocol):
     """A connection with an open transaction. Statements write parameters as `:name`."""
 
     clustered: str
+    """The end of CREATE TABLE for a table whose rows are stored in the order of its primary key."""
     blob: str
+    """The type of a column of bytes."""
     row_key: str
     """The type of an integer primary key; on SQLite it is the row id."""
     read_only: bool
@@ -59,7 +62,7 @@ class Database(Protocol):
         a distributed table has a longer key."""
 
     def is_settled(self, number: int) -> bool:
-        """Whether everything read of a scope is committed and of one moment."""
+        """Whether all that this transaction reads of the vectors of scope `number` is committed and of one moment."""
 
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         """The condition that a column equals one of many numbers, and its parameter, which has this name."""
@@ -71,7 +74,7 @@ class Database(Protocol):
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]: ...
 
     def rows_of_bytes(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
-        """`rows` whose columns hold much in bytes, without a text of them on the way."""
+        """As `rows`, for columns of many bytes, which are not sent as text."""
 
     def concat(self, column: str, by: str = "") -> str:
         """The aggregate that joins a column with commas, NULL for no rows. The order is that of `by`, the table's key;
@@ -91,13 +94,13 @@ class Database(Protocol):
         """`run` a statement once for each of the parameters."""
 
     def full_text_table(self, table: str) -> None:
-        """Create the full-text index `table` of rows (scope number, sequence number, labels, words)."""
+        """Create a full-text index with this name, of rows (scope number, sequence number, labels, words)."""
 
     def index_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
-        """Add rows (sequence number, labels, words); spaces separate labels, and words."""
+        """Add rows (sequence number, labels, words) of scope `number`; spaces separate labels, and words."""
 
     def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
-        """Remove rows that were added with exactly these values."""
+        """Remove rows of scope `number` that were added with exactly these values."""
 
     def merge_words(self, table: str, *, begin: bool) -> bool:
         """Merge a part of the full-text index, so that no removed word stays in it; `begin`: from the first part.
@@ -107,10 +110,10 @@ class Database(Protocol):
     """Whether `unindex_words` needs only the sequence number."""
 
     def index_marks(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
-        """Sequence number -> `index_mark` of each index row of a scope between two numbers, both included."""
+        """Sequence number -> `index_mark` of each index row of scope `number` from `first` to `last`."""
 
     def index_mark(self, number: int, label: str, words: str) -> Any:
-        """A fingerprint of an index row; different texts may share one."""
+        """A fingerprint of an index row of scope `number`; different texts may share one."""
 
     def integrity(self) -> Sequence[str]:
         """The faults that the database's own check finds in its file. It reads the whole file."""
@@ -125,5 +128,5 @@ class Database(Protocol):
         all_labels: bool = False,
         below: int | None = None,
     ) -> FullText:
-        """Build a match of all the clauses within one scope. `labels` keeps rows with any of them, or with all of them
-        if `all_labels`; `below` keeps lower sequence numbers."""
+        """Build a match of all the clauses within scope `number`. `labels` keeps rows with any of them, or with all of
+        them if `all_labels`; `below` keeps lower sequence numbers."""

@@ -26,7 +26,7 @@ class Conditions:
         return " AND ".join(self.clauses) or "1 = 1"
 
     def add(self, clause: str, *values: Any) -> None:
-        """Add a condition whose `?` stand for these values. If one is None, add nothing."""
+        """Add a condition, SQL with a `?` for each of these values. If one is None, add nothing."""
         if any(value is None for value in values):
             return
         for value in values:
@@ -36,11 +36,11 @@ class Conditions:
         self.clauses.append(clause)
 
     def equal(self, column: str, value: str | int | None) -> None:
-        """The column has this value; None: any."""
+        """Require that a column has this value; None requires nothing."""
         self.add(f"{column} = ?", _stored(value))
 
     def among(self, column: str, values: Sequence[str | int] | None, *, negate: bool = False) -> None:
-        """The column has one of these values, or with `negate` none of them; None: any."""
+        """Require that a column has one of these values, or with `negate` none of them; None requires nothing."""
         if values is None:
             return
         listed = [_stored(value) for value in dict.fromkeys(values)]
@@ -50,17 +50,17 @@ class Conditions:
             self.add("1 = 0")
 
     def any_of(self, clause: str, keys: Sequence[tuple[str | int, ...]]) -> None:
-        """A condition holds with the values of one of these keys for its `?`."""
+        """Require that a condition holds for one of these keys, whose values stand for its `?`."""
         values = [_stored(value) for key in keys for value in key]
         self.add(f"({' OR '.join([f'({clause})'] * len(keys))})", *values)
 
     def between(self, column: str, above: int | None, below: int | None) -> None:
-        """The column is between two numbers, both excluded; None: no bound."""
+        """Require that a column is between two numbers, both excluded; None: no bound."""
         self.add(f"{column} > ?", above)
         self.add(f"{column} < ?", below)
 
     def contain(self, column: str, text: str | None) -> None:
-        """The column contains this text, ignoring case; none or an empty one: any. Raises: InvalidInput: too long."""
+        """Require that a column contains a text, in any case; none if empty. Raises: InvalidInput: it is too long."""
         if not text:
             return
         escaped = _escaped(storable(text))
@@ -70,9 +70,9 @@ class Conditions:
         self.add(clause, f"%{escaped}%", f"%{escaped}%")
 
     def hold(self, column: str, members: Sequence[tuple[str, str, str]]) -> None:
-        """The column, a JSON object, has all these: an object by its name, in which a name has a value.
+        """Require that a column, a JSON object, has all these members: (name of an object in it, name in that, value).
 
-        What stands behind the beginning of that object counts, so it should be the last one of the column.
+        All text behind the beginning of that object is searched, so it should be the last one of the column.
         """
         for member, name, value in members:
             text = dump({name: value})[1:-1]
@@ -81,7 +81,7 @@ class Conditions:
             self.add(f"({column} LIKE ? ESCAPE '!' AND REPLACE({column}, ?, '') <> {column})", pattern, text)
 
     def have_tags(self, column: str, tags: Sequence[str], *, every: bool) -> None:
-        """The column, a JSON list of tags, has one of these, or every one; no tags: any."""
+        """Require that a column, a JSON list of tags, has one of these, or with `every` all; none require nothing."""
         # A quoted tag occurs only as an element of the list, because quotes within tags are escaped. REPLACE is
         # case-sensitive, LIKE on SQLite is not.
         values = [dump(tag) for tag in dict.fromkeys(tags)]
@@ -92,8 +92,8 @@ class Conditions:
     def page(
         self, columns: Sequence[str], *, ascending: bool, after: Sequence[Any] | None, before: Sequence[Any] | None
     ) -> str:
-        """Limit to the rows behind `after` and in front of `before`, which are values of these columns; return the
-        ORDER BY. With `before` alone it is the reverse order, so that a page ends in front of it."""
+        """Require rows behind `after` and in front of `before`, which are values of these columns; return the ORDER BY.
+        With `before` alone it is the reverse order, so that a page ends in front of it."""
         for place, is_behind in ((after, True), (before, False)):
             if place is not None:
                 sign = ">" if ascending is is_behind else "<"
@@ -112,6 +112,7 @@ def _escaped(text: str) -> str:
 
 
 def _stored(value: str | int | None) -> str | int | None:
+    """The value as a column holds it; a bool is stored as 0 or 1."""
     if isinstance(value, str):
         return storable(value)
     return value if value is None else int(value)

@@ -1,5 +1,5 @@
-"""Writes to the full-text index, and to the one that `storage.full_text.rebuild` builds beside it, as far as it is
-built; and the candidates of a search: the rows of one scope that hold the rarest words of a query.
+"""Writes to the full-text index, and to the one that `storage.upkeep.rebuild` builds beside it, as far as it is built;
+and the candidates of a search: the rows of one scope that hold the rarest words of a query.
 
 The database's own rank uses the statistics of the whole file and costs a microsecond for every row with any of the
 words, of which a long history has tens of thousands. So each clause is looked up by itself, newest rows first and up to
@@ -26,23 +26,23 @@ Words = tuple[int, str, str]
 
 
 def index_words(db: Database, table: str, number: int, rows: Sequence[Words]) -> None:
-    """Add rows of a scope."""
+    """Add rows (sequence number, labels, words) of scope `number` to the full-text index `table`."""
     if rows:
         db.index_words(table, number, rows)
-        if also := _rebuilt_rows(db, table, number, rows):
-            db.index_words(next_table(table), number, also)
+        if rebuilt := _rebuilt_rows(db, table, number, rows):
+            db.index_words(next_table(table), number, rebuilt)
 
 
 def unindex_words(db: Database, table: str, number: int, rows: Sequence[Words]) -> None:
-    """Remove rows that were added with exactly these values."""
+    """Remove rows of scope `number` that were added with exactly these values from the index `table`."""
     if rows:
         db.unindex_words(table, number, rows)
-        if also := _rebuilt_rows(db, table, number, rows):
-            db.unindex_words(next_table(table), number, also)
+        if rebuilt := _rebuilt_rows(db, table, number, rows):
+            db.unindex_words(next_table(table), number, rebuilt)
 
 
 def _rebuilt_rows(db: Database, table: str, number: int, rows: Sequence[Words]) -> Sequence[Words]:
-    """The rows in the part of the new index that is built already."""
+    """The rows of scope `number`, of these, that belong to the finished part of a new index, if one is being built."""
     if db.removes_by_number:
         return ()
     found = db.rows(
@@ -62,7 +62,7 @@ def tag_labels(tags: Sequence[str]) -> str:
 
 
 def next_table(table: str) -> str:
-    """The table of the index that is being rebuilt."""
+    """The name of the new index while an index is rebuilt."""
     return f"{table}_next"
 
 
@@ -119,7 +119,7 @@ def matches(
     join = join if where.clauses else ""
 
     def read(*wanted: tuple[tuple[Clause, ...], int]) -> None:
-        """Read the numbers of up to so many rows that hold these clauses, the newest first, in one statement."""
+        """Read into `postings`, for each (clauses, most), the newest `most` rows with all clauses, newest first."""
         missing = [one for one in dict.fromkeys(wanted) if one not in postings]
         selects, params = [], {**where.params}
         for place, (clauses, most) in enumerate(missing):
@@ -143,25 +143,30 @@ def matches(
                 indexed = np.concatenate((np.array(not_indexed, np.int64), indexed))[:most]
             postings[clauses, most] = indexed
 
-    def kept(*clauses: Clause, most: int) -> NDArray[Any]:
+    def rows_with(*clauses: Clause, most: int) -> NDArray[Any]:
         """The numbers of up to `most` rows that may be found and hold these clauses, the newest first."""
-        looked = most
+        size = most
         while True:
-            read((clauses, looked))
-            rows = postings[clauses, looked]
+            read((clauses, size))
+            rows = postings[clauses, size]
             found: NDArray[Any] = rows if only is None else rows[_are_in(only, rows)]
-            if len(found) >= most or len(rows) < looked or looked >= SIFTED_ROWS:
+            if len(found) >= most or len(rows) < size or size >= SIFTED_ROWS:
                 return found[:most]
-            looked *= SIFT_GROWTH
+            size *= SIFT_GROWTH
 
     read(*(((clause,), CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses))
-    return _choose(query, kept, limit, few=few)
+    return _choose(query, rows_with, limit, few=few)
 
 
-def _choose(query: Query, kept: Callable[..., NDArray[Any]], limit: int, *, few: bool) -> Matches:
-    """The best rows of a query. `kept`: the numbers of up to `most` rows that hold some clauses, the newest first."""
+def _choose(query: Query, rows_with: Callable[..., NDArray[Any]], limit: int, *, few: bool) -> Matches:
+    """The best `limit` rows of a query, and how frequent each of its clauses is.
+
+    Args:
+        rows_with: some clauses, and `most` -> the numbers of up to `most` rows that hold all of them, the newest first.
+        few: no clause has more than `CLAUSE_ROWS` rows, so all are read at once.
+    """
     probed = CLAUSE_ROWS if few else PROBED_ROWS
-    rows = [kept(clause, most=probed) for clause in query.clauses]
+    rows = [rows_with(clause, most=probed) for clause in query.clauses]
     last = max((int(numbers[0]) for numbers in rows if len(numbers)), default=0)
     frequency = [len(numbers) if few else _frequency(numbers, last) for numbers in rows]
     weights = [math.log(1 + (last + 1) / (count + 0.5)) for count in frequency]
@@ -170,17 +175,17 @@ def _choose(query: Query, kept: Callable[..., NDArray[Any]], limit: int, *, few:
     for place in frequent:
         rarer = [rows[other] for other in rarest_first[: rarest_first.index(place)]]
         if len({number for numbers in rarer for number in numbers.tolist()}) < limit:
-            rows[place] = kept(query.clauses[place], most=CLAUSE_ROWS)
+            rows[place] = rows_with(query.clauses[place], most=CLAUSE_ROWS)
     # Rows with several frequent words may be older than all rows read so far.
     pairs = [
-        (kept(query.clauses[one], query.clauses[other], most=PROBED_ROWS), weights[one] + weights[other])
+        (rows_with(query.clauses[one], query.clauses[other], most=PROBED_ROWS), weights[one] + weights[other])
         for one, other in itertools.islice(itertools.combinations(frequent, 2), PAIRS)
     ]
     return Matches(_best([(rows[place], weights[place]) for place in rarest_first], pairs, limit), frequency)
 
 
 def _are_in(only: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
-    """Which of these rows are among sorted ones."""
+    """For each number in `rows`, whether it is among the sorted numbers `only`."""
     import numpy as np
 
     if not len(only):
@@ -190,8 +195,8 @@ def _are_in(only: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _best(clauses: Sequence[Weighed], pairs: Sequence[Weighed], limit: int) -> list[int]:
-    """The best rows, best first, then the newest. A row scores the sum of the weights of its clauses, and at least the
-    highest weight of its pairs."""
+    """The numbers of the best `limit` rows, best first, of equal ones the newest first. A row scores the sum of the
+    weights of its clauses, and at least the highest weight of its pairs."""
     import numpy as np
 
     if not clauses:
@@ -211,7 +216,8 @@ def _best(clauses: Sequence[Weighed], pairs: Sequence[Weighed], limit: int) -> l
 
 
 def _frequency(newest: NDArray[Any], last: int) -> int:
-    """An estimate of how many rows up to `last` hold a clause, from its newest rows: exact if there are few."""
+    """Estimate how many rows up to the number `last` hold a clause, from the numbers of the newest that do, newest
+    first; exact if those are all."""
     if len(newest) < PROBED_ROWS:
         return len(newest)
     return max(len(newest), round(len(newest) * (last + 1) / (last + 1 - int(newest[-1]))))

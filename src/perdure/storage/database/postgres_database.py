@@ -93,6 +93,7 @@ class PostgresDatabase:
         *,
         binary: bool,
     ) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Run each queued (statement, its sets of parameters), then the query unless it is empty; the last cursor."""
         if not queue:
             return self._connection.execute(query, params, binary=binary)
         with self._connection.pipeline():
@@ -101,6 +102,7 @@ class PostgresDatabase:
             return self._connection.execute(query, params, binary=binary) if query else cursor
 
     def _run_all(self, query: bytes, all_params: Sequence[Mapping[str, Any]]) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Run a statement once for each set of parameters, at least one."""
         if len(all_params) == 1:  # `executemany` waits for the server twice
             return self._connection.execute(query, all_params[0])
         cursor = self._connection.cursor()
@@ -112,7 +114,9 @@ class PostgresDatabase:
             self.topics[topic] = None
 
     def is_settled(self, number: int) -> bool:
-        return self.read_only  # each statement of a write transaction sees later commits of others
+        """Whether all reads of scope `number` are of one moment: where a transaction may write, each sees later
+        commits."""
+        return self.read_only
 
     def lock(self, table: str, id_: str) -> None:
         if not self.read_only and (table, id_) not in self._locked:
@@ -120,10 +124,10 @@ class PostgresDatabase:
             self.run(f"SELECT 1 FROM {table} WHERE id = :id FOR UPDATE", {"id": storable(id_)})
 
     def by_index(self, name: str) -> str:
-        return ""
+        return ""  # the server chooses by its statistics
 
     def on_conflict(self, table: str, column: str) -> str:
-        return f"ON CONFLICT ON CONSTRAINT {table}_pkey"
+        return f"ON CONFLICT ON CONSTRAINT {table}_pkey"  # a distributed table's key has more columns than this one
 
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}
@@ -189,7 +193,7 @@ class PostgresDatabase:
         return label, len({word.rpartition(":")[0] for word in _tsvector(words).split(" ") if word})
 
     def integrity(self) -> Sequence[str]:
-        return ()  # amcheck needs an administrator's rights
+        return ()  # no faults are looked for: `amcheck`, which finds them, needs an administrator's rights
 
     def full_text(
         self,

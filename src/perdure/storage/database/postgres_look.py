@@ -9,12 +9,13 @@ from typing import Any
 from perdure.core.errors import ExtraMissing
 
 Rows = Callable[..., Sequence[tuple[Any, ...]]]
-"""The rows of a statement with `?` for each of the values after it."""
+"""Takes a statement with a `?` for each value, and the values; returns its rows."""
 
 
 @contextmanager
 def look(address: str, *, timeout_s: int = 5) -> Iterator[Rows]:
-    """A function that reads, in one read-only transaction. Raises: StoreError; ExtraMissing: psycopg."""
+    """Connect to the database at an address, and give a function that runs statements, all in one read-only
+    transaction. Raises: StoreError; ExtraMissing: psycopg is not installed."""
     try:
         import psycopg
     except ImportError as error:

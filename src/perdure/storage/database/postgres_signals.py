@@ -45,13 +45,13 @@ class PostgresSignals:
         self._thread: threading.Thread | None = None
 
     def listen(self, hear: Hear) -> None:
-        """Have `hear` called from now on, in another thread."""
+        """Have `hear` called with the topics of other processes from now on, in another thread."""
         with self._lock:
             self._hearers.append(hear)
             self._start()
 
     def send(self, topics: Iterable[str]) -> None:
-        """Tell others soon. It never waits."""
+        """Have these topics told to other processes soon, without waiting for it."""
         with self._lock:
             if self._closed.is_set():
                 return
@@ -132,11 +132,12 @@ class PostgresSignals:
                     self._hear(note.extra.decode())
 
     def _hear(self, payload: str) -> None:
+        """Tell each hearer the topics of a payload; None where they are too many for one."""
         topics = payload.split(",")
-        own_text = payload == "" or EVERYTHING in topics
+        is_any = payload == "" or EVERYTHING in topics
         for hear in self._hearers:
             with contextlib.suppress(RuntimeError):  # its event loop has ended
-                hear(None if own_text else topics)
+                hear(None if is_any else topics)
 
 
 def _channel(connection: psycopg.Connection[Any]) -> str:
@@ -146,6 +147,6 @@ def _channel(connection: psycopg.Connection[Any]) -> str:
 
 
 def _payloads(topics: Sequence[str]) -> list[str]:
-    """The topics, some in one payload."""
+    """The topics as payloads of notifications, each with as many as it can hold, separated by commas."""
     starts = range(0, len(topics), TOPICS_A_PAYLOAD)
     return [",".join(topics[start : start + TOPICS_A_PAYLOAD]) for start in starts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import re
 import zlib
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from perdure.core.errors import StoreDamaged
 from perdure.core.text.forms import name_form
@@ -63,7 +64,7 @@ def iso(at: datetime) -> str:
 
 
 def from_iso(text: str) -> datetime:
-    """The inverse of `iso`. Raises: StoreDamaged."""
+    """The time that a text, written by `iso`, stands for. Raises: StoreDamaged: it is no time."""
     try:
         return datetime.fromisoformat(text)
     except ValueError as error:
@@ -117,6 +118,10 @@ _OF_TYPES: Mapping[str, Codec] = {
 """How a field of a dataclass is stored by its type; those of other types as they are."""
 
 
+_StorePlan: TypeAlias = tuple[Sequence[str], Callable[[Any], Sequence[Any]], Sequence[tuple[str, Codec]]]
+"""The columns, what gets their values, and those with a codec."""
+
+
 class RowFormat(Generic[T]):
     """The columns that hold a `T`, in order.
 
@@ -124,7 +129,7 @@ class RowFormat(Generic[T]):
         of: the dataclass; or what makes a `T` of the loaded values, by the names of their columns.
         codecs: codec -> the columns that are stored with it, separated by spaces; those of a dataclass by their types.
         columns: the names of the columns, separated by commas; by default the fields of the dataclass.
-        attributes: column -> what it stores of a `T`; other columns store the attribute of their name.
+        attributes: column -> the path of attributes that it stores; other columns store the attribute of their name.
         build: makes a `T` of a dataclass, where columns are not its fields.
     """
 
@@ -134,7 +139,7 @@ class RowFormat(Generic[T]):
         codecs: Mapping[Codec, str] | None = None,
         *,
         columns: str = "",
-        attributes: Mapping[str, Callable[[T], Any]] | None = None,
+        attributes: Mapping[str, str] | None = None,
         build: Callable[..., T] | None = None,
     ) -> None:
         types = {one.name: str(one.type) for one in fields(of)} if is_dataclass(of) else {}
@@ -143,46 +148,54 @@ class RowFormat(Generic[T]):
         self._build = build or of
         own = {name: codec for codec, names in (codecs or {}).items() for name in names.split()}
         assert own.keys() <= set(self._names), f"{own.keys()} are not all columns"
-        by_type = {name: _OF_TYPES.get(of.removesuffix(" | None").partition("[")[0]) for name, of in types.items()}
-        self._codecs = [own.get(name) or by_type.get(name) for name in self._names]
-        stored = zip(self._names, self._codecs, strict=True)
-        self._stores = {name: (codec, (attributes or {}).get(name) or attrgetter(name)) for name, codec in stored}
+        plain = {name: type_.removesuffix(" | None").partition("[")[0] for name, type_ in types.items()}
+        codecs_of = {name: own.get(name) or _OF_TYPES.get(plain.get(name, "")) for name in self._names}
+        self._codecs = {name: codec for name, codec in codecs_of.items() if codec is not None}
+        self._attributes = {name: (attributes or {}).get(name, name) for name in self._names}
+        self._plans: dict[str, _StorePlan] = {}  # by the columns, which all stand in the code
 
     def columns_of(self, alias: str) -> str:
-        """The columns of a table with this alias."""
-        return ", ".join(f"{alias}.{name}" for name in self._names)
+        """The columns, for a statement in which their table has this alias."""
+        return f"{alias}.{self.columns.replace(', ', f', {alias}.')}"
 
     def params(self, value: T, columns: str | None = None) -> dict[str, Any]:
-        """Column -> what it stores of a value, for all columns or for these."""
-        row: dict[str, Any] = {}
-        for name in self._names if columns is None else columns.split(", "):
-            codec, attribute = self._stores[name]
-            field = attribute(value)
-            if codec is None or field is None:
-                row[name] = field
-            else:
+        """Column -> what it stores of a value, for all columns, or for `columns`, names separated by commas."""
+        names, fields, codecs = self._plans.get(columns or self.columns) or self._plan(columns or self.columns)
+        row = dict(zip(names, fields(value), strict=False))
+        for name, codec in codecs:
+            if (field := row[name]) is not None:
                 row[name] = None if field == codec.null else codec.store(field)
         return row
 
+    def _plan(self, columns: str) -> _StorePlan:
+        """How these columns are stored, which is kept."""
+        names = columns.split(", ")
+        codecs = [(name, self._codecs[name]) for name in names if name in self._codecs]
+        # The last name stands there again so that the getter returns a tuple also for a single column.
+        fields = attrgetter(*[self._attributes[name] for name in (*names, names[-1])])
+        plan = self._plans[columns] = names, fields, codecs
+        return plan
+
     def read(self, row: Row) -> T:
-        """The value of a row; it may have further columns. Raises: StoreDamaged."""
-        return self._build(
-            **{
-                name: field if codec is None else codec.null if field is None else codec.load(field)
-                for name, codec, field in zip(self._names, self._codecs, row, strict=False)
-            }
-        )
+        """The value that a row stores; columns behind those of this format are ignored. Raises: StoreDamaged."""
+        fields = dict(zip(self._names, row, strict=False))
+        for name, codec in self._codecs.items():
+            field = fields[name]
+            fields[name] = codec.null if field is None else codec.load(field)
+        return self._build(**fields)
 
-    def read_each(self, found: Mapping[K, Sequence[Row]]) -> dict[K, Sequence[T]]:
-        """Key -> the values of its rows."""
-        return {key: [self.read(row) for row in rows] for key, rows in found.items()}
+    def read_each(self, rows_by_key: Mapping[K, Sequence[Row]]) -> dict[K, Sequence[T]]:
+        """Key -> the values that its rows store."""
+        return {key: [self.read(row) for row in rows] for key, rows in rows_by_key.items()}
 
 
+@functools.cache
 def insert_into(table: str, columns: str) -> str:
     """The statement that inserts a row; each column's parameter has its name."""
     return f"INSERT INTO {table} ({columns}) VALUES ({', '.join(f':{name}' for name in columns.split(', '))})"
 
 
+@functools.cache
 def assignments(columns: str) -> str:
     """The assignments of an update; each column's parameter has its name."""
     return ", ".join(f"{name} = :{name}" for name in columns.split(", "))

@@ -64,12 +64,13 @@ def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> errors
 
 
 def damaged(path: Path, what: str) -> errors.StoreDamaged:
+    """The error for a damaged store at this path; `what` says what is wrong with it."""
     return errors.StoreDamaged(f"{path} is damaged ({what}): {DAMAGED_HELPS}")
 
 
 def _disk_failed(path: Path, name: str) -> errors.StoreError:
     """The error of a failed write. SQLite reports a file-size limit, a quota and a broken disk alike."""
-    limit = _file_size_limit()
+    limit = _file_limit_bytes()
     sizes = [file.stat().st_size for file in (path, path.with_name(f"{path.name}-wal")) if file.exists()]
     if limit is not None and max(sizes, default=0) + LIMIT_SLACK_BYTES > limit:
         return errors.StoreFull(
@@ -82,7 +83,8 @@ def _disk_failed(path: Path, name: str) -> errors.StoreError:
     )
 
 
-def _file_size_limit() -> int | None:
+def _file_limit_bytes() -> int | None:
+    """The largest file that this process may write; None: there is no limit."""
     try:
         import resource
     except ImportError:  # Windows has none

@@ -31,6 +31,8 @@ OWN_ID_AT, OWN_ID = 68, b"PERD"
 
 @dataclass(frozen=True, slots=True)
 class _Note:
+    """What a mark file says: the mark, and the inode of the store then; and when it was written."""
+
     mark: int
     inode: int
     at_ns: int
@@ -91,7 +93,7 @@ def check_log(path: Path) -> int:
 
 
 def check_mark(path: Path, connection: sqlite3.Connection, least: int) -> None:
-    """Raises: StoreDamaged: the store's mark is lower than `check_log` returned, so commits are lost."""
+    """Check that a store's mark is at least `least`, of `check_log`: no commits are lost. Raises: StoreDamaged."""
     if not least:
         return
     try:
@@ -115,7 +117,7 @@ def check_mark(path: Path, connection: sqlite3.Connection, least: int) -> None:
 
 
 def forget_mark(path: Path) -> None:
-    """Accept the store as it is, with any loss."""
+    """Accept the store at this path as it is, also without commits that it has lost, so that it opens again."""
     _mark_path(path).unlink(missing_ok=True)
 
 
@@ -140,6 +142,7 @@ def has_odd_header(path: Path) -> bool:
 
 
 def _load_note(path: Path) -> _Note | None:
+    """The note in the mark file of the store at this path; None: there is none that can be read."""
     try:
         file = _mark_path(path)
         text, _, digest = file.read_bytes()[:MARK_BYTES].strip().rpartition(b" ")
@@ -165,20 +168,23 @@ def _changed_since(path: Path, noted: _Note) -> bool:
 
 
 def _log_path(path: Path) -> Path:
+    """Where SQLite keeps the log of the store at this path."""
     return path.with_name(f"{path.name}-wal")
 
 
 def _mark_path(path: Path) -> Path:
+    """Where the mark of the store at this path is noted; see `MarkFile`."""
     return path.with_name(f"{path.name}-mark")
 
 
 def _moment(mark: int) -> str:
+    """The time of a mark, in words."""
     return datetime.fromtimestamp(mark / 1_000, UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")
 
 
 def tables_with_broken_text(connection: sqlite3.Connection) -> list[str]:
-    """The tables with a text that is not UTF-8, a sentence of each. SQLite's own check does not look at texts, and no
-    query can read such a row."""
+    """A sentence for each table with a text that is not UTF-8. SQLite's own check does not look at texts, and no query
+    can read such a row."""
     found = []
     cursor = connection.cursor()
     tables = cursor.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'")

@@ -24,7 +24,7 @@ from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
 
 Rows = Callable[[str, Mapping[str, Any]], Sequence[Row]]
-"""The rows of a statement with these parameters."""
+"""Takes a statement and its parameters; returns its rows."""
 LEAST_SINCE = 70
 """The migration since which the lowest versions are known."""
 INCOMPLETE = 1_000_000
@@ -62,6 +62,7 @@ _LEAST = re.compile(r"^-- least: (\d+)$", re.MULTILINE)
 
 
 def _run_file(file: Path, db: Database) -> None:
+    """Run the statements of a file, in the words of this database, after making the full-text indexes that it names."""
     text = file.read_text(encoding="utf-8")
     for index in _FULL_TEXT.findall(text):
         db.full_text_table(index)
@@ -73,6 +74,7 @@ def _run_file(file: Path, db: Database) -> None:
 
 
 def _apply(name: str, db: Database) -> None:
+    """Run the migration of this name, such as `m0023_checksums`: its statements, then its module."""
     if name in _STATEMENTS:
         _run_file(_STATEMENTS[name], db)
     if name in _MODULES:
@@ -80,7 +82,7 @@ def _apply(name: str, db: Database) -> None:
 
 
 def _least(name: str) -> int:
-    """The lowest version that can live with a migration, as its statements say; 0: they don't."""
+    """The lowest version that can live with the migration of this name, as its file says; 0: it does not say."""
     found = _LEAST.search(_STATEMENTS[name].read_text(encoding="utf-8")) if name in _STATEMENTS else None
     return int(found[1]) if found else 0
 
@@ -104,9 +106,11 @@ SCHEMA_VERSION = version_of(MIGRATIONS)
 
 
 def is_current(rows: Rows, place: str, migrations: Sequence[Migration]) -> bool:
-    """Whether a store with tables lacks none of these migrations. A newer one is accepted if this version can live with
-    all that it has more.
+    """Whether a store with tables lacks none of these migrations. Those of a newer version are accepted if this version
+    can live with all of them.
 
+    Args:
+        rows: reads the store; `place` names it in errors.
     Raises: StoreTooNew: it can't; StoreIncomplete: the store is a copy that is not whole.
     """
     made = rows("SELECT number, name FROM schema_migrations ORDER BY number", {})
@@ -129,6 +133,7 @@ def run_steps(db: Database, migrations: Sequence[Migration], *, at: str) -> None
 
 
 def _record(db: Database, migrations: Sequence[Migration], *, at: str) -> None:
+    """Store that these migrations have run, at this time (`iso`)."""
     db.run_many(
         "INSERT INTO schema_migrations (number, name, applied_at) VALUES (:number, :name, :at)",
         [{"number": one.number, "name": one.name, "at": at} for one in migrations],

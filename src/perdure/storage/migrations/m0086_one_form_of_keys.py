@@ -45,11 +45,16 @@ _CHECKSUMS = {checksums.table: checksums for checksums in (PASSAGE_CHECKSUMS, VE
 def apply(db: Database) -> None:
     for place, (key, twins) in PLACES.items():
         table, column = place.split()
-        _store_anew(db, table, column, key, twins)
+        _store_in_one_form(db, table, column, key, twins)
 
 
-def _store_anew(db: Database, table: str, column: str, key: str, twins: str) -> None:
-    """Store the values of a column anew; a name that is taken then gets a number."""
+def _store_in_one_form(db: Database, table: str, column: str, key: str, twins: str) -> None:
+    """Store the values of a column in the one form; a name that another row has then gets a number.
+
+    Args:
+        key: the columns of the table's key.
+        twins: SQL that is true for two rows `o` and `t` that may not have the same value; empty: any two may.
+    """
     checks = _CHECKSUMS.get(table)
     columns, checksum = (", ".join(checks.columns), "checksum") if checks else (key, "NULL")
     # Most names are ASCII, and are not even read.
@@ -70,11 +75,11 @@ def _store_anew(db: Database, table: str, column: str, key: str, twins: str) -> 
             number += 1
             new = f"{base}_{number}"
         if table == "passages":
-            _find_by_tags(db, row, load(new))
+            _replace_tags(db, row, load(new))
 
 
-def _find_by_tags(db: Database, passage: Mapping[str, Any], tags: list[str]) -> None:
-    """Have a passage found by these tags in place of those that it had."""
+def _replace_tags(db: Database, passage: Mapping[str, Any], tags: list[str]) -> None:
+    """Have a passage, a row of its table, found by these tags in place of those that it had."""
     archive_id, seq, before = passage["archive_id"], passage["seq"], load(passage["tags"])
     changes = (
         ("DELETE FROM passage_tags WHERE archive_id = :id AND tag = :tag AND seq = :seq", before),

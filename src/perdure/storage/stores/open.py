@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from perdure.core.errors import ExtraMissing, PerdureError, StoreError
+from perdure.core.errors import ExtraMissing, StoreError
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.incoming.addresses import is_postgres
 from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.row_format import Row
+from perdure.storage.database.sqlite_file import check_log, check_mark
+from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.store import Store
 
 
@@ -26,7 +28,7 @@ async def open_store(
     """The store at this address, created or upgraded if need be.
 
     Args:
-        limits: what it takes of each thing.
+        limits: how much of each thing may be stored.
         connections: how many are opened to PostgreSQL at most, besides one for signals.
 
     Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreError; ExtraMissing: PostgreSQL without the `postgres` extra.
@@ -42,20 +44,11 @@ async def open_store(
     return SqliteStore.open(Path(address), at=at, org_id=org_id, limits=limits)
 
 
-def schema_version() -> int:
-    """The version of the store's tables that this Perdure writes."""
-    from perdure.storage.migrations import SCHEMA_VERSION
-
-    return SCHEMA_VERSION
-
-
 def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str:
     """What is wrong with the files of the store at `path`, by quick checks that change nothing; empty: nothing.
 
     `connection` is needed if the store exists.
     """
-    from perdure.storage.database.sqlite_file import check_log, check_mark
-
     try:
         least = check_log(path)
         if connection is not None:
@@ -66,29 +59,10 @@ def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str
 
 
 def find_refusal(place: str, rows: Callable[..., Sequence[Row]]) -> StoreError | None:
-    """Why this Perdure does not open the tables of the store at `place`; None: it does.
-
-    Args:
-        rows: the rows of a statement.
-    """
-    from perdure.storage.migrations import MIGRATIONS, is_current
-
+    """The error with which this Perdure refuses the tables of the store at `place`, a name for people; None: it opens
+    them. `rows` takes a statement and returns its rows."""
     try:
         is_current(lambda sql, _: rows(sql), place, MIGRATIONS)
     except StoreError as error:
         return error
     return None
-
-
-def store_error(path: Path, error: sqlite3.Error) -> PerdureError:
-    """Perdure's error for an SQLite error of the store at `path`."""
-    from perdure.storage.database import sqlite_errors
-
-    return sqlite_errors.store_error(error, path)
-
-
-def accept_loss(path: Path) -> None:
-    """Accept the loss of a store whose log is gone, so that it opens again."""
-    from perdure.storage.database.sqlite_file import forget_mark
-
-    forget_mark(path)

@@ -205,6 +205,7 @@ class PostgresStore(StoreBase):
             await asyncio.to_thread(end)
 
     async def _in_thread(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """What `work` returns, run in a thread of the store. It is given a `deadline` until which it may try again."""
         if self._closed.is_set():
             raise StoreClosed
         deadline = time.monotonic() + self._patience_s
@@ -218,7 +219,8 @@ class PostgresStore(StoreBase):
         *,
         deadline: float,
     ) -> list[tuple[Any, ...]]:
-        """The rows of a statement outside a transaction, which may be run twice."""
+        """The rows of a statement, run outside a transaction, and again until `deadline` where the connection is
+        lost."""
         pauses = _Pauses(self._closed, deadline)
         while True:
             try:
@@ -230,6 +232,7 @@ class PostgresStore(StoreBase):
                     raise store_error(error) from error
 
     def _run(self, unit: Callable[[Tx], T], *, snapshot: bool, deadline: float) -> T:
+        """What a unit returns, once its transaction is committed; `snapshot`: it only reads."""
         # A unit depends on its transaction only, so one that lost a deadlock, a race or its connection is run again.
         races, pauses = 0, _Pauses(self._closed, deadline)
         while True:
@@ -319,15 +322,17 @@ class _Pauses:
 
 
 def _parameters(address: str) -> dict[str, Any]:
+    """The parameters of a connection to an address."""
     return {**DEFAULTS, **psycopg.conninfo.conninfo_to_dict(address)}
 
 
 def _hold_open_lock(connection: Connection) -> None:
+    """Take the lock that says that a store is open, until the connection ends."""
     connection.execute(f"SELECT pg_advisory_lock_shared({OPEN_LOCK})".encode())
 
 
 def _connect_at_start(parameters: Mapping[str, Any]) -> Connection:
-    """A connection; a server that is starting is waited for, for a moment. Raises: psycopg.Error."""
+    """A new connection. A server that is just starting gets `START_S` to do so. Raises: psycopg.Error."""
     deadline = time.monotonic() + START_S
     while True:
         try:

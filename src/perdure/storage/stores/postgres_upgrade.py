@@ -46,7 +46,7 @@ def upgrade(
     Raises: StoreBusy: they held it all the time; StoreTooNew; StoreIncomplete; psycopg.Error.
     """
     deadline = time.monotonic() + patience_s
-    told = False
+    has_logged = False
     while True:
         try:
             with connection.transaction():
@@ -58,13 +58,14 @@ def upgrade(
                     f"the tables could not be upgraded: others held them for {patience_s:.0f} s. Wait for a backup or"
                     f" another long transaction to end, then start again; nothing was changed ({error})"
                 ) from error
-        if not told:
+        if not has_logged:
             log.info("others use the tables that the upgrade changes: trying again for %.0f s", patience_s)
-            told = True
+            has_logged = True
         time.sleep(PAUSE_S * (0.5 + random.random()))
 
 
 def _run_missing(db: PostgresDatabase, migrations: Sequence[Migration], *, at: datetime) -> None:
+    """Run those of the migrations that the database does not have, in the open transaction."""
     # The process that migrates is waited for as long as it takes, so the limit of waits comes after this lock.
     db.rows("SELECT pg_advisory_xact_lock(:lock)", {"lock": MIGRATION_LOCK})
     is_there = db.rows("SELECT to_regclass('schema_migrations')", {})[0][0] is not None

@@ -66,18 +66,18 @@ class SqliteDatabase:
         """Do nothing: other processes look by themselves."""
 
     def is_settled(self, number: int) -> bool:
-        return number not in self.changed_scopes
+        return number not in self.changed_scopes  # a transaction sees no later commits of others
 
-    # Numbers in the text would make every statement a new one to parse and cache.
     def lock(self, table: str, id_: str) -> None:
-        """A write transaction has the whole file to itself."""
+        """Do nothing: a write transaction has the whole file to itself."""
 
     def by_index(self, name: str) -> str:
-        return f" INDEXED BY {name}"
+        return f" INDEXED BY {name}"  # without statistics it would choose a worse one
 
     def on_conflict(self, table: str, column: str) -> str:
         return f"ON CONFLICT ({column})"
 
+    # Numbers in the text would make every statement a new one to parse and cache.
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} IN (SELECT value FROM json_each(:{name}))", {name: f"[{','.join(map(str, values))}]"}
 
@@ -195,7 +195,7 @@ def _positional(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Sequence[A
 
 
 def _word_rows(number: int, rows: Sequence[tuple[int, str, str]]) -> list[dict[str, Any]]:
-    """The parameters of rows (sequence number, labels, words) of the full-text index."""
+    """The parameters that write rows (sequence number, labels, words) of scope `number` to the full-text index."""
     return [
         {"rowid": number << 32 | seq, "scope": f"s{number} {label}".rstrip(), "words": words}
         for seq, label, words in rows
@@ -214,7 +214,7 @@ def _column_lengths(sizes: bytes) -> list[int]:
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """Open a connection in autocommit mode; `BEGIN` starts a transaction.
+    """Open a connection to a file in autocommit mode; `BEGIN` starts a transaction.
 
     Raises: StoreReadOnly, NotAStore, StoreError.
     """
@@ -243,7 +243,7 @@ def _lower(value: object) -> str | None:
 
 
 def scrub(connection: sqlite3.Connection, path: Path) -> None:
-    """Write the file anew without its free space, and empty its log, so that nothing that was removed is in either.
+    """Rewrite the file without its free space, and empty its log, so that nothing that was removed is in either.
 
     Raises: StoreBusy: another process reads or writes at all times; StoreFull: no room for a second file; StoreError.
     """
@@ -261,7 +261,7 @@ def scrub(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def backup(source: sqlite3.Connection, path: Path, progress: Callable[[int, int], None]) -> None:
-    """Copy the database of a connection, which nobody else uses meanwhile, to a new file.
+    """Copy the database of a connection, which no other thread uses meanwhile, to a new file.
 
     Args:
         progress: takes how many pages are copied, and how many there are; its own error ends the copy.
@@ -270,7 +270,7 @@ def backup(source: sqlite3.Connection, path: Path, progress: Callable[[int, int]
     make_new_file(path)
     try:
         with contextlib.closing(sqlite3.connect(path)) as target:
-            # One snapshot for all steps: SQLite begins a copy anew when somebody writes between two of them.
+            # One snapshot for all steps: SQLite begins a copy again when another connection writes between two of them.
             source.execute("BEGIN")
             try:
                 source.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
@@ -297,14 +297,13 @@ def make_new_file(path: Path) -> None:
 
 
 def remove_files(path: Path) -> None:
-    """Remove a store's file with those beside it."""
+    """Remove a store's file with the log and the other files beside it."""
     for suffix in ("", "-wal", "-shm", "-journal", "-mark"):
         path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 
 
 def scrub_progress(path: Path) -> tuple[int, int]:
-    """How much of the file `scrub` has written, in MB, and the size of the file. It first makes a copy, which does not
-    show, and then writes it to the log."""
+    """(MB that `scrub` has written to the log, MB of the file). Its copy before that is not counted."""
     total = path.stat().st_size >> 20
     log = path.with_name(f"{path.name}-wal")
     return min(total, log.stat().st_size >> 20 if log.exists() else 0), total
@@ -315,8 +314,8 @@ def upgrade(
 ) -> None:
     """Create the tables of a new file, or migrate an older one, in one transaction.
 
-    Raises: StoreTooNew: a newer Perdure wrote it; StoreIncomplete; NotAStore: it is something else; StoreDamaged. None
-        is touched.
+    Raises: StoreTooNew: a newer Perdure wrote it; StoreIncomplete; NotAStore: another program's file; StoreDamaged.
+        Such a file is not changed.
     """
     try:
         connection.execute("BEGIN")  # one snapshot: another process may be creating the tables
@@ -359,7 +358,7 @@ def prepare_new(connection: sqlite3.Connection) -> None:
 
 
 def single_file(connection: sqlite3.Connection) -> None:
-    """Take the log into the file and remove it. Raises: OperationalError: others have the file open."""
+    """Write the log into the file, and remove the log. Raises: OperationalError: others have the file open."""
     connection.execute("PRAGMA journal_mode = DELETE")
 
 
@@ -377,7 +376,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _check_writable(connection: sqlite3.Connection) -> None:
-    """Raises: OperationalError: the file is read-only. Such a connection stays read-only when the disk recovers."""
+    """Check that a connection can write. Raises: OperationalError: the file is read-only; so it stays for this one."""
     waits = connection.execute("PRAGMA busy_timeout").fetchone()[0]
     connection.execute("PRAGMA busy_timeout = 0")
     try:
@@ -393,8 +392,8 @@ def _check_writable(connection: sqlite3.Connection) -> None:
 
 
 def run_unit(connection: sqlite3.Connection, path: Path, unit: Callable[[], Any], *, alone: bool = False) -> Outcome:
-    """Run one unit of the open transaction. If it fails, only its own changes are rolled back; those of one that is
-    `alone` in it by the caller.
+    """Run one unit of the open transaction, and return its result, or else its error. If it fails, only its own changes
+    are rolled back; but the caller rolls back a unit that is `alone` in its transaction.
 
     Raises: sqlite3.Error: the whole transaction failed.
     """

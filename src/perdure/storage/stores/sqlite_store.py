@@ -49,7 +49,7 @@ GROUP_COMMIT_S = 0.05
 each other."""
 READERS = 4
 SCRUB_LOOK_S = 0.5
-"""How often somebody who waits for the file to be written anew hears how far that is."""
+"""How often the caller of a scrub is told how far it is."""
 
 
 _Call = Callable[[], Any]
@@ -65,7 +65,7 @@ class _Job:
 
 
 def _resolve(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    """End a wait, unless the caller has left."""
+    """Give a future its result or error, unless its caller has left."""
     if future.done():
         return
     if error is None:
@@ -191,6 +191,7 @@ class SqliteStore(StoreBase):
         self._writer.close()
 
     def _load_mark(self) -> str:
+        """What `mark` returns, read in this thread."""
         # The number counts what other connections have committed, so always the same connection reads it.
         with self._watching:
             if self._watcher is None:
@@ -201,6 +202,7 @@ class SqliteStore(StoreBase):
                 raise store_error(error, self._path) from error
 
     def _read(self, unit: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> T:
+        """What a unit returns, read over this thread's own connection."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = connect(self._path, read_only=True)
@@ -238,6 +240,7 @@ class SqliteStore(StoreBase):
                     del future
 
     def _scrub(self) -> Outcome:
+        """Scrub the file, and return no result, or else the error."""
         try:
             scrub(self._writer, self._path)
         except StoreError as error:

@@ -51,11 +51,11 @@ class Agents(Table):
         return agent
 
     def get(self, agent_id: AgentId) -> Agent:
-        """Raises: NotFound."""
+        """The agent with this id. Raises: NotFound."""
         return first([*self.list_by_ids([agent_id]).values()], "agent", agent_id)
 
     def list_by_ids(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Agent]:
-        """Id -> agent, of those of these agents that there are."""
+        """Id -> agent; an id that no agent has is left out."""
         sql = f"SELECT a.id, {AGENT.columns} FROM {AGENT_SOURCE} WHERE {{keys}} AND {BY_ID.format('a.')}"
         found = self._rows_of_each(sql, "a.id", agent_ids)
         return {id_: AGENT.read(rows[0]) for id_, rows in found.items() if rows}
@@ -66,8 +66,8 @@ class Agents(Table):
         return row_format.restore(first(self._rows(sql, id=row_format.storable(agent_id)), "agent", agent_id)[0])
 
     def loop_settings(self, agent_id: AgentId) -> tuple[str, dict[str, Any]]:
-        """(The agent's type, its settings if the loop depends on them, else empty); most agents have the usual type and
-        no tool rules, and then nothing is parsed."""
+        """(type of the agent, its settings if the loop depends on them, else {}). That is where the type is an unusual
+        one, or there are tool rules: of most agents nothing is parsed."""
         rows = self._rows(
             "SELECT a.agent_type, d.settings FROM agents a JOIN agent_details d ON d.agent_id = a.id"
             " WHERE a.id = :agent_id AND a.org_id = :org_id"
@@ -86,7 +86,7 @@ class Agents(Table):
         lock_numbers(self._db)
 
     def find_by_name(self, name: str) -> Agent | None:
-        """The newest agent of this name."""
+        """The newest agent of this name; None: there is none."""
         return self._newest("a.name = :name", "a.number", name=row_format.stored_key(name))
 
     def list(self, *, limit: int = 50, after: AgentId | None = None) -> Sequence[Agent]:
@@ -112,12 +112,13 @@ class Agents(Table):
         return self._page(AGENT, _SELECT, _conditions(where), columns, places, ascending=ascending, limit=limit)
 
     def count(self, where: AgentFilter) -> int:
+        """How many agents match the filter."""
         conditions = _conditions(where)
         source = AGENT_SOURCE if "d." in str(conditions) else "agents a"
         return int(self._value(f"SELECT COUNT(*) FROM {source} WHERE {conditions}", **conditions.params))
 
     def list_tags(self) -> Sequence[str]:
-        """Each tag that an agent has, once, in the order of code points."""
+        """All tags that agents have, each once, in the order of code points."""
         rows = self._rows(f"SELECT DISTINCT d.tags FROM {AGENT_SOURCE} WHERE a.org_id = :org_id AND d.tags <> '[]'")
         return sorted({tag for row in rows for tag in row_format.load(row[0])})
 
@@ -156,12 +157,13 @@ class Agents(Table):
         hide_agent(self._db, self._org_id, agent_id, self.get(agent_id).number)
 
     def _newest(self, condition: str, column: str, **params: str) -> Agent | None:
-        """The last agent in the order of a column that fulfils a condition."""
+        """The last agent, in the order of a column, that fulfils a condition; `params` are the values in it."""
         sql = f"{_SELECT} WHERE a.org_id = :org_id AND {condition} ORDER BY {column} DESC LIMIT 1"
         return self._one(AGENT, sql, **params)
 
 
 def _conditions(where: AgentFilter) -> Conditions:
+    """The conditions of a filter, on the tables `agents a` and `agent_details d`."""
     conditions = Conditions("a.org_id = :org_id")
     conditions.equal("a.name", where.name)
     conditions.contain("a.name", where.text)

@@ -62,7 +62,7 @@ class Archives(NumberedTable[Archive]):
         limit: int = 100,
     ) -> Sequence[Archive]:
         """Archives with numbers between `above` and `below`, both excluded, in order of creation: all, those of an
-        agent, or those with this name. Those that belong to something are excluded."""
+        agent, or those with this name. An archive that belongs to a folder or the like is left out."""
         where = Conditions(*_OWNED)
         where.add("id IN (SELECT archive_id FROM agent_archives WHERE agent_id = ?)", agent_id)
         where.add("name = ?", name and stored_key(name))
@@ -81,7 +81,7 @@ class Archives(NumberedTable[Archive]):
         delete_shared(self._db, self._org_id, "archives", OwnId(archive.id))
 
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
-        """Raises: NotFound, TooMany. Attaching twice is no error."""
+        """Give an agent an archive, behind those it has; twice is no error. Raises: NotFound, TooMany."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
         self.get(archive_id)
         if self._run_counted(
@@ -94,7 +94,7 @@ class Archives(NumberedTable[Archive]):
             self._limits.check("archives_per_agent", len(self.list_by_agent(agent_id)))
 
     def detach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
-        """Raises: NotFound. Detaching an archive that is not attached is not an error."""
+        """Take an archive from an agent, if it has it. Raises: NotFound: the agent or archive."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
         self.get(archive_id)
         sql = "DELETE FROM agent_archives WHERE agent_id = :agent_id AND archive_id = :archive_id"
@@ -108,7 +108,7 @@ class Archives(NumberedTable[Archive]):
         return self._run_counted(sql, id=archive_id, limit=limit)
 
     def find_owner(self, archive_id: ArchiveId) -> ArchiveOwner | None:
-        """What the archive belongs to; None: it is an archive of its own."""
+        """The folder or the like that the archive belongs to; None: it belongs to nothing."""
         for use in _USES:
             sql = f"SELECT id, name FROM {use.table} WHERE org_id = :org_id AND :id IN ({', '.join(use.columns)})"
             for id_, name in self._rows(sql, id=storable(archive_id)):
@@ -122,13 +122,13 @@ class Archives(NumberedTable[Archive]):
         return [*self.list_by_ids([row[0] for row in self._rows(sql, agent_id=agent_id)]).values()]
 
     def list_by_ids(self, archive_ids: Sequence[ArchiveId]) -> Mapping[ArchiveId, Archive]:
-        """Id -> archive, of those of these archives that there are, in this order."""
+        """Id -> archive, in the order of the ids; an id that no archive has is left out."""
         sql = f"SELECT id, {_ARCHIVE.columns} FROM archives WHERE {{keys}} AND {BY_ID.format('')}"
         found = self._rows_of_each(sql, "id", archive_ids)
         return {id_: _ARCHIVE.read(rows[0]) for id_, rows in found.items() if rows}
 
     def list_agents(self, archive_id: ArchiveId, *, limit: int) -> Sequence[AgentId]:
-        """The ids of agents that have the archive, in order."""
+        """The ids of agents that have the archive, in order of the ids."""
         return self._agents_of("agent_archives", "archive_id", OWN_ARCHIVE, archive_id, limit)
 
     def tags(self, archive_id: ArchiveId, *, limit: int = 20) -> Sequence[tuple[str, int]]:

@@ -12,9 +12,10 @@ from perdure.core.ids import AgentId, BatchId, MessageId
 from perdure.core.runs import Batch, Callback, CallbackOwner, DueCallback, Run, RunStatus
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import Codec, RowFormat, dump, from_iso, insert_into, iso, load, storable
-from perdure.storage.tables.table import Table, deleted_place, first, keep_places, next_number
+from perdure.storage.tables.table import OWN_AGENT_OF, Table, deleted_place, first, keep_places, next_number
 
-_OWN_RUN = "EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.org_id = :org_id)"
+_OWN_RUN = OWN_AGENT_OF.format("t")
+_OWN_RUN_OF_R = OWN_AGENT_OF.format("r")
 _OWN_BATCH = "t.org_id = :org_id"
 _OWN: Mapping[CallbackOwner, str] = {"runs": _OWN_RUN, "batches": _OWN_BATCH}
 _KEPT: Mapping[str, str] = {
@@ -37,17 +38,14 @@ CALLBACK = Codec(_store, _load)
 
 
 def unended(batch_id: str) -> str:
-    """The condition that a batch has runs that have not ended; `batch_id` is the column of its id."""
+    """SQL that is true for a batch with runs that have not ended; `batch_id` is the column of its id."""
     return (
         f"EXISTS (SELECT 1 FROM runs r WHERE r.batch_id = {batch_id} AND r.status IN ('queued', 'running')"
-        " AND EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id))"
+        f" AND {_OWN_RUN_OF_R})"
     )
 
 
-_HAS_RUNS = (
-    "EXISTS (SELECT 1 FROM runs r WHERE r.batch_id = t.id"
-    " AND EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id))"
-)
+_HAS_RUNS = f"EXISTS (SELECT 1 FROM runs r WHERE r.batch_id = t.id AND {_OWN_RUN_OF_R})"
 """The condition of batches that have not lost all their agents: what those leave is not reported."""
 _READY: Mapping[CallbackOwner, str] = {
     "runs": f"t.status NOT IN ('queued', 'running') AND {_OWN_RUN}",
@@ -60,7 +58,7 @@ class Callbacks(Table):
     """A row of `runs` or `batches` with a callback has the time of its next try in `callback_due_at`; NULL: no more."""
 
     def request(self, run: Run, callback: Callback, *, at: datetime) -> Run:
-        """Have the end of a new run reported."""
+        """Store where the end of a new run is to be reported; return the run with it."""
         self._run(
             "UPDATE runs AS t SET callback = :callback, callback_due_at = :at"
             f" WHERE t.agent_id = :agent_id AND t.seq = :seq AND {_OWN['runs']}",
@@ -71,7 +69,8 @@ class Callbacks(Table):
         return replace(run, callback=callback)
 
     def list_due(self, *, at: datetime, limit: int) -> Sequence[DueCallback]:
-        """Reports of what has ended that are due, the oldest first."""
+        """The first `limit` reports that are due at this time, of runs and then of batches that have ended, oldest
+        first."""
         return [
             DueCallback(table, row[0], _load(row[1]), from_iso(row[2]))
             for table, ready in _READY.items()
@@ -84,8 +83,7 @@ class Callbacks(Table):
         ]
 
     def change_all(self, change: Callable[[Callback], Callback]) -> int:
-        """Change those that may still be used, and return how many changed: of runs and batches that are not given up,
-        and of schedules."""
+        """Change the callbacks that may still be used, those of schedules too, and return how many differ now."""
         changed = 0
         for table, own in _KEPT.items():
             for id_, before in self._rows(f"SELECT t.id, t.callback FROM {table} t WHERE {own} ORDER BY t.id"):
@@ -95,8 +93,8 @@ class Callbacks(Table):
         return changed
 
     def put(self, due: DueCallback, callback: Callback, *, due_at: datetime | None) -> DueCallback | None:
-        """Store a callback and when it is due again, None: never. None: another process has done so since `due` was
-        read."""
+        """Store a callback with the time of its next try, `due_at` (None: there is none), and return it as stored;
+        None: another process has stored it since `due` was read."""
         changed = self._run_counted(
             f"UPDATE {due.owner} AS t SET callback = :callback, callback_due_at = :next"
             f" WHERE t.id = :id AND t.callback_due_at = :due_at AND {_OWN[due.owner]}",
@@ -110,13 +108,11 @@ class Callbacks(Table):
 
 _BATCH = RowFormat(Batch, {CALLBACK: "callback"}, columns="id, number, digest, created_at, callback")
 _INSERT = insert_into("batches", f"{_BATCH.columns}, callback_due_at, org_id")
-_OWN_AGENT_OF_R = "EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id)"
-
 # From a run's first message to that of the next run of its conversation, or each run of an agent would read all its
 # later messages. A run that goes on with answered calls begins before those that waited, whose numbers are lower.
 _MESSAGES = f"""
     SELECT m.id, m.agent_id, m.seq FROM runs r CROSS JOIN messages m
-    WHERE r.batch_id = :batch_id AND {_OWN_AGENT_OF_R}
+    WHERE r.batch_id = :batch_id AND {_OWN_RUN_OF_R}
       AND m.agent_id = r.agent_id AND m.conversation_seq = r.conversation_seq AND m.run_seq = r.seq
       AND m.seq >= r.first_message_seq AND m.seq < COALESCE(
           (SELECT n.first_message_seq FROM runs n WHERE n.agent_id = r.agent_id AND n.seq > r.seq
@@ -134,7 +130,7 @@ class Batches(Table):
         return batch
 
     def find(self, batch_id: BatchId, *, deleted: bool = False) -> Batch | None:
-        """The batch of this id, with its runs counted. With `deleted` also what a page needs of a deleted one."""
+        """The batch of this id, its runs counted; with `deleted` also a deleted one, with just its place in lists."""
         sql = f"SELECT {_BATCH.columns} FROM batches WHERE id = :id AND org_id = :org_id"
         found = self._counted(self._all(_BATCH, sql, id=storable(batch_id)))
         if deleted and not found:
@@ -155,11 +151,12 @@ class Batches(Table):
         after: Batch | datetime | None = None,
         before: Batch | datetime | None = None,
     ) -> Sequence[Batch]:
-        """A page in order of creation. A time stands behind all batches of that time."""
+        """A page of batches in order of creation, from `after` to `before`, both excluded. A time in place of a batch
+        stands behind all batches of that time."""
         where = Conditions("t.org_id = :org_id")
         if only_unended:
             where.add(unended("t.id"))
-        places = [None if one is None else _place(one) for one in (after, before)]
+        places = [None if cursor is None else _place(cursor) for cursor in (after, before)]
         select, columns = f"SELECT {_BATCH.columns_of('t')} FROM batches t", ("t.created_at", "t.number")
         return self._counted(self._page(_BATCH, select, where, columns, places, ascending=ascending, limit=limit))
 
@@ -181,11 +178,11 @@ class Batches(Table):
         keep_places(self._db, self._org_id, {batch.id: place})
         sql = "DELETE FROM batches WHERE id = :id AND org_id = :org_id"
         self._change_one("job", batch_id, sql, id=storable(batch_id))
-        self._run(f"UPDATE runs AS r SET batch_id = NULL WHERE r.batch_id = :id AND {_OWN_AGENT_OF_R}", id=batch_id)
+        self._run(f"UPDATE runs AS r SET batch_id = NULL WHERE r.batch_id = :id AND {_OWN_RUN_OF_R}", id=batch_id)
 
     def _counted(self, batches: Sequence[Batch]) -> Sequence[Batch]:
         """The batches with the counts of their runs, and the time when the last one ended."""
-        where = Conditions(_OWN_AGENT_OF_R)
+        where = Conditions(_OWN_RUN_OF_R)
         where.among("r.batch_id", [batch.id for batch in batches])
         rows = self._rows(
             f"SELECT r.batch_id, r.status, COUNT(*), MAX(r.ended_at) FROM runs r WHERE {where}"
@@ -209,5 +206,5 @@ class Batches(Table):
 
 
 def _place(cursor: Batch | datetime) -> tuple[str, int]:
-    """Where a batch, or a time, stands among batches."""
+    """Where a batch stands among batches: (time, number); a time stands behind all batches of that time."""
     return (iso(cursor), 2**62) if isinstance(cursor, datetime) else (iso(cursor.created_at), cursor.number)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, check_limit
@@ -38,11 +37,11 @@ _VERSION: row_format.RowFormat[BlockVersion] = row_format.RowFormat(
     {row_format.TEXT: "author_id"},
     columns="block_id, version, label, value, diff, author_kind, author_id, agent_id, run_id, message_id, created_at",
     attributes={
-        "author_kind": attrgetter("author.kind"),
-        "author_id": attrgetter("author.id"),
-        "agent_id": attrgetter("author.agent_id"),
-        "run_id": attrgetter("author.run_id"),
-        "message_id": attrgetter("author.message_id"),
+        "author_kind": "author.kind",
+        "author_id": "author.id",
+        "agent_id": "author.agent_id",
+        "run_id": "author.run_id",
+        "message_id": "author.message_id",
     },
     build=_build_version,
 )
@@ -79,37 +78,49 @@ def shown_blocks(
     conversation_seq: int,
     label: str | None = None,
 ) -> Mapping[AgentId, list[row_format.Row]]:
-    """Agent -> these columns of the blocks `b` that its conversation shows, in the order they were attached: the
-    agent's, and the conversation's own in their place. `label`: only of the block with it, as it is stored."""
+    """Agent -> rows of the blocks that it has in a conversation, in the order they were attached: its own, but in their
+    place those that only the conversation has.
+
+    Args:
+        columns: SQL of what a row holds, of the table `blocks b`.
+        conversation_seq: the number of the conversation, of each agent.
+        label: only the block with this label, as it is stored.
+    """
     # Blocks and agents are two families of rows (`storage.distribution`), so this takes two statements.
     places = table.rows_of_each(db, _PLACES, "agent_id", agent_ids, org_id=org_id, conversation_seq=conversation_seq)
-    every = [place for some in places.values() for place in some]
+    all_places = [place for agent_places in places.values() for place in agent_places]
     found: dict[str, row_format.Row] = {}
-    for some in table.parts(list({place[0]: None for place in every if place[0] is not None})):
+    for block_ids in table.parts(list({place[0]: None for place in all_places if place[0] is not None})):
         where = Conditions(table.BY_ID.format("b."), org_id=org_id)
-        where.among("b.id", some)
-        where.add("b.label = ?", None if any(place[2] is not None for place in every) else label)
+        where.among("b.id", block_ids)
+        where.add("b.label = ?", None if any(place[2] is not None for place in all_places) else label)
         sql = f"SELECT b.id, b.label, b.number, {columns} FROM blocks b WHERE {where}"
         found |= {row[0]: row for row in db.rows(sql, where.params)}
-    return {agent_id: _in_order(of, found, label) for agent_id, of in places.items()}
+    return {agent_id: _in_order(agent_places, found, label) for agent_id, agent_places in places.items()}
 
 
 def _in_order(
     places: Sequence[Sequence[Any]], found: Mapping[str, row_format.Row], label: str | None
 ) -> list[row_format.Row]:
-    """What a conversation shows of the blocks that were found: (block, position, label in whose place) of each."""
+    """The rows of the blocks that a conversation shows, in order, without id, label and number.
+
+    Args:
+        places: (block id, position, label of the agent's block that it stands for; None: it is the agent's) of each.
+        found: block id -> (id, label, number, ...).
+        label: only the block with this label.
+    """
     own = {place[0] for place in places if place[2] is not None}
-    hidden = {place[2] for place in places if place[2] is not None} | {found[one][1] for one in own if one in found}
+    hidden = {place[2] for place in places if place[2] is not None} | {found[id_][1] for id_ in own if id_ in found}
     position = {place[0]: place[1] for place in places if place[2] is None}
     position |= {place[0]: place[1] for place in places if place[2] is not None}
-    rows = [found[one] for one in position if one in found]
+    rows = [found[id_] for id_ in position if id_ in found]
     shown = [row for row in rows if (row[0] in own or row[1] not in hidden) and label in (None, row[1])]
     return [row[3:] for row in sorted(shown, key=lambda row: (position[row[0]], row[2]))]
 
 
 def _as_written(block: Block, before: str, author: Author) -> Block:
-    """A block as its author may write it: agents write no credentials, by whichever tool. Raises: ToolError: the
-    label is one; BlockLimitExceeded: the note in place of one is too long."""
+    """A block as its author may write it, whose value was `before`: where an agent writes a credential, a note stands
+    in its place. Raises: ToolError: the label is one; BlockLimitExceeded: the note makes the block too long."""
     if author.kind != "agent":
         return block
     if without_credentials(block.label) != block.label:
@@ -133,6 +144,7 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         return block
 
     def _where(self, where: BlockFilter) -> Conditions:
+        """The conditions of a filter, on the table `blocks b`."""
         conditions = Conditions("b.org_id = :org_id")
         conditions.equal("b.label", where.label)
         conditions.contain("b.label", where.label_text)
@@ -153,8 +165,7 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         return conditions
 
     def put(self, block: Block, *, expected: int, author: Author, at: datetime) -> Block:
-        """Update the block to version `expected + 1`, with its version row; return it. Raises: VersionConflict,
-        NotFound."""
+        """Update a block whose version is `expected` to the next one; return it. Raises: VersionConflict, NotFound."""
         # Reading first costs one look-up and makes the diff exact: it is against what this very update replaces.
         before = self.get(block.id)
         if block.label != before.label:
@@ -169,17 +180,17 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         return after
 
     def delete(self, block_id: BlockId) -> None:
-        """Raises: NotFound."""
+        """Delete a block with its versions, and take it from all agents. Raises: NotFound."""
         delete_shared(self._db, self._org_id, "blocks", table.OwnId(self.get(block_id).id))
 
     def list_tags(self) -> Sequence[str]:
-        """Each tag that a block has, once, in the order of code points."""
+        """All tags that blocks have, each once, in the order of code points."""
         rows = self._rows("SELECT DISTINCT tags FROM blocks WHERE org_id = :org_id AND tags <> '[]'")
         return sorted({tag for row in rows for tag in row_format.load(row[0])})
 
     def attach(self, agent_id: AgentId, *block_ids: BlockId) -> None:
-        """Attaching twice is no error. Raises: NotFound, TooMany; AlreadyExists: the agent has another block of that
-        label."""
+        """Give an agent blocks; one that it has already is no error. Raises: NotFound, TooMany; AlreadyExists: it has
+        another block of that label."""
         # The agent is locked, so that of two blocks of one label that are attached at once the second sees the first.
         own = table.own_agent(self._db, self._org_id, agent_id, lock=True)
         # Its blocks are read once, so that the time of many attachments grows with their number only.
@@ -206,7 +217,7 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         )
 
     def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
-        """Raises: NotFound: it is not attached."""
+        """Take a block from an agent. Raises: NotFound: it is not attached."""
         own = f"{table.OWN_AGENT} AND EXISTS (SELECT 1 FROM blocks b WHERE b.id = :block_id AND b.org_id = :org_id)"
         sql = f"DELETE FROM agent_blocks WHERE agent_id = :agent_id AND block_id = :block_id AND {own}"
         self._change_one("block of this agent", block_id, sql, agent_id=agent_id, block_id=block_id)
@@ -240,13 +251,14 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
                 self.delete(replaced)
 
     def list_isolated(self, agent_id: AgentId, conversation_seq: int) -> Mapping[str, BlockId | None]:
-        """Label of the agent -> the conversation's own block in its place, in the order of the agent's blocks."""
+        """Label of a block of the agent -> the block that the conversation has in its place (None: it shows none), in
+        the order of the agent's blocks."""
         return self.list_isolated_of([(agent_id, conversation_seq)])[agent_id, conversation_seq]
 
     def list_isolated_of(
         self, keys: Sequence[ConversationKey]
     ) -> Mapping[ConversationKey, Mapping[str, BlockId | None]]:
-        """Conversation -> the same."""
+        """Conversation -> what `list_isolated` returns for it."""
         sql = (
             "SELECT agent_id, conversation_seq, label, block_id FROM conversation_blocks x"
             f" WHERE {{keys}} AND {_OWN_X} ORDER BY position, label"
@@ -255,7 +267,7 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         return {key: {row_format.restore(row[0]): row[1] for row in rows} for key, rows in found.items()}
 
     def delete_isolated(self, agent_id: AgentId, conversation_seq: int) -> None:
-        """Delete the conversation's own blocks; one that an agent was given stays."""
+        """Delete the blocks that only the conversation has; a block that an agent has too is kept."""
         own = {"agent_id": table.own_agent(self._db, self._org_id, agent_id), "conversation_seq": conversation_seq}
         blocks = self._only_isolated(**own)
         self._run(
@@ -265,7 +277,8 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
             self.delete(block_id)
 
     def _only_isolated(self, *conditions: str, **params: Any) -> Sequence[BlockId]:
-        """The blocks that only this conversation has."""
+        """The ids of blocks that only one conversation has, and no agent. `params`: its `agent_id` and
+        `conversation_seq`, and the values in the further conditions."""
         where = Conditions(
             "agent_id = :agent_id AND conversation_seq = :conversation_seq AND block_id IS NOT NULL",
             "NOT EXISTS (SELECT 1 FROM agent_blocks x WHERE x.block_id = conversation_blocks.block_id)",
@@ -282,28 +295,28 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         return _BLOCK.read_each(shown_blocks(self._db, self._org_id, _BLOCK.columns_of("b"), agent_ids, 0))
 
     def list_versions(self, agent_id: AgentId, conversation_seq: int = 0) -> dict[str, int]:
-        """Id -> version of these blocks, in this order."""
+        """Id -> version of the blocks that `list_by_agent` returns, in their order."""
         return {row[0]: row[1] for row in self._shown("b.id, b.version", agent_id, conversation_seq)}
 
     def size(self, agent_id: AgentId, conversation_seq: int = 0) -> int:
-        """How many characters the values of these blocks have."""
+        """How many characters the values of the blocks that `list_by_agent` returns have together."""
         return sum(int(row[0]) for row in self._shown("LENGTH(b.value)", agent_id, conversation_seq))
 
     def find(self, agent_id: AgentId, label: str, conversation_seq: int = 0) -> Block | None:
-        """The block with this label that the agent has in this conversation."""
+        """The block with this label that the agent has in this conversation; None: it has none."""
         rows = self._shown("b.id", agent_id, conversation_seq, row_format.stored_key(label))
         block = self.get(rows[0][0]) if rows else None  # which locks it
         return block if block is not None and block.label == name_form(label) else None
 
     def versions(self, block_id: BlockId, *, limit: int = 100, before: int | None = None) -> Sequence[BlockVersion]:
-        """Newest first."""
+        """The versions of a block with numbers below `before`, newest first. Raises: NotFound: no such block."""
         where = Conditions("block_id = :id")
         where.add("version < ?", before)
         sql = f"SELECT {_VERSION.columns} FROM block_versions WHERE {where} ORDER BY version DESC LIMIT :limit"
         return self._all(_VERSION, sql, id=self.get(block_id).id, limit=limit, **where.params)
 
     def version(self, block_id: BlockId, version: int) -> BlockVersion:
-        """Raises: NotFound."""
+        """One version of a block, by its number. Raises: NotFound."""
         sql = f"SELECT {_VERSION.columns} FROM block_versions WHERE block_id = :id AND version = :version"
         rows = self._rows(sql, id=self.get(block_id).id, version=version)
         return _VERSION.read(table.first(rows, "block version", str(version)))
@@ -311,10 +324,11 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
     def _shown(
         self, columns: str, agent_id: AgentId, conversation_seq: int, label: str | None = None
     ) -> Sequence[row_format.Row]:
+        """The rows of `shown_blocks` for one agent."""
         return shown_blocks(self._db, self._org_id, columns, [agent_id], conversation_seq, label)[agent_id]
 
     def _check_labels(self, block: Block) -> None:
-        """An agent can't have two blocks of one label, also not by renaming a shared one."""
+        """Check that no agent with this block has another one of its label, which is new. Raises: AlreadyExists."""
         if self._db.for_update:  # as in `attach`
             self._rows(
                 "SELECT a.id FROM agent_blocks x JOIN agents a ON a.id = x.agent_id WHERE x.block_id = :id"
@@ -322,9 +336,9 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
                 id=block.id,
             )
         if self._rows(
-            "SELECT 1 FROM agent_blocks mine JOIN agent_blocks theirs ON theirs.agent_id = mine.agent_id"
-            " JOIN blocks b ON b.id = theirs.block_id"
-            " WHERE mine.block_id = :id AND b.id <> :id AND b.label = :label AND b.org_id = :org_id LIMIT 1",
+            "SELECT 1 FROM agent_blocks x JOIN agent_blocks y ON y.agent_id = x.agent_id"
+            " JOIN blocks b ON b.id = y.block_id"
+            " WHERE x.block_id = :id AND b.id <> :id AND b.label = :label AND b.org_id = :org_id LIMIT 1",
             id=block.id,
             label=row_format.storable(block.label),
         ):
@@ -335,6 +349,7 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
                 raise AlreadyExists("block with label", block.label)
 
     def _add_version(self, block: Block, *, diff: str, author: Author, at: datetime) -> None:
+        """Store a block as a version of itself, and the sources that its author wrote it from."""
         version = BlockVersion(
             block_id=block.id,
             version=block.version,
@@ -347,21 +362,17 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         row = _VERSION.params(version)
         self._run(_INSERT_VERSION, checksum=VERSION_CHECKSUMS.of(row), **row)
         if sources := author.sources or _own_source(author):
-            add_writes(
-                self._db,
-                [
-                    MemoryWrite(
-                        kind="block",
-                        owner_id=block.id,
-                        ref=str(block.version),
-                        sources=sources,
-                        agent_id=author.agent_id,
-                        run_id=author.run_id,
-                        message_id=author.message_id,
-                        created_at=at,
-                    )
-                ],
+            write = MemoryWrite(
+                kind="block",
+                owner_id=block.id,
+                ref=str(block.version),
+                agent_id=author.agent_id,
+                run_id=author.run_id,
+                message_id=author.message_id,
+                sources=sources,
+                created_at=at,
             )
+            add_writes(self._db, [write])
 
 
 def _own_source(author: Author) -> tuple[WriteSource, ...]:

@@ -118,7 +118,7 @@ class Conversations(Table):
         return conversation
 
     def get(self, conversation_id: ConversationId) -> Conversation:
-        """Raises: NotFound: it does not exist or was removed."""
+        """The conversation with this id. Raises: NotFound: it does not exist or was removed."""
         agent_id, seq = locate(self._db, self._org_id, "conversation", conversation_id)
         rows = self._rows(
             f"SELECT {_CONVERSATION.columns} FROM conversations WHERE agent_id = :agent_id AND seq = :seq"
@@ -129,8 +129,8 @@ class Conversations(Table):
         return _CONVERSATION.read(first(rows, "conversation", conversation_id, hint="it was deleted"))
 
     def get_agent(self, agent_id: AgentId, seq: int) -> Agent:
-        """The agent as the requests of this conversation need it. Raises: NotFound."""
-        return agent_in(self._agents.get(agent_id), self.get_by_seq(agent_id, seq))
+        """The agent with the model and settings that it has in this conversation. Raises: NotFound."""
+        return agent_in(Agents(self._db, self._org_id).get(agent_id), self.get_by_seq(agent_id, seq))
 
     def put(self, conversation: Conversation, *, at: datetime, shapes_requests: bool = False) -> Conversation:
         """Update summary, settings and `archived_at`. Raises: NotFound.
@@ -150,6 +150,7 @@ class Conversations(Table):
         self._update(conversation, "removed_at", own | {"removed_at": row_format.iso(at)})
 
     def _update(self, conversation: Conversation, columns: str, params: Mapping[str, Any]) -> None:
+        """Set columns of a conversation that was not removed; `params` are their values. Raises: NotFound."""
         sql = f"UPDATE conversations SET {row_format.assignments(columns)} WHERE {_OWN} AND removed_at IS NULL"
         self._change_one("conversation", conversation.id, sql, **params)
 
@@ -191,8 +192,9 @@ class Conversations(Table):
     def list_view_ids(
         self, keys: Sequence[ConversationKey], *, limit: int = 100
     ) -> Mapping[ConversationKey, Sequence[MessageId]]:
-        """Conversation -> the newest messages in the model's view of it, oldest first, without the engine's own. Where
-        messages left the view, the note of the newest compaction, which holds their summary, precedes them."""
+        """Conversation -> ids of the newest `limit` messages in the model's view of it, oldest first, without those
+        that the engine writes. Where messages left the view, the message of the newest compaction, with their summary,
+        comes first."""
         sql = (
             "SELECT c.agent_id, c.seq, COALESCE((SELECT messages.seq"
             f" FROM messages{self._db.by_index('messages_by_conversation')} WHERE messages.agent_id = c.agent_id"
@@ -213,7 +215,7 @@ class Conversations(Table):
         }
 
     def last_message_times(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
-        """Agent -> when the newest message was added to one of its conversations; not there: it has none."""
+        """Agent -> when the newest message was added to one of its conversations; an agent without any is left out."""
         sql = (
             "SELECT c.agent_id, MAX(c.last_message_at) FROM conversations c"
             f" WHERE {{keys}} AND c.last_message_at IS NOT NULL AND {_OWN_C} GROUP BY c.agent_id"
@@ -222,20 +224,16 @@ class Conversations(Table):
         return {agent_id: row_format.from_iso(rows[0][0]) for agent_id, rows in found.items() if rows}
 
     def list_by_keys(self, keys: Sequence[ConversationKey]) -> Sequence[Conversation]:
-        """Those of these conversations that there are, in this order."""
+        """The conversations with these keys, in their order; a key that no conversation has is left out."""
         sql = f"SELECT agent_id, seq, {_CONVERSATION.columns} FROM conversations c WHERE {{keys}} AND {_OWN_C}"
         found = _CONVERSATION.read_each(self._rows_of_each(sql, "agent_id = ? AND seq = ?", keys))
-        return [conversation for some in found.values() for conversation in some]
+        return [conversation for conversations in found.values() for conversation in conversations]
 
     def get_by_seq(self, agent_id: AgentId, seq: int) -> Conversation:
-        """Raises: NotFound."""
+        """The agent's conversation with this number, also a removed one. Raises: NotFound."""
         # Every agent has its first conversation, so it is the agent that is not there.
         missing = ("conversation", f"{seq} of {agent_id}") if seq else ("agent", agent_id)
         return first(self.list_by_keys([(agent_id, seq)]), *missing)
-
-    @cached_property
-    def _agents(self) -> Agents:
-        return Agents(self._db, self._org_id)
 
     @cached_property
     def _agent_state(self) -> str:
@@ -274,13 +272,14 @@ class Conversations(Table):
             has_others=bool(row[-1]),
         )
 
-    # These check the organisation, because what is deleted keeps its links for a while.
     def _count_passages(self, archives: Sequence[str]) -> int:
+        """How many passages these archives have together. A deleted one, whose links stay for a while, counts none."""
         where = Conditions(BY_ID.format(""))
         where.among("id", archives)
         return int(self._rows(f"SELECT SUM(passage_count) FROM archives WHERE {where}", **where.params)[0][0] or 0)
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
+        """The agent's conversations with numbers above `after_seq`, in order."""
         return self._all(
             _CONVERSATION,
             f"SELECT {_CONVERSATION.columns} FROM conversations WHERE agent_id = :agent_id AND seq > :after"
@@ -293,14 +292,12 @@ class Conversations(Table):
     def put_seen_versions(
         self, agent_id: AgentId, seq: int, seen: Mapping[str, int], *, prefix: Prefix | None = None
     ) -> None:
-        """Store the versions of blocks, folders and files that the log shows, and its new prefix if there is one.
-
-        With a prefix, the tokens of the view are counted again over the rows behind it.
-        """
+        """Store which versions of blocks, folders and files the model has seen (id -> version), and the conversation's
+        new prefix if there is one: then the tokens of the view are counted again over the rows behind it."""
         params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "seen": row_format.dump(seen)}
         changes = "seen = :seen"
         if prefix is not None:
-            # The sum is made anew only here, when the view begins elsewhere; appending keeps it up to date.
+            # Only here, where the view begins elsewhere, is the sum counted again; appending keeps it up to date.
             changes += (
                 ", prefix_seq = :prefix_seq, view_tokens = (SELECT COALESCE(SUM(tokens), 0) FROM"
                 f" messages{self._db.by_index('messages_by_conversation')}"
@@ -311,7 +308,8 @@ class Conversations(Table):
         self._run(f"UPDATE conversations SET {changes} WHERE {_OWN}", **params)
 
     def put_pending(self, agent_id: AgentId, seq: int, *, run_seq: int | None, from_seq: int | None = None) -> None:
-        """Store the run whose calls wait for an answer, and the message with these calls; None: no call waits."""
+        """Store the number of the run whose calls wait for an answer, and that of the message with these calls; None:
+        no call waits."""
         key = {"agent_id": agent_id, "seq": seq}
         self._set("conversations", key, pending_run_seq=run_seq, pending_from=from_seq)
 
@@ -329,8 +327,8 @@ class Conversations(Table):
         )
 
     def find_unused(self, *, before: datetime, after: int) -> tuple[ConversationId, int] | None:
-        """The first ephemeral conversation in which nothing was said since `before`, of an agent with a number above
-        `after`; and that number."""
+        """(id, number of its agent) of the first ephemeral conversation without a message since `before`, among agents
+        with numbers above `after`; None: there is none."""
         rows = self._rows(
             "SELECT c.id, a.number FROM agents a JOIN conversations c ON c.agent_id = a.id"
             " WHERE a.org_id = :org_id AND a.hidden = 1 AND a.number > :after AND c.hidden = 1 AND c.removed_at IS NULL"
@@ -345,7 +343,12 @@ class Conversations(Table):
     def put_view(
         self, agent_id: AgentId, seq: int, *, view_tokens: int, stubs: Mapping[int, int], overcount: int
     ) -> None:
-        """Store how the rows in view are shown from now on, and the estimate of their tokens."""
+        """Store how the rows in view are shown from now on, and their tokens.
+
+        Args:
+            stubs: number of a row -> how many characters of it are shown; other rows are shown whole.
+            overcount: by how many tokens the estimate of a request is too high; negative: too low.
+        """
         key, shown = {"agent_id": agent_id, "seq": seq}, row_format.dump(stubs)
         self._set("conversations", key, view_tokens=view_tokens, stubs=shown, overcount=overcount)
 
@@ -354,6 +357,8 @@ _OF_CONVERSATION = f"agent_id = :agent_id AND conversation_seq = :conversation_s
 
 
 class Captures(Table):
+    """Up to which message each conversation was captured: what was said in it stored as passages."""
+
     def last_seq(self, agent_id: AgentId, conversation_seq: int) -> int:
         """The number of the last row that capture has processed; -1: none."""
         sql = f"SELECT upto_seq FROM captures WHERE {_OF_CONVERSATION}"
@@ -367,14 +372,15 @@ class Captures(Table):
     def get_backlog(
         self, agent_id: AgentId, conversation_seq: int, *, after_seq: int | None = None, before_seq: int | None = None
     ) -> Backlog:
-        """What users and assistants said, in view, after `after_seq`, or else `last_seq`, and before `before_seq`."""
+        """How much users and assistants said, in view, after row `after_seq`, or with None after the last row that was
+        captured, and before row `before_seq`."""
         by_conversation = self._db.by_index("messages_by_conversation")
         below = "" if before_seq is None else " AND seq < :before_seq"
         ((tokens, last, turns),) = self._rows(
             "SELECT COALESCE(SUM(tokens), 0), COALESCE(MAX(seq), -1), COUNT(*)"
             f" FROM messages{by_conversation} WHERE {_OF_CONVERSATION} AND seq > :upto_seq{below}"
             f" AND kind = 'message' AND role IN ('user', 'assistant') AND parts LIKE :with_text AND {IN_VIEW}",
-            with_text='%"type":"text"%',  # calls are told by their results
+            with_text='%"type":"text"%',  # not calls alone, whose results say what they did
             agent_id=agent_id,
             conversation_seq=conversation_seq,
             upto_seq=self.last_seq(agent_id, conversation_seq) if after_seq is None else after_seq,

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from perdure.core.features import feature_org_tables, feature_tables
 from perdure.core.incoming.principals import Used, day_of
 from perdure.storage.database.row_format import insert_into, iso, storable
-from perdure.storage.tables.table import Table
+from perdure.storage.tables.table import OWN_AGENT_OF, Table
 
 COUNT_MAX = 10_000
 """How far a queue is counted: it is asked every few seconds, and what is longer is too long anyway."""
 
-_OWN_AGENT = "EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.org_id = :org_id)"
+_OWN_AGENT = OWN_AGENT_OF.format("t")
 _QUEUES: Mapping[str, str] = {
     "embeddings": "embedding_queue t WHERE EXISTS"
     " (SELECT 1 FROM vector_scopes s WHERE s.number = t.number AND s.org_id = :org_id)",
@@ -56,7 +56,7 @@ class UseCounts(Table):
     `2026-01-31T12:34`."""
 
     def add(self, used: Mapping[str, Used], period: str) -> None:
-        """Add to what owners have used in a period."""
+        """Add to what owners, agents or keys by their ids, have used in a period."""
         self._db.run_many(  # sorted, so that transactions on PostgreSQL lock rows in one order
             f"{_INSERT} UPDATE SET requests = used.requests + excluded.requests,"
             " tokens = used.tokens + excluded.tokens, cost = used.cost + excluded.cost"
@@ -65,16 +65,16 @@ class UseCounts(Table):
         )
 
     def add_today(self, used: Mapping[str, Used], *, at: datetime) -> None:
-        """Add to what owners have used on the day of this moment. Their counts of days before yesterday go."""
+        """Add to what owners have used on the day of this moment. Their counts of days before yesterday are removed."""
         self.add(used, day_of(at))
         before = day_of(at - timedelta(days=1))
         self._db.run_many(
             "DELETE FROM used WHERE owner_id = :owner_id AND period < :before AND org_id = :org_id",
-            [{"owner_id": storable(one), "before": before, "org_id": self._org_id} for one in sorted(used)],
+            [{"owner_id": storable(owner_id), "before": before, "org_id": self._org_id} for owner_id in sorted(used)],
         )
 
     def claim(self, owner_id: str, period: str) -> bool:
-        """Count the first use of something; False: it was used before in this period."""
+        """Count the first use of something, such as a notice, in a period; False: it was used before in this period."""
         return bool(self._db.run_counted(f"{_INSERT} NOTHING", self._row(owner_id, period, Used(requests=1))))
 
     def get(self, owner_id: str, period: str) -> Used:
@@ -88,4 +88,5 @@ class UseCounts(Table):
         return Used(*rows[0]) if rows else Used()
 
     def _row(self, owner_id: str, period: str, used: Used) -> Mapping[str, object]:
+        """The parameters of a row of `used`."""
         return {"org_id": self._org_id, "owner_id": storable(owner_id), "period": period, **asdict(used)}

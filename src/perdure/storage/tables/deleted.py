@@ -66,7 +66,7 @@ _WIDE_TABLES = ("turns", "events", "step_exchanges", "prefixes", "system_message
 
 
 def _links_of(root: RootUse) -> Mapping[str, tuple[str, str]]:
-    """The tables that link to a feature's things, as in `_LINKS`."""
+    """Table that links to a feature's things -> (column of their id there, rest of its key)."""
     of_agents = {table: (root.key, "agent_id") for table in root.of_agents if table not in root.parts}
     sources = {"memory_sources": ("owner_id", "ref, place")} if root.has_sources else {}
     return of_agents | sources | {table: (root.key, key) for table, key in root.parts.items()}
@@ -108,8 +108,8 @@ PAGE = 20
 
 
 def delete_shared(db: Database, org_id: OrgId, table: str, own: OwnId) -> None:
-    """Delete a shared thing with the archives that are its own: hide it and remove its first rows, or all if they are
-    few."""
+    """Delete a thing that agents may share, a row of `table` with the id `own`, and the archives that belong to it:
+    hide it and remove its first rows, or all if they are few."""
     name = f", {_UNIQUE_NAMES[table]} = id" if table in _UNIQUE_NAMES else ""
     params = {"id": own, "deleted": deleted_org(org_id)}
     for root in feature_roots():
@@ -151,7 +151,7 @@ def carry_out_delete(db: Database, org_id: OrgId, *, limit: int, chars: int) -> 
 
 
 def _remove_rows(db: Database, org_id: OrgId, table: str, id_: str, *, limit: int, chars: int) -> None:
-    """Remove up to `limit` rows of a deleted thing, and its own row if no other is left."""
+    """Remove up to `limit` rows, and `chars` of texts, of a deleted thing in `table`; its own row when none is left."""
     left = limit
     for linked, (column, key) in _LINKS[table].items():
         params = {"id": id_, "rows": left}
@@ -183,8 +183,13 @@ _TEXTS: Mapping[str, tuple[str, str, str, Callable[..., Iterable[tuple[int, str,
 
 
 def _remove_texts(db: Database, table: str, owner_id: str, number: int, *, limit: int, chars: int) -> bool:
-    """Remove the first messages of an agent, or passages of an archive, up to `limit` and about `chars` characters;
-    return whether there was one."""
+    """Remove the first messages of an agent, or passages of an archive, with their words in the index, up to `limit`
+    and about `chars` characters; return whether there was one.
+
+    Args:
+        table: messages, or passages.
+        number: that of the owner, by which the index knows it.
+    """
     owner, text, index, words_of = _TEXTS[table]
     params: dict[str, Any] = {"id": owner_id, "rows": limit}
     texts = db.rows(f"SELECT seq, LENGTH({text}) FROM {table} WHERE {owner} = :id ORDER BY seq LIMIT :rows", params)
@@ -196,10 +201,10 @@ def _remove_texts(db: Database, table: str, owner_id: str, number: int, *, limit
     except StoreDamaged:  # its index rows stay, unreachable: one damaged text must not block the rest
         words = []
     word_index.unindex_words(db, index, number, words)
-    these = f"FROM {table} WHERE {owner} = :id AND seq BETWEEN :first AND :last"
+    from_first_to_last = f"FROM {table} WHERE {owner} = :id AND seq BETWEEN :first AND :last"
     params = {"id": owner_id, "first": first, "last": last}
-    db.run(f"DELETE FROM ids WHERE id IN (SELECT id {these})", params)
-    db.run(f"DELETE {these}", params)
+    db.run(f"DELETE FROM ids WHERE id IN (SELECT id {from_first_to_last})", params)
+    db.run(f"DELETE {from_first_to_last}", params)
     return True
 
 
@@ -223,21 +228,21 @@ def _remove_versions(db: Database, block_id: str, *, limit: int, chars: int) -> 
 
 
 def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> None:
-    """Hide a deleted agent, the first step of its deletion."""
+    """Hide an agent that is deleted, with what only it has: the first step of its deletion."""
     params = {"agent_id": agent_id, "number": number, "org_id": org_id, "deleted": deleted_org(org_id)}
     db.run("UPDATE agents SET org_id = :deleted WHERE id = :agent_id", params)
     for root in feature_roots():
-        ways = [f"t.{root.owner} = :agent_id"] if root.owner else []
+        conditions = [f"t.{root.owner} = :agent_id"] if root.owner else []
         if root.ends_with_agents:
             links = root.of_agents[0]
-            ways.append(
+            conditions.append(
                 f"t.id IN (SELECT x.{root.key} FROM {links} x WHERE x.agent_id = :agent_id) AND NOT EXISTS"
                 f" (SELECT 1 FROM {links} x WHERE x.{root.key} = t.id AND x.agent_id <> :agent_id)"
             )
-        for way in ways:
-            for (id_,) in db.rows(f"SELECT t.id FROM {root.name} t WHERE {BY_ID.format('t.')} AND {way}", params):
+        for condition in conditions:
+            for (id_,) in db.rows(f"SELECT t.id FROM {root.name} t WHERE {BY_ID.format('t.')} AND {condition}", params):
                 delete_shared(db, org_id, root.name, OwnId(id_))
-    # The blocks of its conversations are nobody else's, unless an agent was given one.
+    # No other agent has the blocks of its conversations, unless one was attached to it.
     db.run(
         "UPDATE blocks SET org_id = :deleted WHERE id IN (SELECT block_id FROM conversation_blocks y"
         " WHERE y.agent_id = :agent_id AND NOT EXISTS (SELECT 1 FROM agent_blocks x WHERE x.block_id = y.block_id))",
@@ -290,7 +295,7 @@ def _remove_rows_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int
 
 
 def _remove_callbacks(db: Database, org_id: OrgId, batch_ids: Sequence[str]) -> None:
-    """Remove the callbacks of those of these batches of which no run is left; nobody sees them any more."""
+    """Remove the callbacks of batches that have no run any more: no client sees such a batch."""
     for batch_id in batch_ids:
         params = {"id": batch_id, "org_id": org_id}
         if not db.rows("SELECT 1 FROM runs WHERE batch_id = :id LIMIT 1", params):
@@ -300,9 +305,7 @@ def _remove_callbacks(db: Database, org_id: OrgId, batch_ids: Sequence[str]) -> 
 
 def within(rows: Sequence[Row], chars: int) -> Sequence[Row]:
     """The first rows that together have at most `chars` characters, at least one row; a row's last column is its size.
-
-    Indexing words takes long, and other writers wait for it.
-    """
+    Indexing words takes long, and other writers wait for it, so a transaction takes no more."""
     size = 0
     for index, row in enumerate(rows):
         size += row[-1] or 0

@@ -60,7 +60,8 @@ class Events(Table):
         ]
 
     def list(self, key: RunKey, *, after: int = 0, limit: int = 1000) -> Sequence[StoredEvent]:
-        """Events in order. That of an added message holds the message, even if a reset took it out of view."""
+        """The events of a run with numbers above `after`, in order. That of an added message holds the message, even if
+        a reset took it out of view."""
         rows = self._rows(
             f"SELECT seq, type, body, created_at FROM events WHERE {_OWN_RUN} AND seq > :after"
             " ORDER BY seq LIMIT :limit",
@@ -92,7 +93,7 @@ class Events(Table):
         ]
 
     def kinds(self, agent_id: AgentId, run_seqs: Sequence[int]) -> Mapping[int, Sequence[str]]:
-        """Number of a run -> the kinds of its events, in order, without previews of answers; not there: it has none."""
+        """Number of a run -> kinds of its events, in order, without previews; a run without any is left out."""
         sql = (
             f"SELECT run_seq, type FROM events WHERE agent_id = :agent_id AND {OWN_AGENT} AND {{keys}}"
             " AND type <> 'delta.streamed' ORDER BY run_seq, seq"

@@ -31,6 +31,7 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
         return identity
 
     def _where(self, where: IdentityFilter) -> Conditions:
+        """The conditions of a filter."""
         conditions = Conditions("org_id = :org_id")
         conditions.contain("name", where.name)
         conditions.equal("project_id", where.project_id)
@@ -39,7 +40,7 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
         return conditions
 
     def find_by_key(self, identifier_key: str, project_id: str | None) -> Identity | None:
-        """The identity of this key within a project, or outside projects."""
+        """The identity of this key in a project, or with None outside projects; None: there is none."""
         return self._find(
             "identifier_key = :key AND COALESCE(project_id, '') = :project",
             key=stored_key(identifier_key),
@@ -56,31 +57,31 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
         self._set("identities", {"id": own}, "org_id = :org_id", **columns)
 
     def delete(self, identity_id: IdentityId) -> None:
-        """Delete it; agents and blocks stay. Raises: NotFound."""
+        """Delete an identity; its agents and blocks stay. Raises: NotFound."""
         delete_shared(self._db, self._org_id, "identities", self._own(identity_id))
 
     def attach_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
-        """Attaching twice is no error. Raises: NotFound, TooMany."""
+        """Give an agent an identity; twice is no error. Raises: NotFound, TooMany."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
         sql = f"{insert_into('agent_identities', 'agent_id, identity_id')} ON CONFLICT DO NOTHING"
         self._run(sql, agent_id=own, identity_id=self._own(identity_id))
         self._limits.check("identities_per_agent", len(self.list_by_agent(agent_id)))
 
     def detach_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
-        """Raises: NotFound: there is no such agent, or it does not have the identity."""
+        """Take an identity from an agent. Raises: NotFound: there is no such agent, or it does not have it."""
         where = f"agent_id = :agent_id AND identity_id = :identity_id AND {OWN_AGENT}"
         sql = f"DELETE FROM agent_identities WHERE {where}"
         link = {"agent_id": agent_id, "identity_id": self._own(identity_id)}
         self._change_one("identity of this agent", identity_id, sql, **link)
 
     def attach_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
-        """Attaching twice is no error. Raises: NotFound."""
+        """Give a block an identity; twice is no error. Raises: NotFound."""
         own = own_row(self._db, self._org_id, "block", "blocks", block_id)
         sql = f"{insert_into('block_identities', 'block_id, identity_id')} ON CONFLICT DO NOTHING"
         self._run(sql, block_id=own, identity_id=self._own(identity_id))
 
     def detach_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
-        """Raises: NotFound: the block does not have the identity."""
+        """Take an identity from a block. Raises: NotFound: the block does not have it."""
         own = "EXISTS (SELECT 1 FROM blocks b WHERE b.id = :block_id AND b.org_id = :org_id)"
         sql = f"DELETE FROM block_identities WHERE block_id = :block_id AND identity_id = :identity_id AND {own}"
         link = {"block_id": block_id, "identity_id": self._own(identity_id)}
@@ -93,7 +94,7 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
     def list_owners(
         self, kind: Literal["agent", "block"], identity_ids: Sequence[IdentityId], *, limit: int | None = None
     ) -> Mapping[IdentityId, Sequence[Any]]:
-        """Identity -> the agents or blocks that have it, oldest first: all, or so many of each."""
+        """Identity -> the ids of the agents or blocks (`kind`) that have it, oldest first, at most `limit` of each."""
         sql = (
             f"SELECT identity_id, owner_id FROM (SELECT x.identity_id, o.id AS owner_id, o.number,"
             " ROW_NUMBER() OVER (PARTITION BY x.identity_id ORDER BY o.number) AS place"
@@ -107,7 +108,8 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
 def add_identity_conditions(
     conditions: Conditions, kind: Literal["agent", "block"], where: AgentFilter | BlockFilter
 ) -> None:
-    """Add what the filter says of identities; the table of agents or blocks has its first letter as its alias."""
+    """Add what a filter of agents or blocks (`kind`) says of identities. The statement calls their table by its first
+    letter: `agents a`, `blocks b`."""
     owner = kind[0]
     link = (
         f"SELECT 1 FROM {kind}_identities x JOIN identities i ON i.id = x.identity_id AND i.org_id = {owner}.org_id"

@@ -52,8 +52,12 @@ class LeasedTable(Table, Generic[T]):
     def claim(
         self, key: tuple[str, int], *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
     ) -> T | None:
-        """Claim a row under a new lease of `owner`. None: it has ended, another one stands before it, or another lease
-        holds. `dead_owner`: a process known to be dead, whose lease does not count."""
+        """Claim the row with this key (owner, number) under a new lease of process `owner`, from `at` to `until`;
+        return it. None: it has ended, another one stands before it, or another lease holds.
+
+        Args:
+            dead_owner: a process known to be dead, whose lease does not count.
+        """
         oldest = self._oldest.format(unended=self._db.by_index(f"{self._table}_unended"))
         return self._one(
             self._format,
@@ -70,7 +74,7 @@ class LeasedTable(Table, Generic[T]):
         )
 
     def release(self, owner: str, *, queued: bool = False) -> int:
-        """Release every row that this owner has claimed, or only those not begun; return how many."""
+        """Release every row that this process has claimed, or with `queued` only those not begun; return how many."""
         status = "status = 'queued'" if queued else UNENDED
         self._db.signal(self._table)
         return self._run_counted(
@@ -79,16 +83,23 @@ class LeasedTable(Table, Generic[T]):
         )
 
     def request_cancel(self, key: tuple[str, int]) -> bool:
-        """Request the end of a row. Whether it was unended and had no such request yet."""
+        """Request the end of the row with this key; False: it has ended, or its end was requested before."""
         sql = f"UPDATE {self._table} SET cancel_requested = 1 WHERE {self._own} AND cancel_requested = 0 AND {UNENDED}"
         return bool(self._run_counted(sql, **self._params(key)))
 
     def _params(self, key: tuple[str, int]) -> dict[str, str | int]:
+        """The parameters of a row's key, by the names of its columns."""
         return dict(zip(self._key.split(", "), (storable(key[0]), key[1]), strict=True))
 
-    def _end(self, row: T, columns: str = "", *, at: datetime, changes: str = "") -> T | None:
-        """Store why a row ends, with further columns of it, and release it; None: it had ended already."""
-        ended: T = replace(cast(Any, row), lease_owner=None, lease_until=None, ended_at=at)
+    def _end(self, row: T, columns: str = "", *, at: datetime, changes: str = "", **fields: Any) -> T | None:
+        """Store that a row has ended, and release it; return it as stored. None: it had ended already.
+
+        Args:
+            row: with its status, stop reason and failure, unless they are among `fields`: what else changes in it.
+            columns: further columns to store, separated by commas.
+            changes: SQL behind those of the UPDATE, from a comma on.
+        """
+        ended: T = replace(cast(Any, row), lease_owner=None, lease_until=None, ended_at=at, **fields)
         columns = f"status, stop_reason, failure, ended_at{columns and f', {columns}'}"
         sql = f"UPDATE {self._table} SET {assignments(columns)}, {RELEASED}{changes} WHERE {self._own} AND {UNENDED}"
         return ended if self._run_counted(sql, **self._format.params(ended, f"{self._key}, {columns}")) else None

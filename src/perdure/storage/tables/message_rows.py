@@ -37,7 +37,7 @@ _OWNERS = " OR ".join(  # what is deleted stays in the directory until its rows 
 
 
 def parts_of(stored: str) -> tuple[Part, ...]:
-    """Parse the stored parts of a message. Raises: StoreDamaged."""
+    """The parts of a message, from the column that stores them. Raises: StoreDamaged."""
     try:
         return parts_from_json(row_format.restore(stored))
     except _PARSE_ERRORS as error:
@@ -45,7 +45,7 @@ def parts_of(stored: str) -> tuple[Part, ...]:
 
 
 def row_text(stored: str) -> str:
-    """The text of a message, from its stored parts. Raises: StoreDamaged."""
+    """The text of a message, from the column of its parts, which are not built. Raises: StoreDamaged."""
     try:
         return text_of_json(row_format.restore(stored))
     except _PARSE_ERRORS as error:
@@ -72,7 +72,7 @@ REVISION_CHECKSUMS = row_format.ChecksumColumns(
 
 
 def words_of(message: Message) -> tuple[int, str, str] | None:
-    """The full-text row of a message; None for the engine's messages and for texts without words."""
+    """The full-text row of a message: (number, role, words); None for the engine's messages and texts without words."""
     if message.kind != "message":
         return None
     words = words_in(message.parts)
@@ -81,13 +81,17 @@ def words_of(message: Message) -> tuple[int, str, str] | None:
 
 def words_in(parts: Sequence[Part]) -> str:
     """The words of these parts for the full-text index, without results that only repeat other texts."""
-    told = [part for part in parts if not (isinstance(part, ToolResult) and part.name in REPEATING_TOOLS)]
-    return index_words(text_without_images(told))
+    own = [part for part in parts if not (isinstance(part, ToolResult) and part.name in REPEATING_TOOLS)]
+    return index_words(text_without_images(own))
 
 
 def read_rows(db: Database, where: str, params: dict[str, Any], *, of_conversation: bool = False) -> Sequence[Message]:
-    """The messages that fulfil a condition, with the parts of their newest revisions. `of_conversation`: the condition
-    names a conversation."""
+    """The messages that fulfil a condition, with the parts of their newest revisions.
+
+    Args:
+        where: SQL behind WHERE, with any ORDER BY and LIMIT; `params` are the values in it.
+        of_conversation: the condition names a conversation, so its index is used.
+    """
     source = f"messages{db.by_index('messages_by_conversation') if of_conversation else ''}"
     messages = [MESSAGE.read(row) for row in db.rows(f"SELECT {MESSAGE.columns} FROM {source} WHERE {where}", params)]
     return with_revisions(db, messages)
@@ -107,7 +111,7 @@ def with_revisions(db: Database, messages: Sequence[Message]) -> Sequence[Messag
 
 
 def revised_parts(db: Database, agent_id: AgentId, seq: int, revision: int) -> str:
-    """The stored parts of a message's revision."""
+    """The parts of a message's revision, as the column stores them."""
     rows = db.rows(
         "SELECT parts FROM message_revisions WHERE agent_id = :agent_id AND seq = :seq AND revision = :revision",
         {"agent_id": agent_id, "seq": seq, "revision": revision},
@@ -132,8 +136,8 @@ def load_revision(db: Database, message: Message, settings_revision: int) -> Mes
 
 
 def reset_pending(table: str, *, agent: str = ":agent_id") -> str:
-    """The condition that a message of this agent is out of view by a reset that has not updated the message's row
-    yet."""
+    """SQL that is true for a message, a row of `table`, of an agent (an SQL expression) that is out of view by a reset
+    which has not updated the message's row yet."""
     return (
         f"EXISTS (SELECT 1 FROM resetting x WHERE x.agent_id = {agent}"
         f" AND x.conversation_seq = {table}.conversation_seq AND x.upto_seq >= {table}.seq)"
@@ -141,7 +145,7 @@ def reset_pending(table: str, *, agent: str = ":agent_id") -> str:
 
 
 def in_view_of(agent: str) -> str:
-    """The condition that a message of this agent is in view."""
+    """SQL that is true for a message in view, of an agent (an SQL expression)."""
     return (
         f"removed = 0 AND (NOT EXISTS (SELECT 1 FROM resetting WHERE agent_id = {agent})"
         f" OR NOT {reset_pending('messages', agent=agent)})"
@@ -149,13 +153,14 @@ def in_view_of(agent: str) -> str:
 
 
 IN_VIEW = in_view_of(":agent_id")
-"""That of `:agent_id`. The first EXISTS reads `resetting`, nearly always empty, once per statement."""
+"""True for a message in view of `:agent_id`. The first EXISTS reads `resetting`, nearly always empty, once."""
 
 
 def rows_in_view(
     db: Database, org_id: OrgId, columns: str, starts: Mapping[ConversationKey, int], condition: str = "1 = 1"
 ) -> dict[ConversationKey, list[row_format.Row]]:
-    """Conversation -> these columns of its rows in view from a number on that fulfil a condition, in order."""
+    """Conversation -> `columns` of its rows in view that fulfil a condition, in order. `starts`: conversation -> the
+    number of its first row to read."""
     sql = (
         f"SELECT agent_id, conversation_seq, {columns} FROM messages{db.by_index('messages_by_conversation')}"
         f" WHERE {{keys}} AND {OWN_AGENT_OF.format('messages')} AND {in_view_of('messages.agent_id')} AND {condition}"
@@ -176,7 +181,7 @@ BEFORE_NEXT_RUN = (
 
 
 def in_view(reset: bool) -> str:
-    """The condition that a message is in view; with `reset`, also one that a reset took out of view."""
+    """SQL that is true for a message of `:agent_id` in view; with `reset`, also one that a reset took out of view."""
     return "removed IN (0, 2)" if reset else IN_VIEW
 
 
@@ -205,7 +210,7 @@ def place_of(db: Database, org_id: OrgId, message_id: MessageId) -> tuple[AgentI
 
 
 def places_of(db: Database, org_id: OrgId, ids: Sequence[MessageId]) -> dict[MessageId, tuple[AgentId, int]]:
-    """Agent and number of each of these messages that exists."""
+    """Id -> (agent, number) of these messages; an id that no message has is left out."""
     message_ids = [id_ for id_ in dict.fromkeys(ids) if id_.startswith(f"{PREFIXES['message']}-")]
     places = {MessageId(id_): (AgentId(owner), seq) for id_, owner, seq in find_all(db, org_id, message_ids)}
     run_ids = {id_: run_id for id_ in message_ids if id_ not in places and (run_id := run_of(id_)) is not None}
@@ -218,7 +223,7 @@ def places_of(db: Database, org_id: OrgId, ids: Sequence[MessageId]) -> dict[Mes
 
 
 def _place_in(db: Database, run: tuple[str, int] | None, id_: MessageId) -> tuple[str, int] | None:
-    """Agent and number of a message among those of the run (agent, number); None: it has none with this id."""
+    """(agent, number) of the message with this id among those of a run (agent, number); None: no run, or no message."""
     if run is None:
         return None
     params: dict[str, Any] = {"agent_id": run[0], "run_seq": run[1]}
@@ -239,6 +244,8 @@ def _place_in(db: Database, run: tuple[str, int] | None, id_: MessageId) -> tupl
 
 
 class IdStarts(Table):
+    """The ids of things of all kinds, looked up by their beginnings."""
+
     def list(self, pattern: str, *, limit: int) -> Sequence[str]:
         """The ids of runs, steps, messages, passages, facts, entities and blocks that begin with a pattern, in order;
         `_` in it is any character.

@@ -87,10 +87,10 @@ class Messages(Table):
         overcount: int | None = None,
         opening: ConversationState | None = None,
     ) -> Sequence[Message]:
-        """Append messages, and return them with their consecutive numbers; they are searchable at once.
+        """Append messages of so many tokens each; return them with consecutive numbers. Searches find them at once.
 
         Args:
-            to: a run, or a conversation (agent, number) where no run brought them.
+            to: the run that brings them, or else their conversation (agent, number).
             step_id: the step that brought them, or whose calls they answer.
             overcount: the new `Conversation.overcount`; None: unchanged.
             opening: the state that the run was added to in this transaction; it has reserved the numbers and
@@ -158,13 +158,13 @@ class Messages(Table):
         return messages
 
     def _index(self, agent_id: AgentId, number: int, newest: Sequence[Message]) -> None:
-        """Index all waiting messages; `newest` are the last of them."""
+        """Add all messages that wait for it to the full-text index, under the agent's number; `newest` are the last."""
         backlog = message_words_of(self._db, agent_id, _words_seq(self._db, agent_id), newest[0].seq - 1)
         word_index.index_words(self._db, "message_words", number, [*backlog, *filter(None, map(words_of, newest))])
         self._run("UPDATE agents SET words_seq = :next WHERE id = :id", next=newest[-1].seq + 1, id=agent_id)
 
     def get(self, message_id: MessageId) -> Message:
-        """Raises: NotFound."""
+        """The message in view with this id. Raises: NotFound."""
         agent_id, seq = self.place(message_id)
         return first(self.list_by_seqs(agent_id, [seq]), "message", message_id, hint="it was removed")
 
@@ -173,11 +173,11 @@ class Messages(Table):
         return place_of(self._db, self._org_id, message_id)
 
     def find_existing(self, ids: Sequence[MessageId]) -> set[MessageId]:
-        """Those of the ids that exist, also of messages out of view."""
+        """The ids that a message has, also one out of view."""
         return set(places_of(self._db, self._org_id, ids))
 
     def find_reset(self, ids: Sequence[MessageId]) -> set[MessageId]:
-        """Those of the messages that a reset took out of view."""
+        """The ids of messages that a reset took out of view."""
         seqs_by_agent: dict[AgentId, list[int]] = {}
         for agent_id, seq in places_of(self._db, self._org_id, ids).values():
             seqs_by_agent.setdefault(agent_id, []).append(seq)
@@ -202,7 +202,14 @@ class Messages(Table):
         reset: bool = False,
         since: datetime | None = None,
     ) -> Sequence[Message]:
-        """A page in order of `seq`, of all kinds with None. `reset` includes those that a reset took out of view."""
+        """The messages of an agent between two numbers, both excluded, in their order.
+
+        Args:
+            conversation_seq: of this conversation only.
+            kinds: of these kinds only; None: of all.
+            reset: also those that a reset took out of view.
+            since: only those that occurred from then on.
+        """
         where = _range(conversation_seq, after_seq, before_seq)
         where.add(in_view(reset))
         where.add("occurred_at >= ?", since and iso(since))
@@ -224,8 +231,7 @@ class Messages(Table):
         limit: int = 100,
         newest_first: bool = False,
     ) -> Sequence[Message]:
-        """A page of the messages of all agents, in the order in which they were stored, of `HISTORY_KINDS`.
-        `after` and `before` are an agent and the number of a message."""
+        """Messages of all agents (`HISTORY_KINDS`), in order of storing, between two places (agent, number)."""
         own = "EXISTS (SELECT 1 FROM agents a WHERE a.id = messages.agent_id AND a.org_id = :org_id)"
         in_view = f"removed = 0 AND NOT {reset_pending('messages', agent='messages.agent_id')}"
         where = Conditions(own, _of(HISTORY_KINDS), in_view)
@@ -248,8 +254,8 @@ class Messages(Table):
         upto_seq: int,
         settings_revision: int | None = None,
     ) -> Sequence[Message]:
-        """The rows of a conversation in [from_seq, upto_seq] that a model is shown, the engine's own included. With a
-        settings revision, as they were shown then, without later revisions and removals."""
+        """The messages of a conversation in [from_seq, upto_seq] that a model is shown, also those that the engine
+        wrote. With a settings revision, as they were shown then, without later revisions and removals."""
         where = "agent_id = :agent_id AND conversation_seq = :conversation AND seq >= :from_seq AND seq <= :upto_seq"
         params = {"agent_id": agent_id, "conversation": conversation_seq, "from_seq": from_seq, "upto_seq": upto_seq}
         if settings_revision is None:
@@ -260,7 +266,7 @@ class Messages(Table):
         return [message for message in messages if message is not None]
 
     def views(self, starts: Mapping[ConversationKey, int]) -> Mapping[ConversationKey, Sequence[Message]]:
-        """Conversation -> its rows from a number on that a model is shown, the engine's own included."""
+        """Conversation -> the messages that a model is shown, from the one whose number `starts` has on."""
         found = MESSAGE.read_each(rows_in_view(self._db, self._org_id, MESSAGE.columns, starts))
         return {key: with_revisions(self._db, messages) for key, messages in found.items()}
 
@@ -289,7 +295,7 @@ class Messages(Table):
         )
 
     def scopes(self, agent_ids: Sequence[AgentId], *, where: MessageFilter) -> dict[AgentId, MessageScope]:
-        """What searches of the messages of these agents begin with, of those that are there."""
+        """Agent -> what a search with this filter begins with; an agent that does not exist is left out."""
         among = Conditions()
         among.among("id", agent_ids)
         rows = self._rows(
@@ -301,12 +307,12 @@ class Messages(Table):
         )
         scopes = {row[0]: MessageScope(*row[1:]) for row in rows}
         last = math.inf if where.before_seq is None else where.before_seq
-        ends = {id_: (one.words_seq, min(last, one.next_seq)) for id_, one in scopes.items()}
+        ends = {id_: (scope.words_seq, min(last, scope.next_seq)) for id_, scope in scopes.items()}
         if ranges := [(id_, begin, int(end)) for id_, (begin, end) in ends.items() if begin < end]:
             conditions = conditions_of(where)
             conditions.any_of("agent_id = ? AND seq >= ? AND seq < ?", ranges)
             conditions.add("removed = 0")
-            if any(one.is_resetting for one in scopes.values()):
+            if any(scope.is_resetting for scope in scopes.values()):
                 conditions.add(f"NOT {reset_pending('messages', agent='messages.agent_id')}")
             for message in read_rows(self._db, f"{conditions} ORDER BY seq DESC", conditions.params):
                 if words := words_of(message):
@@ -316,7 +322,7 @@ class Messages(Table):
     def match(
         self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int, known: MessageScope | None = None
     ) -> Matches:
-        """Candidates of a full-text search. `known`: what `scopes` returned for the agent, with the same filter."""
+        """The best `limit` candidates of a search. `known`: what `scopes` returned for the agent and filter."""
         scope = known or self.scopes([agent_id], where=where).get(agent_id)
         if scope is None or not query.clauses:
             return Matches()
@@ -346,7 +352,7 @@ class Messages(Table):
         return int(first(rows, "agent", agent_id)[0])
 
     def texts(self, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:
-        """Number -> text of the messages that are in view."""
+        """Number -> text, for those of these messages that are in view."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
         where = f"{OWN_AGENT} AND agent_id = :agent_id AND {IN_VIEW} AND {condition}"
         rows = self._rows(f"SELECT seq, parts, revision FROM messages WHERE {where}", agent_id=agent_id, **params)
@@ -411,12 +417,13 @@ class Messages(Table):
                 queue_texts(self._db, number, [before.seq])
 
     def _read(self, where: str, *, of_conversation: bool = False, **params: Any) -> Sequence[Message]:
+        """As `read_rows`, for an agent `agent_id` of this organisation."""
         params["org_id"] = self._org_id
         return read_rows(self._db, f"{OWN_AGENT} AND {where}", params, of_conversation=of_conversation)
 
 
 def _of(kinds: Sequence[MessageKind]) -> str:
-    """The condition that a message is of one of these kinds."""
+    """SQL that is true for a message of one of these kinds."""
     return "kind IN ({})".format(", ".join(f"'{kind}'" for kind in kinds))
 
 
@@ -431,7 +438,7 @@ def _range(conversation_seq: int | None, above: int | None, below: int | None) -
 def read_messages(
     db: Database, org_id: OrgId, agent_id: AgentId, seqs: Sequence[int], *, reset: bool = False
 ) -> dict[int, Message]:
-    """Number -> message of those in view; `reset` includes those that a reset took out of view."""
+    """Number -> message, of those in view; `reset`: also of those that a reset took out of view."""
     if not seqs:
         return {}
     condition, params = db.in_numbers("seq", "seqs", seqs)
@@ -441,21 +448,23 @@ def read_messages(
 
 
 def _words_seq(db: Database, agent_id: AgentId) -> int:
+    """The number of the agent's first message that the full-text index does not have yet; 0: there is no agent."""
     return next((int(row[0]) for row in db.rows("SELECT words_seq FROM agents WHERE id = :id", {"id": agent_id})), 0)
 
 
 def indexed_words_of(
     db: Database, agent_id: AgentId, first: int = 0, last: int = 1 << 32, conversation_seq: int | None = None
 ) -> Iterator[tuple[int, str, str]]:
-    """The full-text rows that the index holds of an agent, or of one conversation, rebuilt from the messages. Messages
-    that a reset took out of view are in it until the reset is carried out."""
+    """Rebuild from the messages the rows (number, role, words) that the full-text index has of an agent's messages from
+    `first` to `last`, or of those of a conversation. The index keeps what a reset took out of view until the reset is
+    carried out."""
     return message_words_of(db, agent_id, first, min(last, _words_seq(db, agent_id) - 1), conversation_seq)
 
 
 def message_words_of(
     db: Database, agent_id: AgentId, first: int = 0, last: int = 1 << 32, conversation_seq: int | None = None
 ) -> Iterator[tuple[int, str, str]]:
-    """The full-text rows of an agent's messages, those included that the index does not have yet."""
+    """Yield (number, role, words) of an agent's messages from `first` to `last`; the index may not have them yet."""
     where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0 AND kind = 'message'"
     params: dict[str, Any] = {"agent_id": agent_id, "first": first, "last": last}
     source = "messages"

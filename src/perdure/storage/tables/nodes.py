@@ -18,7 +18,7 @@ _KEY = "agent_id, conversation_seq, seq"
 
 
 def _has_one(seqs: Sequence[int], first: int, last: int) -> bool:
-    """Whether one of these numbers, which are in order, is from `first` to `last`."""
+    """Whether one of these numbers, sorted upwards, is in [first, last]."""
     place = bisect_left(seqs, first)
     return place < len(seqs) and seqs[place] <= last
 
@@ -38,22 +38,17 @@ class Nodes(Table):
         return replace(node, seq=int(first(self._rows(sql, **_NODE.params(node)), "agent", node.agent_id)[0]))
 
     def put_text(self, node: SummaryNode, text: str) -> None:
-        """Replace what a node says, because something in it was forgotten. Requests that were sent have it in their
-        prefix."""
+        """Replace the text of a node, because something was forgotten. Recorded requests keep the old one."""
         self._set("summary_nodes", _NODE.params(node, _KEY), text=storable(text))
 
     def put(self, node: SummaryNode) -> None:
-        """Replace what a node says, and how that came about."""
+        """Replace the text of a node, and what is known of how it was made."""
         columns = "text, tokens, made_by, method, model, rejected, usage, revised_at"
         self._set("summary_nodes", _NODE.params(node, _KEY), **_NODE.params(node, columns))
 
     def list_behind(self, agent_id: AgentId, conversation_seq: int, seqs: Sequence[int]) -> Sequence[SummaryNode]:
-        """The nodes of a conversation whose range has one of these messages, by their numbers, so that a node follows
-        its children.
-
-        Args:
-            seqs: the numbers of the messages, in order.
-        """
+        """The nodes of a conversation that stand for one of these messages (their numbers, sorted upwards), in order of
+        the nodes' numbers, so that a node follows its children."""
         if not seqs:
             return []
         where = "from_message_seq <= :last AND upto_message_seq >= :first ORDER BY seq"
@@ -85,7 +80,7 @@ class Nodes(Table):
         after_seq: int = -1,
         from_message_seq: int = 0,
     ) -> Sequence[SummaryNode]:
-        """Nodes in order of their numbers, optionally only those of messages from one on."""
+        """Nodes of a conversation with numbers above `after_seq`, in order, of messages from `from_message_seq` on."""
         return self._read(
             "seq > :after AND from_message_seq >= :first ORDER BY seq LIMIT :limit",
             agent_id,
@@ -109,6 +104,7 @@ class Nodes(Table):
         return bool(self._rows(sql, agent_id=node.agent_id, since=iso(node.created_at), **span))
 
     def _read(self, where: str, agent_id: AgentId, conversation_seq: int, **params: Any) -> Sequence[SummaryNode]:
+        """The nodes of a conversation for which `where` is true: SQL, with any ORDER BY and LIMIT."""
         return self._all(
             _NODE,
             f"SELECT {_NODE.columns} FROM summary_nodes WHERE agent_id = :agent_id"

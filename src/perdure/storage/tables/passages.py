@@ -82,7 +82,7 @@ class Passages(Table):
         return added
 
     def get(self, passage_id: PassageId) -> Passage:
-        """Raises: NotFound."""
+        """The passage with this id. Raises: NotFound."""
         archive_id, seq = locate(self._db, self._org_id, "passage", passage_id)
         return first(self.list_by_seqs(ArchiveId(archive_id), [seq]), "passage", passage_id)
 
@@ -93,15 +93,13 @@ class Passages(Table):
         return tuple(first(found, "passage", passage_id))
 
     def find_places(self, ids: Sequence[PassageId]) -> dict[PassageId, tuple[ArchiveId, int]]:
-        """Id -> archive and number, of those of these passages that exist."""
+        """Id -> (archive, number there); an id that no passage has is left out."""
         rows = find_all(self._db, self._org_id, ids)
         return {PassageId(id_): (ArchiveId(owner), seq) for id_, owner, seq in rows}
 
     def put(self, passage: Passage) -> Passage:
-        """Update text, tags, metadata, source and `occurred_at`; number and state stay, and search finds the new text.
-
-        Raises: NotFound.
-        """
+        """Update text, tags, metadata, source and `occurred_at` of a passage, and return it as stored, with its number
+        and state. Searches find the new text at once. Raises: NotFound."""
         before = self.get(passage.id)
         after = replace(
             passage,
@@ -159,12 +157,12 @@ class Passages(Table):
         return len(deleted)
 
     def _check_own(self, archive_id: ArchiveId) -> None:
-        """Raises: NotFound: no such archive."""
+        """Check that the organisation has this archive. Raises: NotFound."""
         if not self._rows(f"SELECT 1 WHERE {OWN_ARCHIVE}", archive_id=archive_id):
             raise NotFound("archive", archive_id)
 
     def _update_counts(self, archive_id: ArchiveId, rows: int) -> tuple[int, bool]:
-        """Update the archive's count and version; return its number, and whether it has vectors."""
+        """Add `rows` to the archive's count, 1 to its version; return (number, whether its passages are embedded)."""
         number, embedding = self._rows(
             "UPDATE archives SET passage_count = passage_count + :rows, version = version + 1 WHERE id = :id"
             " RETURNING number, embedding",
@@ -206,8 +204,8 @@ class Passages(Table):
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Passage]:
-        """Passages with numbers between `above` and `below`, both excluded; with `text`, those that contain it in any
-        case; with `among`, only those with these numbers."""
+        """Passages with numbers between `above` and `below`, both excluded, in order of their numbers; with `text`,
+        those that contain it in any case; with `among`, those with these numbers."""
         conditions = _conditions(where or PassageFilter())
         if among is not None:
             condition, params = self._db.in_numbers("p.seq", "among", among)
@@ -233,7 +231,8 @@ class Passages(Table):
         newest_first: bool,
         limit: int,
     ) -> Sequence[int]:
-        """The numbers of the passages of a page that hold all of these words. Raises: NotFound: no such archive."""
+        """The numbers, in order, of the first passages between `above` and `below`, both excluded, that hold all of
+        these words. Raises: NotFound: no such archive."""
         archives = self._rows("SELECT number FROM archives WHERE id = :id AND org_id = :org_id", id=archive_id)
         text = self._db.full_text("passage_words", first(archives, "archive", archive_id)[0], words, (), below=below)
         conditions = Conditions(text.where, **text.params)
@@ -245,7 +244,7 @@ class Passages(Table):
     def find_edge(
         self, archive_id: ArchiveId, rows: int, *, above: int | None, below: int | None, newest_first: bool
     ) -> int | None:
-        """The number of the passage behind the first `rows` of a page; None: there are no more."""
+        """The number of the passage behind the first `rows` between two numbers, excluded; None: there are no more."""
         conditions = Conditions("p.archive_id = :archive_id", OWN_ARCHIVE, archive_id=archive_id)
         conditions.between("p.seq", above, below)
         order = "DESC" if newest_first else "ASC"
@@ -263,8 +262,13 @@ class Passages(Table):
         rows: int | None = None,
         only: NDArray[Any] | None = None,
     ) -> Matches:
-        """Candidates of a full-text search. `postings` caches what was read and is extended; `rows` is the number of
-        passages that match the filter, if known; `only` has the sorted numbers of the passages that may be found."""
+        """The best `limit` candidates of a full-text search.
+
+        Args:
+            postings: a cache of what was read of this archive with this filter; it is extended.
+            rows: how many passages match the filter, if known.
+            only: the sorted numbers of the passages that may be found; None: all.
+        """
         numbers = self._rows("SELECT number FROM archives WHERE id = :id AND org_id = :org_id", id=archive_id)
         if not numbers or not query.clauses:
             return Matches()
@@ -288,7 +292,7 @@ class Passages(Table):
         )
 
     def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> PassageTexts:
-        """The passages that exist, in the order of `seqs`."""
+        """What a ranking needs of these passages, in their order; one that does not exist is left out."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
         rows = self._rows(
             f"SELECT {_PASSAGE.columns}, uses FROM passages WHERE {OWN_ARCHIVE} AND archive_id = :archive_id"
@@ -300,6 +304,7 @@ class Passages(Table):
         ordered = [by_seq[seq] for seq in seqs if seq in by_seq]
         if not ordered:
             return PassageTexts()
+        # As lists of columns: a search ranks a thousand passages, and builds few of them.
         _, _, numbers, texts, _, _, sources, _, times, _, _, uses = zip(*ordered, strict=True)
         loaded: list[dict[str, Any]] = [{} if source == "{}" else row_format.load(source) for source in sources]
         return PassageTexts(
@@ -321,7 +326,7 @@ class Passages(Table):
         self._count(archive_id, seqs, "recalls")
 
     def use_counts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Mapping[int, int]:
-        """Number -> uses and recalls together, of those of these passages that have any."""
+        """Number -> uses and recalls together, of these passages; one without any is left out."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
         counts: Counter[int] = Counter()
         for column in ("uses", "recalls"):
@@ -336,22 +341,23 @@ class Passages(Table):
 
     def states(self, archive_id: ArchiveId) -> frozenset[PassageState]:
         """The states that passages of the archive are in; `active` is always among them."""
-        found = [state for state in PASSAGE_STATES if state == "active" or self._has_state(archive_id, state)]
-        return frozenset(found)
+        where = f"archive_id = :archive_id AND {OWN_ARCHIVE} AND state <> 'active' AND state = :state"
+        sql = f"SELECT 1 FROM passages WHERE {where} LIMIT 1"
+        others = [
+            one for one in PASSAGE_STATES if one != "active" and self._rows(sql, archive_id=archive_id, state=one)
+        ]
+        return frozenset(["active", *others])
 
     def list_merged(self, archive_id: ArchiveId, into: PassageId) -> Sequence[Passage]:
-        """The archived near-duplicates of a passage, in order."""
+        """The passages that were archived because they nearly repeat passage `into`, in order of their numbers."""
+        # The first condition is that of the partial index.
         archived = "p.state <> 'active' AND p.state = 'archived' AND p.state_origin LIKE :into"
         where = f"p.archive_id = :archive_id AND {archived} ORDER BY p.seq"
         found = self._read(where, archive_id=archive_id, into=f"%{into}%")
         return [passage for passage in found if passage.state_origin.get("into") == into]
 
-    def _has_state(self, archive_id: ArchiveId, state: PassageState) -> bool:
-        """Whether a passage of the archive has this state, which is not `active`."""
-        where = f"archive_id = :archive_id AND {OWN_ARCHIVE} AND state <> 'active' AND state = :state"
-        return bool(self._rows(f"SELECT 1 FROM passages WHERE {where} LIMIT 1", archive_id=archive_id, state=state))
-
     def _count(self, archive_id: ArchiveId, seqs: Sequence[int], column: str) -> None:
+        """Add 1 to a column of these passages."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
         where = f"archive_id = :archive_id AND {condition} AND {OWN_ARCHIVE}"
         self._run(f"UPDATE passages SET {column} = {column} + 1 WHERE {where}", archive_id=archive_id, **params)
@@ -384,12 +390,14 @@ class Passages(Table):
         return [row[0] for row in self._rows(sql, archive_id=archive_id, **params, **conditions.params)]
 
     def _read(self, where: str, **params: Any) -> Sequence[Passage]:
+        """The passages `p` of `archive_id` for which `where` is true; a transaction that writes locks the archive."""
         self._db.lock("archives", params["archive_id"])
         sql = f"SELECT {_PASSAGE.columns_of('p')} FROM passages p WHERE {OWN_ARCHIVE} AND {where}"
         return self._all(_PASSAGE, sql, **params)
 
 
 def _write_of(passage: Passage) -> MemoryWrite:
+    """The write that stored a passage, with its sources."""
     source = passage.source
     return MemoryWrite(
         kind="passage",
@@ -404,13 +412,13 @@ def _write_of(passage: Passage) -> MemoryWrite:
 
 
 def _row(passage: Passage) -> dict[str, Any]:
-    """The row of a passage, with its checksum."""
+    """Column -> what it stores of a passage, its checksum too."""
     row = _PASSAGE.params(passage)
     return row | {"checksum": PASSAGE_CHECKSUMS.of(row)}
 
 
 def _tag_rows(archive_id: ArchiveId, passages: Sequence[Passage]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rows of the tags of passages, and those of how often each tag is used."""
+    """(rows of `passage_tags`: a passage and a tag; rows of `archive_tags`: a tag and how many passages have it)."""
     tags = [(row_format.storable(tag), passage.seq) for passage in passages for tag in passage.tags]
     uses = Counter(tag for tag, _ in tags)
     return (
@@ -422,7 +430,7 @@ def _tag_rows(archive_id: ArchiveId, passages: Sequence[Passage]) -> tuple[list[
 def passage_words_of(
     db: Database, archive_id: ArchiveId, first: int = 0, last: int = 1 << 32
 ) -> Iterator[tuple[int, str, str]]:
-    """The full-text rows of an archive, rebuilt from the passages."""
+    """Rebuild the full-text rows (number, labels, words) of the passages of an archive from `first` to `last`."""
     rows = db.rows(
         "SELECT seq, tags, text FROM passages WHERE archive_id = :id AND seq BETWEEN :first AND :last",
         {"id": archive_id, "first": first, "last": last},
@@ -433,10 +441,12 @@ def passage_words_of(
 
 
 def _words(passage: Passage) -> tuple[int, str, str]:
+    """The full-text row of a passage: (number, labels of its tags, words)."""
     return passage.seq, tag_labels(passage.tags), index_words(passage.text)
 
 
 def _conditions(where: PassageFilter) -> Conditions:
+    """The conditions of a filter, on the table `passages p`."""
     conditions = Conditions()
     tags = [row_format.storable(tag) for tag in dict.fromkeys(where.tags)]
     if tags:
@@ -454,7 +464,7 @@ def _conditions(where: PassageFilter) -> Conditions:
 
 
 def _add_states(conditions: Conditions, states: Collection[PassageState]) -> None:
-    """Add the condition of these states. It is put to the index of those that are not active, which are few."""
+    """Require one of these states, by the partial index of the passages that are not active, which are few."""
     active = "active" in states
     listed = [state for state in PASSAGE_STATES if state != "active" and (state in states) is not active]
     conditions.add(

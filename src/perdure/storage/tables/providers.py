@@ -32,6 +32,7 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
         return provider
 
     def _where(self, where: ProviderFilter) -> Conditions:
+        """The conditions of a filter."""
         conditions = Conditions("org_id = :org_id")
         conditions.equal("name", where.name)
         conditions.equal("provider_type", where.provider_type)
@@ -47,20 +48,20 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
         self._db.signal("providers")
 
     def delete(self, provider_id: ProviderId) -> None:
-        """Raises: NotFound."""
+        """Delete a provider. Raises: NotFound."""
         keep_places(self._db, self._org_id, {provider_id: {"number": self.get(provider_id).number}})
         sql = "DELETE FROM providers WHERE id = :id AND org_id = :org_id"
         self._change_one("provider", provider_id, sql, id=row_format.storable(provider_id))
         self._db.signal("providers")
 
     def list_traits(self) -> Mapping[str, Mapping[str, Any]]:
-        """Handle -> what was learned of this model."""
+        """Handle of a model -> what was learned of it by asking it (name -> value)."""
         sql = "SELECT model, traits FROM model_traits WHERE org_id = :org_id ORDER BY model LIMIT :limit"
         rows = self._rows(sql, limit=TRAITS_MAX)
         return {row_format.restore(model): row_format.load(traits) for model, traits in rows}
 
     def put_traits(self, model: str, traits: Mapping[str, Any]) -> None:
-        """Store what was learned of a model."""
+        """Store what was learned of the model with this handle."""
         self._run(
             f"{row_format.insert_into('model_traits', 'org_id, model, traits')}"
             " ON CONFLICT (org_id, model) DO UPDATE SET traits = excluded.traits",

@@ -158,7 +158,7 @@ class Resets(Table):
         return bool(self._rows("SELECT 1 FROM resetting WHERE agent_id = :agent_id LIMIT 1", agent_id=agent_id))
 
     def list_agents(self, *, limit: int = 100) -> Sequence[AgentId]:
-        """Agents with resets that are not carried out yet."""
+        """The ids of agents with resets that are not carried out yet, in order."""
         rows = self._rows(
             "SELECT DISTINCT r.agent_id FROM resetting r JOIN agents a ON a.id = r.agent_id"
             " WHERE a.org_id = :org_id ORDER BY r.agent_id LIMIT :limit",
@@ -167,17 +167,18 @@ class Resets(Table):
         return [AgentId(row[0]) for row in rows]
 
     def get_pending_seqs(self, agent_id: AgentId) -> dict[int, int]:
-        """Conversation -> the last message out of view, of resets that are not carried out yet."""
+        """Number of a conversation -> the number of its last message out of view, for resets not carried out yet."""
         sql = f"SELECT conversation_seq, upto_seq FROM resetting WHERE agent_id = :agent_id AND {OWN_AGENT}"
         return {row[0]: row[1] for row in self._rows(sql, agent_id=agent_id)}
 
     def get_last_seqs(self, agent_id: AgentId) -> dict[int, int]:
-        """Conversation -> the last message out of view, of all its resets."""
+        """Number of a conversation -> the number of the last message that a reset took out of view; a conversation that
+        was never reset is left out."""
         sql = "SELECT seq, first_seq - 1 FROM conversations WHERE agent_id = :agent_id AND first_seq > 0"
         return {row[0]: row[1] for row in self._rows(f"{sql} AND {OWN_AGENT}", agent_id=agent_id)}
 
     def list(self, agent_id: AgentId, *, conversation_seq: int | None = None, limit: int = 100) -> Sequence[Reset]:
-        """Resets in order of conversations, newest first within each."""
+        """The resets of an agent, or of one conversation; by conversations, newest first within each."""
         where = Conditions("r.agent_id = :agent_id", OWN_AGENT)
         where.equal("r.conversation_seq", conversation_seq)
         return self._all(

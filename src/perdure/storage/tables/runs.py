@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 from perdure.core.conversations import ConversationState
@@ -46,11 +45,7 @@ _RUN = row_format.RowFormat(
     " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count, created_at,"
     " started_at, ended_at, hook_context, resumes, begins_at, turn_from, input_waits, client_tools, hidden,"
     " options, callback, batch_id",
-    attributes={
-        "agent_id": attrgetter("key.agent_id"),
-        "seq": attrgetter("key.seq"),
-        "hook_context": attrgetter("context"),
-    },
+    attributes={"agent_id": "key.agent_id", "seq": "key.seq", "hook_context": "context"},
     build=lambda agent_id, seq, hook_context, **columns: Run(
         key=RunKey(agent_id, seq), context=hook_context, **columns
     ),
@@ -149,7 +144,7 @@ class Runs(LeasedTable[Run]):
         return run
 
     def get(self, run_id: RunId, *, hidden: bool = False) -> Run:
-        """Raises: NotFound, also for a hidden one, unless `hidden`."""
+        """The run of this id. Raises: NotFound, also for a hidden run, unless `hidden`."""
         agent_id, seq = locate(self._db, self._org_id, "run", run_id)
         run = self.get_by_key(RunKey(AgentId(agent_id), seq))
         if run.hidden and not hidden:
@@ -157,17 +152,17 @@ class Runs(LeasedTable[Run]):
         return run
 
     def get_by_key(self, key: RunKey) -> Run:
-        """Raises: NotFound."""
+        """The run of this key, also a hidden one. Raises: NotFound."""
         return first([*self.list_by_keys([key]).values()], "run", f"{key.seq} of {key.agent_id}")
 
     def list_by_keys(self, keys: Sequence[RunKey]) -> Mapping[RunKey, Run]:
-        """Key -> its run."""
+        """Key -> run; a key that no run has is left out."""
         sql = f"SELECT r.agent_id, r.seq, {_RUN.columns_of('r')} FROM runs r WHERE {{keys}} AND {_OWN_RUN_OF_R}"
         found = _RUN.read_each(self._rows_of_each(sql, "r.agent_id = ? AND r.seq = ?", keys))
         return {run.key: run for runs in found.values() for run in runs}
 
     def list_newest(self, agent_ids: Sequence[AgentId], *, limit: int) -> Mapping[AgentId, Sequence[Run]]:
-        """Agent -> its newest runs, newest first."""
+        """Agent -> its newest `limit` runs, newest first."""
         sql = (
             f"SELECT r.agent_id, {_RUN.columns_of('r')} FROM agents a CROSS JOIN runs r WHERE {{keys}}"
             f" AND {BY_ID.format('a.')} AND r.agent_id = a.id AND r.seq >= a.run_seq - :limit ORDER BY r.seq DESC"
@@ -175,7 +170,7 @@ class Runs(LeasedTable[Run]):
         return _RUN.read_each(self._rows_of_each(sql, "a.id", agent_ids, limit=limit))
 
     def count_by_origin(self, origin: RunId) -> int:
-        """How many runs of messages between agents go back to this run."""
+        """How many runs were caused, through messages between agents, by this run."""
         sql = f"SELECT COUNT(*) FROM runs r WHERE r.origin_id = :origin AND {_OWN_RUN_OF_R}"
         return int(self._value(sql, origin=origin))
 
@@ -194,10 +189,11 @@ class Runs(LeasedTable[Run]):
         after: Run | datetime | None = None,
         before: Run | datetime | None = None,
     ) -> Sequence[Run]:
-        """A page of the runs of all agents, in the order asked for: by number for one agent, by time for several.
+        """A page of the runs that match a filter: in order of number for one agent, of time for several.
 
-        `after` and `before` are relative to that order; with `before` alone the page leads up to it. A time among the
-        runs of several agents stands before all runs of that time.
+        Args:
+            after, before: the runs around the page, in this order; with `before` alone the page ends in front of it. A
+                time in place of a run stands before all runs of that time.
         """
         # One agent's runs are in the order of their numbers. Several agents have no number in common: time decides.
         columns = ("r.seq",) if len(where.agent_ids) == 1 else ("r.created_at", "r.agent_id", "r.seq")
@@ -213,14 +209,14 @@ class Runs(LeasedTable[Run]):
 
     def list_oldest(self, *, free_at: datetime | None = None, limit: int = 32) -> Sequence[Run]:
         """The oldest unended run of every conversation, oldest first, those of the same moment by agent and number.
-        `free_at`: only those that nobody holds then."""
+        `free_at`: only those without a lease that holds at this time."""
         free = "" if free_at is None else " AND (r.lease_until IS NULL OR r.lease_until < :at)"
         oldest = _OLDEST.format(agent="r.agent_id", unended=self._db.by_index("runs_unended"))
         sql = f"r.{UNENDED}{free} AND {oldest} ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit"
         return self._read(sql, at=free_at and row_format.iso(free_at), limit=limit)
 
     def give_back(self, key: RunKey, owner: str) -> bool:
-        """Release one run, if this owner has claimed it; whether it had."""
+        """Release one run, if the process `owner` has claimed it; return whether it had."""
         self._db.signal("runs")
         sql = f"UPDATE runs SET {RELEASED} WHERE {_OWN_RUN} AND lease_owner = :owner"
         return bool(self._run_counted(f"{sql} AND {UNENDED}", owner=owner, **key._asdict()))
@@ -230,7 +226,7 @@ class Runs(LeasedTable[Run]):
         self._set("runs", key._asdict(), first_message_seq=first_message_seq, waiting_input=None, input_waits=0)
 
     def waiting_input(self, key: RunKey) -> str | None:
-        """The encoded input of a run that waits behind another."""
+        """The encoded input of a run that waits behind another; None: it is in the log, or there is no such run."""
         text = self._value(f"SELECT waiting_input FROM runs WHERE {_OWN_RUN}", **key._asdict())
         return None if text is None else row_format.restore(text)
 
@@ -244,8 +240,13 @@ class Runs(LeasedTable[Run]):
         answer: Mapping[str, Any],
         waiting_input: str | None,
     ) -> Run:
-        """Turn a new run into one that resumes with answered calls; see `Run`. `answer` holds the answers,
-        `waiting_input` the encoded messages that came with them."""
+        """Turn a new run into one that goes on where another stopped at calls, which are answered now; return it.
+
+        Args:
+            resumes: the number of the run that stopped.
+            begins_at: the number of the message with the calls; `turn_from`: see `Run`.
+            answer: the answers; `waiting_input`: the encoded messages that came with them.
+        """
         resumed = replace(
             run, resumes=resumes, begins_at=begins_at, turn_from=turn_from, input_waits=waiting_input is not None
         )
@@ -255,7 +256,7 @@ class Runs(LeasedTable[Run]):
         return resumed
 
     def answers(self, agent_id: AgentId, conversation_seq: int, *, limit: int) -> Sequence[tuple[RunKey, Any]]:
-        """The runs of a conversation that resumed with answers, and these answers; newest first."""
+        """(key, answers) of the runs of a conversation that resumed with answers, newest first."""
         rows = self._rows(
             f"SELECT r.seq, r.answer FROM runs r{self._db.by_index('runs_resuming')} WHERE {_OF_CONVERSATION}"
             " AND r.resumes IS NOT NULL ORDER BY r.seq DESC LIMIT :limit",
@@ -266,7 +267,7 @@ class Runs(LeasedTable[Run]):
         return [(RunKey(agent_id, row[0]), row_format.load(row[1])) for row in rows]
 
     def put_client_tools(self, run: Run, digest: str, tools: Sequence[Mapping[str, Any]]) -> Run:
-        """Store the tools that the caller of a new run executes. Each set is stored once per agent."""
+        """Store the tools that the caller of a new run executes, each set once per agent; return the run."""
         self._run(
             f"INSERT INTO client_tools (agent_id, digest, tools) SELECT :agent_id, :digest, :tools WHERE {OWN_AGENT}"
             " ON CONFLICT (agent_id, digest) DO NOTHING",
@@ -283,21 +284,21 @@ class Runs(LeasedTable[Run]):
         return list(row_format.load(self._value(sql, agent_id=agent_id, digest=digest) or "[]"))
 
     def set_context(self, run: Run, context: Sequence[str]) -> Run:
-        """Replace the hooks' context that waits for the run's next request."""
+        """Replace the texts that hooks add to the run's next request; return the run with them."""
         self._set("runs", run.key._asdict(), hook_context=_CONTEXT.store(context))
         return replace(run, context=tuple(context))
 
     def spend(self, key: RunKey, usage: Usage) -> None:
-        """Add usage from outside the run's steps to its usage."""
+        """Add what was used for a run outside its steps to its usage."""
         self._set("runs", key._asdict(), usage=usage_to_json(self.get_by_key(key).usage + usage))
 
     def end(
         self, run: Run, *, reason: StopReason, usage: Usage, step_count: int, failure: Failure | None, at: datetime
     ) -> Run:
         """End a run that this transaction has read. One that has ended already stays as it is. Raises: NotFound."""
-        ended = replace(run, status=status_of(reason), stop_reason=reason, failure=failure)
-        ended = replace(ended, usage=usage, step_count=step_count)
-        return self._end(ended, "usage, step_count", at=at) or self.get_by_key(run.key)
+        fields: dict[str, Any] = {"status": status_of(reason), "stop_reason": reason, "failure": failure}
+        fields |= {"usage": usage, "step_count": step_count}
+        return self._end(run, "usage, step_count", at=at, **fields) or self.get_by_key(run.key)
 
     def cancel_stopped(self, key: RunKey) -> Run:
         """Cancel a run that stopped at calls which wait for an answer; any other run stays as it is. Raises:
@@ -310,7 +311,7 @@ class Runs(LeasedTable[Run]):
         return self.get_by_key(key)
 
     def remember_key(self, key: RunKey, conversation_seq: int, idempotency_key: str, *, digest: str) -> None:
-        """Store the idempotency key of a run, with the digest of its input; another run loses it."""
+        """Store the key of a run, with its input's digest; another run of the conversation loses the same key."""
         self._run(
             "INSERT INTO idempotency_keys (agent_id, conversation_seq, idempotency_key, run_seq, digest)"
             f" SELECT agent_id, :conversation, :key, seq, :digest FROM runs WHERE {_OWN_RUN}"
@@ -323,7 +324,7 @@ class Runs(LeasedTable[Run]):
         )
 
     def find_by_key(self, agent_id: AgentId, conversation_seq: int, idempotency_key: str) -> tuple[Run, str] | None:
-        """The run with this idempotency key, and the digest of its input."""
+        """(run with this idempotency key, digest of its input); None: there is none."""
         rows = self._rows(
             "SELECT run_seq, digest FROM idempotency_keys WHERE agent_id = :agent_id"
             f" AND conversation_seq = :conversation AND idempotency_key = :key AND {OWN_AGENT}",
@@ -334,7 +335,7 @@ class Runs(LeasedTable[Run]):
         return (self.get_by_key(RunKey(agent_id, rows[0][0])), rows[0][1]) if rows else None
 
     def start_calls(self, run: Run, call_ids: Sequence[str], *, at: datetime) -> None:
-        """Store that external calls are about to run under the run's lease."""
+        """Store that calls of a run, to tools outside the store, are about to begin under its lease."""
         for call_id in call_ids:
             self._run(
                 "INSERT INTO call_starts (agent_id, run_seq, call_id, lease_number, started_at)"
@@ -350,7 +351,7 @@ class Runs(LeasedTable[Run]):
         self._set("runs", key._asdict(), hidden=1)
 
     def get_call_starts(self, key: RunKey) -> Mapping[str, tuple[datetime, int]]:
-        """call id -> when it was last started, and the number of the lease under which it was."""
+        """Id of a call -> (when it was last started, number of the lease under which it was)."""
         rows = self._rows(
             "SELECT call_id, MAX(started_at), MAX(lease_number) FROM call_starts WHERE agent_id = :agent_id"
             f" AND run_seq = :seq AND {OWN_AGENT} GROUP BY call_id",
@@ -359,18 +360,20 @@ class Runs(LeasedTable[Run]):
         return {row_format.restore(row[0]): (row_format.from_iso(row[1]), row[2]) for row in rows}
 
     def _read(self, where: str, *, index: str = "", **params: Any) -> Sequence[Run]:
+        """The runs `r` for which `where` is true: SQL, with any ORDER BY and LIMIT; `index`: the index to use."""
         sql = f"{_SELECT}{index and self._db.by_index(index)} WHERE {_OWN_RUN_OF_R} AND {where}"
         return self._all(_RUN, sql, **params)
 
 
 def _place(cursor: Run | datetime) -> tuple[str, str, int]:
-    """Where a run, or a time, stands among the runs of all agents."""
+    """Where a run stands among the runs of all agents: (time, agent, number); a time stands before all of that time."""
     if isinstance(cursor, datetime):
         return row_format.iso(cursor), "", -1
     return row_format.iso(cursor.created_at), *cursor.key
 
 
 def _conditions(where: RunFilter) -> Conditions:
+    """The conditions of a filter, on the table `runs r`."""
     conditions = Conditions(_OWN_RUN_OF_R, "r.hidden = 0")
     conditions.among("r.agent_id", where.agent_ids or None)
     conditions.among("r.status", where.statuses or None)

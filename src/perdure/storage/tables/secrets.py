@@ -24,7 +24,8 @@ _OF_OWNER = "org_id = :org_id AND owner_id = :agent_id"
 
 class Secrets(Table):
     def put(self, owner_id: str, name: str, sealed: bytes, *, at: datetime) -> Secret:
-        """Create or update a secret. Raises: NotFound: no such agent; TooMany."""
+        """Create or update a secret of an agent, or of the organisation (`ORGANISATION`), whose value is encrypted.
+        Raises: NotFound: no such agent; TooMany."""
         owned = "" if owner_id == ORGANISATION else f" AND {OWN_AGENT}"
         rows = self._rows(
             "INSERT INTO secrets (org_id, owner_id, name, value, created_at, updated_at)"
@@ -47,7 +48,7 @@ class Secrets(Table):
         return self._one(_SECRET, sql, agent_id=row_format.storable(owner_id), name=row_format.storable(name))
 
     def list(self, owner_id: str) -> Sequence[Secret]:
-        """Secrets sorted by name."""
+        """The secrets of an owner, sorted by name."""
         return self.list_by_owners([owner_id])[owner_id]
 
     def list_by_owners(self, owner_ids: Sequence[str]) -> Mapping[str, Sequence[Secret]]:
@@ -56,7 +57,7 @@ class Secrets(Table):
         return _SECRET.read_each(self._rows_of_each(sql, "owner_id", owner_ids))
 
     def list_behind(self, owner_id: str, name: str, *, limit: int = 200) -> Sequence[Secret]:
-        """The secrets of all owners behind this owner and name, in this order."""
+        """The secrets of all owners that follow (owner, name), in this order; so all are read part by part."""
         sql = (
             f"SELECT {_SECRET.columns} FROM secrets WHERE org_id = :org_id AND (owner_id, name) > (:agent_id, :name)"
             f" ORDER BY owner_id, name LIMIT :limit{self._db.for_update}"
@@ -71,7 +72,7 @@ class Secrets(Table):
         return [OrgId(one) for (one,) in rows]
 
     def delete(self, owner_id: str, name: str) -> None:
-        """Raises: NotFound."""
+        """Delete a secret. Raises: NotFound."""
         sql = f"DELETE FROM secrets WHERE {_OF_OWNER} AND name = :name"
         key = {"agent_id": row_format.storable(owner_id), "name": row_format.storable(name)}
         self._change_one("secret", name, sql, **key)
@@ -79,7 +80,7 @@ class Secrets(Table):
 
 class SandboxTable(Table):
     def put(self, config: SandboxConfig) -> SandboxConfig:
-        """Store the organisation's configuration; return it with the id and time of the one that was there."""
+        """Store the sandbox's configuration; return it as stored: one that is replaced keeps its id and time."""
         rows = self._rows(
             f"{row_format.insert_into('sandbox_configs', f'org_id, {_CONFIG.columns}')} ON CONFLICT (org_id) DO UPDATE"
             f" SET settings = excluded.settings, updated_at = excluded.updated_at RETURNING {_CONFIG.columns}",
@@ -92,7 +93,7 @@ class SandboxTable(Table):
         return self._one(_CONFIG, sql)
 
     def get(self, config_id: SandboxId) -> SandboxConfig:
-        """Raises: NotFound."""
+        """The configuration, if it has this id. Raises: NotFound."""
         config = self.find()
         if config is None or config.id != config_id:
             raise NotFound("sandbox configuration", config_id)
@@ -105,7 +106,7 @@ class SandboxTable(Table):
         self._run("DELETE FROM sandbox_configs WHERE org_id = :org_id")
 
     def add_variable(self, variable: Variable) -> None:
-        """Raises: AlreadyExists: its name exists; TooMany."""
+        """Add a variable. Raises: AlreadyExists: its name exists; TooMany."""
         sql = f"{row_format.insert_into('sandbox_variables', f'org_id, {_VARIABLE.columns}')} ON CONFLICT DO NOTHING"
         if not self._run_counted(sql, **_VARIABLE.params(variable)):
             raise AlreadyExists("variable", variable.name)
@@ -120,17 +121,17 @@ class SandboxTable(Table):
         self._set("sandbox_variables", {"id": variable.id}, "org_id = :org_id", **columns)
 
     def get_variable(self, variable_id: VariableId) -> Variable:
-        """Raises: NotFound."""
+        """The variable with this id. Raises: NotFound."""
         where = f"id = :id AND org_id = :org_id{self._db.for_update}"
         sql = f"SELECT {_VARIABLE.columns} FROM sandbox_variables WHERE {where}"
         return _VARIABLE.read(first(self._rows(sql, id=row_format.storable(variable_id)), "variable", variable_id))
 
     def list_variables(self) -> Sequence[Variable]:
-        """All of them, by name."""
+        """All variables of the organisation, sorted by name."""
         sql = f"SELECT {_VARIABLE.columns} FROM sandbox_variables WHERE org_id = :org_id ORDER BY name"
         return self._all(_VARIABLE, sql)
 
     def delete_variable(self, variable_id: VariableId) -> None:
-        """Raises: NotFound."""
+        """Delete a variable. Raises: NotFound."""
         sql = "DELETE FROM sandbox_variables WHERE id = :id AND org_id = :org_id"
         self._change_one("variable", variable_id, sql, id=row_format.storable(variable_id))

@@ -26,7 +26,7 @@ OWNERS = " UNION ".join(
     " WHERE x.agent_id = {agent}{own}"
     for links, key in _KEYS.items()
 )
-"""The blocks, archives and the like of an agent, whose writes its sources are of."""
+"""SQL of the ids of what an agent has that keeps sources of its writes, such as blocks; `{agent}` is the agent's id."""
 
 _MORE_OWNERS = [(kind, *sql) for feature in find_features() for kind, sql in feature.text_owners.items()]
 _UNION = " UNION SELECT '{}', x.id FROM ({}) x WHERE {}"
@@ -50,7 +50,8 @@ would else read all sources of the agent."""
 def add_message_sources(
     db: Database, agent_id: str, conversation_seq: int, rows: Iterable[tuple[int, int, Source]], *, via: str = ""
 ) -> None:
-    """Add (number of a message, place, source) of an agent that this transaction has found."""
+    """Add sources that messages brought: (number of the message, place among its sources, source) of each. The caller
+    has checked the agent. `via`: empty, or `recall` if a search brought them."""
     db.run_many(
         insert_into("message_sources", "agent_id, conversation_seq, seq, place, label, name, via")
         + " ON CONFLICT (agent_id, conversation_seq, seq, place) DO NOTHING",
@@ -72,14 +73,14 @@ def add_message_sources(
 def add_draft_sources(
     db: Database, agent_id: str, conversation_seq: int, first_seq: int, drafts: Sequence[Draft]
 ) -> None:
-    """Add what these messages bring, the first of which has the number `first_seq`."""
+    """Add the sources of new messages, the first of which has the number `first_seq`."""
     if any(draft.sources or draft.sender_id for draft in drafts):  # nothing else brings any
         rows = [(seq, *one) for seq, draft in enumerate(drafts, first_seq) for one in enumerate(draft.outside_sources)]
         add_message_sources(db, agent_id, conversation_seq, rows)
 
 
 def add_writes(db: Database, writes: Sequence[MemoryWrite]) -> None:
-    """Add the sources of writes to things that this transaction has found; those of a repeated write stay."""
+    """Add the sources of writes, whose owners the caller has checked; a write that is there keeps its own."""
     db.run_many(
         f"{insert_into('memory_sources', _WRITE)} ON CONFLICT (owner_id, ref, place) DO NOTHING",
         [
@@ -107,30 +108,27 @@ class Sources(Table):
     def add_to_message(
         self, agent_id: AgentId, conversation_seq: int, seq: int, sources: Sequence[Source], *, recalled: bool = False
     ) -> None:
-        """Add sources that a message of a conversation brought; `recalled`: its request did. Raises: NotFound."""
+        """Add sources that a message brought, or that were `recalled` for its request. Raises: NotFound."""
         own = own_agent(self._db, self._org_id, agent_id)
-        first = self._next_place(own, conversation_seq, seq) if recalled else 0
+        key = {"agent_id": own, "conversation_seq": conversation_seq, "seq": seq}
+        # What was recalled stands behind what the message itself brought.
+        first = max(1_000, self._next("message_sources", "place", **key)) if recalled else 0
         rows = [(seq, first + place, source) for place, source in enumerate(sources)]
         add_message_sources(self._db, own, conversation_seq, rows, via="recall" if recalled else "")
-
-    def _next_place(self, agent_id: str, conversation_seq: int, seq: int) -> int:
-        """The first free place of what a message's request brought, behind what it brought itself."""
-        key = {"agent_id": agent_id, "conversation_seq": conversation_seq, "seq": seq}
-        return max(1_000, self._next("message_sources", "place", **key))
 
     def list_by_conversation(
         self, agent_id: AgentId, conversation_seq: int, *, from_seq: int = 0, before_seq: int, limit: int = 1_000
     ) -> Sequence[MessageSource]:
-        """What messages between two numbers, the last excluded, brought into a conversation; the newest `limit`, the
-        oldest first. Messages that were removed or reset count no more."""
+        """The newest `limit` sources that messages in [from_seq, before_seq) brought into a conversation, oldest first,
+        without those of messages that were removed or reset."""
         place = {"conversation_seq": conversation_seq, "from_seq": from_seq, "before_seq": before_seq}
         return self._messages(_NEWEST, agent_id, limit=limit, **place)[::-1]
 
     def list_first(
         self, agent_id: AgentId, conversation_seq: int, *, from_seq: int, before_seq: int, most: int, limit: int = 1_000
     ) -> Mapping[Source, int] | None:
-        """Source -> the number of the first message that brought it, of all that messages between two numbers, the last
-        excluded, brought into a conversation; None: they brought more than `limit` times or `most` sources."""
+        """Source -> the number of the message in [from_seq, before_seq) that first brought it into a conversation;
+        None: there are more than `most` of them, or they were brought more than `limit` times."""
         sql = (
             f"SELECT label, name, MIN(seq), COUNT(*) FROM ({_NEWEST}) entered"
             " GROUP BY label, name ORDER BY MAX(seq) DESC, label, name LIMIT :most"
@@ -142,21 +140,22 @@ class Sources(Table):
         return {Source(row[0], restore(row[1])): int(row[2]) for row in rows}
 
     def list_by_messages(self, agent_id: AgentId, seqs: Sequence[int]) -> Mapping[int, Sequence[MessageSource]]:
-        """Number of a message -> what it brought itself; not there: nothing."""
+        """Number of a message -> the sources that it brought itself; a message without any is left out."""
         by_seq: dict[int, list[MessageSource]] = {}
-        for some in parts(sorted(set(seqs))):
-            listed = ", ".join(str(int(seq)) for seq in some)
+        for part in parts(sorted(set(seqs))):
+            listed = ", ".join(str(int(seq)) for seq in part)
             where = f"s.via = '' AND m.seq IN ({listed}) ORDER BY s.seq, s.place"
-            for one in self._messages(f"{_OF_MESSAGES} AND {where}", agent_id):
-                by_seq.setdefault(one.seq, []).append(one)
+            for source in self._messages(f"{_OF_MESSAGES} AND {where}", agent_id):
+                by_seq.setdefault(source.seq, []).append(source)
         return by_seq
 
     def _messages(self, sql: str, agent_id: AgentId, **params: Any) -> Sequence[MessageSource]:
+        """The sources that a statement made of `_ENTERED` returns."""
         rows = self._rows(sql, agent_id=agent_id, **params)
         return [MessageSource(row[0], MessageId(row[1]), Source(row[2], restore(row[3])), row[4]) for row in rows]
 
     def add(self, writes: Sequence[MemoryWrite]) -> None:
-        """Add the sources of writes; those of a repeated write stay. Raises: NotFound: a block, archive or graph."""
+        """Add the sources of writes; one that is there keeps its own. Raises: NotFound: a block, archive or graph."""
         for owner_id in dict.fromkeys(write.owner_id for write in writes):
             check_memory(self._db, self._org_id, owner_id)
         add_writes(self._db, writes)
@@ -165,14 +164,14 @@ class Sources(Table):
         """The writes of a block, archive or graph with these refs, in no order. Raises: NotFound."""
         check_memory(self._db, self._org_id, owner_id)
         found: list[MemoryWrite] = []
-        for some in parts(list(dict.fromkeys(refs))):
+        for part in parts(list(dict.fromkeys(refs))):
             where = Conditions("owner_id = :owner_id")
-            where.among("ref", some)
+            where.among("ref", part)
             found += read_writes(self._db, self._org_id, str(where), owner_id=storable(owner_id), **where.params)
         return found
 
     def settings_of_sharers(self, agent_id: AgentId, name: str, *, but: AgentId) -> Sequence[Mapping[str, Any]]:
-        """The settings of other agents that have a block or archive of this one, if they have the setting `name`."""
+        """Settings of others, not `but`, that share a block or archive with an agent and have the setting `name`."""
         shared = " UNION ".join(
             f"SELECT y.agent_id FROM {links} x JOIN {links} y ON y.{column} = x.{column} WHERE x.agent_id = :agent_id"
             for links, column in (("agent_blocks", "block_id"), ("agent_archives", "archive_id"))
@@ -184,12 +183,12 @@ class Sources(Table):
         return [load(row[0]) for row in self._rows(sql, agent_id=agent_id, but=but, name=f'%"{name}"%')]
 
     def delete(self, owner_id: str, refs: Sequence[str]) -> None:
-        """Remove the sources of writes whose text is gone. Raises: NotFound."""
+        """Remove the sources of writes (`refs`) of a block, archive or graph. Raises: NotFound."""
         change_writes(self._db, self._org_id, owner_id, refs, "DELETE FROM memory_sources")
 
 
 def check_memory(db: Database, org_id: OrgId, owner_id: str) -> None:
-    """Raises: NotFound: there is no such block, archive or graph."""
+    """Check that this is the id of a block, archive or graph of the organisation. Raises: NotFound."""
     kinds = (key.removesuffix("_id") for key in _KEYS.values())
     kind = next((kind for kind in kinds if owner_id.startswith(f"{PREFIXES[kind]}-")), "")
     own = f"SELECT 1 FROM {kind}s WHERE id = :owner_id AND org_id = :org_id"
@@ -200,21 +199,21 @@ def check_memory(db: Database, org_id: OrgId, owner_id: str) -> None:
 def change_writes(
     db: Database, org_id: OrgId, owner_id: str, refs: Sequence[str], statement: str, **params: str
 ) -> None:
-    """Run a statement on the sources of writes. Raises: NotFound."""
+    """Run a statement without WHERE on the sources of writes (`refs`) of memory `owner_id`. Raises: NotFound."""
     check_memory(db, org_id, owner_id)
     of_write = f"{statement} WHERE owner_id = :owner_id AND ref = :ref"
     db.run_many(of_write, [{"owner_id": owner_id, "ref": ref, **params} for ref in refs])
 
 
 def read_writes(db: Database, org_id: OrgId, where: str, **params: Any) -> Sequence[MemoryWrite]:
-    """The writes of memory that a condition lets through, with all of their sources."""
+    """The writes of memory that fulfil a condition, SQL with these values in it, with all of their sources."""
     sql = f"SELECT {_WRITE} FROM memory_sources WHERE {where} ORDER BY owner_id, ref, place"
     rows = db.rows(sql, {**params, "org_id": org_id})
     return [_write(list(group)) for _, group in groupby(rows, key=lambda row: (row[0], row[1]))]
 
 
 def _write(rows: Sequence[Row]) -> MemoryWrite:
-    """The write that these rows are of."""
+    """The write whose sources these rows are, one or more."""
     owner_id, ref, _, kind, _, _, _, agent_id, run_id, message_id, created_at, reverted_by = rows[0]
     return MemoryWrite(
         kind=kind,
@@ -232,9 +231,11 @@ def _write(rows: Sequence[Row]) -> MemoryWrite:
 
 
 class Owners(Table):
+    """Which things hold the texts of an agent, and which agents have such a thing."""
+
     def list(self, agent_id: AgentId) -> Sequence[tuple[str, str]]:
-        """(table, id) of each block, archive and file that the agent has, its folders' included, of its graph with its
-        archives, and of blocks that it once edited and nobody has."""
+        """(table, id) of all that holds texts of an agent: its blocks, archives and files, those of its folders too,
+        its graph with its archives, and blocks that it once edited and that no agent has."""
         own = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
         rows = self._rows(
             f"SELECT 'blocks', b.id FROM blocks b WHERE {own} AND b.org_id = :org_id AND (b.id IN"
@@ -250,7 +251,7 @@ class Owners(Table):
         return [(row[0], row[1]) for row in rows]
 
     def list_agents(self, table: str, owner_id: str) -> Sequence[AgentId]:
-        """The agents that have this block, this archive, or this thing of a feature."""
+        """The ids of agents that have a block, archive, or thing of a feature: the row of `table` with this id."""
         sql = {
             "blocks": "SELECT agent_id FROM agent_blocks WHERE block_id = :id UNION SELECT agent_id FROM"
             " conversation_blocks WHERE block_id = :id",

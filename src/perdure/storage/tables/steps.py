@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from datetime import datetime
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from perdure.core import runs
@@ -34,14 +33,11 @@ def _dump_recipe(recipe: runs.Recipe) -> str:
 
 
 def _load_recipe(text: str) -> runs.Recipe:
+    """The inverse of `_dump_recipe`."""
     values = row_format.load(text)
     if isinstance(choice := values.get("tool_choice"), list):
         values["tool_choice"] = tuple(choice)
     return runs.Recipe(**values | {"stubs": {int(seq): chars for seq, chars in values.get("stubs", {}).items()}})
-
-
-def _dump_changes(changes: Sequence[runs.PrefixChange]) -> str:
-    return row_format.dump([[change.what, change.name, change.change, change.by] for change in changes])
 
 
 def _load_changes(text: str) -> tuple[runs.PrefixChange, ...]:
@@ -56,10 +52,13 @@ _STEP = row_format.RowFormat(
     {row_format.Codec(_dump_recipe, _load_recipe): "recipe", USAGE: "usage", FAILURE: "failure", _TAGS: "tags"},
     columns="id, agent_id, run_seq, step_index, status, model, recipe, lease_number, usage, stop_reason, failure,"
     " created_at, ended_at, feedback, tags",
-    attributes={"step_index": attrgetter("index")},
+    attributes={"step_index": "index"},
     build=lambda step_index, **columns: runs.Step(index=step_index, **columns),
 )
-_PREFIX = row_format.RowFormat(runs.Prefix, {row_format.Codec(_dump_changes, _load_changes): "changes"})
+_CHANGES = row_format.Codec(
+    lambda changes: row_format.dump([[one.what, one.name, one.change, one.by] for one in changes]), _load_changes
+)
+_PREFIX = row_format.RowFormat(runs.Prefix, {_CHANGES: "changes"})
 _SYSTEM_MESSAGE = row_format.RowFormat(SystemMessage)
 _KEY = "agent_id, run_seq, step_index"
 _OWN_STEP = f"agent_id = :agent_id AND run_seq = :run_seq AND step_index = :step_index AND {OWN_AGENT}"
@@ -102,13 +101,14 @@ class Steps(Table):
         return step
 
     def get(self, step_id: StepId) -> runs.Step:
-        """Raises: NotFound."""
+        """The step with this id. Raises: NotFound."""
         place = find(self._db, self._org_id, "step", step_id) or find_run_of(self._db, self._org_id, step_id)
         where = f"agent_id = :agent_id AND run_seq = :run_seq AND id = :id{self._db.for_update}"
         steps = place and self._read(where, agent_id=place[0], run_seq=place[1], id=row_format.storable(step_id))
         return first(steps or (), "step", step_id)
 
     def list_by_run(self, key: runs.RunKey) -> Sequence[runs.Step]:
+        """The steps of a run, in order."""
         return self._read(
             "agent_id = :agent_id AND run_seq = :run_seq ORDER BY step_index", agent_id=key.agent_id, run_seq=key.seq
         )
@@ -134,7 +134,7 @@ class Steps(Table):
         return self._read(f"{where} {order}", agent_id=agent_id, limit=limit, **where.params)
 
     def count_before(self, step: runs.Step, conversation_seq: int) -> int:
-        """Return how many steps of the conversation are older than this one."""
+        """How many steps of a conversation are older than this one."""
         sql = (
             "SELECT COUNT(*) FROM steps s JOIN runs r ON r.agent_id = s.agent_id AND r.seq = s.run_seq"
             " WHERE s.agent_id = :agent_id AND r.conversation_seq = :conversation"
@@ -151,8 +151,8 @@ class Steps(Table):
         after: runs.Step | None = None,
         before: runs.Step | None = None,
     ) -> Sequence[runs.Step]:
-        """A page of the steps of all agents, those of hidden runs left out: by number for one agent, by time for
-        several. `after` and `before` are relative to that order; with `before` alone the page leads up to it."""
+        """A page of the steps that match a filter, without those of hidden runs: in order of number for one agent, of
+        time for several. `after` and `before` are the steps around the page; with `before` alone it ends there."""
         columns = _PLACE if where.agent_id is None else _PLACE[2:]
         places = [None if step is None else _place(step)[-len(columns) :] for step in (after, before)]
         source = "steps s JOIN runs r ON r.agent_id = s.agent_id AND r.seq = s.run_seq"
@@ -160,19 +160,19 @@ class Steps(Table):
         return self._page(_STEP, select, _conditions(where), columns, places, ascending=not newest_first, limit=limit)
 
     def put_feedback(self, step: runs.Step, feedback: runs.Feedback | None, tags: Sequence[str]) -> runs.Step:
-        """Replace the opinion of a step, and its tags."""
+        """Replace a person's opinion of a step (None: there is none) and its tags; return the step with them."""
         step = replace(step, feedback=feedback, tags=name_form(tuple(tags)))
         self._set("steps", _STEP.params(step, _KEY), **_STEP.params(step, "feedback, tags"))
         return step
 
     def find_last_time(self, agent_id: AgentId) -> datetime | None:
-        """The start time of the agent's last model call."""
+        """When the agent's last model call began; None: it has made none."""
         newest = "ORDER BY run_seq DESC, step_index DESC LIMIT 1"
         sql = f"SELECT created_at FROM steps WHERE agent_id = :agent_id AND {OWN_AGENT} {newest}"
         return next((row_format.from_iso(row[0]) for row in self._rows(sql, agent_id=agent_id)), None)
 
     def list_calls(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100) -> Sequence[CallTime]:
-        """The last model calls of a conversation, newest first."""
+        """The last `limit` model calls of a conversation, newest first."""
         rows = self._rows(
             f"SELECT r.seq, s.created_at FROM runs r{self._db.by_index('runs_by_conversation')} CROSS JOIN steps s"
             " WHERE r.agent_id = :agent_id AND r.conversation_seq = :conversation AND s.agent_id = r.agent_id"
@@ -199,12 +199,12 @@ class Steps(Table):
         return ended
 
     def get_factor(self, model: str) -> float:
-        """The tokens that the model's provider counts for each estimated one, at least 1."""
+        """How many tokens the model's provider counts for each that is estimated; 1 if nothing is known."""
         sql = "SELECT factor FROM token_factors WHERE org_id = :org_id AND model = :model"
         return float(self._value(sql, model=row_format.storable(model)) or 1.0)
 
     def put_factor(self, model: str, factor: float) -> None:
-        """Store the factor of a model."""
+        """Store the factor by which `get_factor` corrects the estimates for a model."""
         self._run(
             f"{row_format.insert_into('token_factors', 'org_id, model, factor')}"
             " ON CONFLICT (org_id, model) DO UPDATE SET factor = excluded.factor",
@@ -233,6 +233,7 @@ class Steps(Table):
         return None
 
     def _read(self, where: str, **params: Any) -> Sequence[runs.Step]:
+        """The steps of agent `agent_id` for which `where` is true: SQL, with any ORDER BY and LIMIT."""
         sql = f"SELECT {_STEP.columns} FROM steps WHERE {OWN_AGENT} AND {where}"
         return self._all(_STEP, sql, **params)
 
@@ -241,10 +242,12 @@ _PLACE = ("s.created_at", "s.agent_id", "s.run_seq", "s.step_index")
 
 
 def _place(step: runs.Step) -> tuple[str, str, int, int]:
+    """Where a step stands among all steps: the values of the columns `_PLACE`."""
     return row_format.iso(step.created_at), step.agent_id, step.run_seq, step.index
 
 
 def _conditions(where: runs.StepFilter) -> Conditions:
+    """The conditions of a filter, on the tables `steps s` and `runs r`."""
     own = "EXISTS (SELECT 1 FROM agents a WHERE a.id = s.agent_id AND a.org_id = :org_id)"
     conditions = Conditions(own, "r.hidden = 0")
     conditions.equal("s.agent_id", where.agent_id)
@@ -271,14 +274,14 @@ class Prefixes(Table):
         return prefix
 
     def get(self, agent_id: AgentId, seq: int) -> runs.Prefix:
-        """Raises: NotFound."""
+        """The prefix of an agent with this number. Raises: NotFound."""
         sql = f"SELECT {_PREFIX.columns} FROM prefixes WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
         return _PREFIX.read(first(self._rows(sql, agent_id=agent_id, seq=seq), "prefix", f"{seq} of {agent_id}"))
 
     def list_rewrites(
         self, agent_id: AgentId, conversation_seq: int, *, after_seq: int, upto_seq: int
     ) -> Sequence[tuple[int, str, tuple[runs.PrefixChange, ...]]]:
-        """Number, reason and changes of the conversation's prefixes with numbers in (after_seq, upto_seq], in order."""
+        """(number, reason, changes) of the conversation's prefixes with numbers in (after_seq, upto_seq], in order."""
         sql = (
             "SELECT seq, reason, changes FROM prefixes WHERE agent_id = :agent_id AND conversation_seq = :conversation"
             f" AND seq > :after AND seq <= :upto AND {OWN_AGENT} ORDER BY seq"
@@ -287,7 +290,7 @@ class Prefixes(Table):
         return [(row[0], row[1], _load_changes(row[2])) for row in rows]
 
     def list_revised(self, prefix: runs.Prefix) -> Sequence[int]:
-        """The numbers of rows behind a prefix that were changed or removed after it was written, in order."""
+        """The numbers of messages behind a prefix that were changed or removed after it was written, in order."""
         rows = self._rows(
             "SELECT DISTINCT r.seq FROM message_revisions r"
             " JOIN messages m ON m.agent_id = r.agent_id AND m.seq = r.seq"
@@ -303,8 +306,7 @@ class Prefixes(Table):
 
 class SystemMessages(Table):
     def put(self, message: SystemMessage) -> SystemMessage:
-        """Add or replace the system message of a conversation, and return it as stored: `created_at` stays. Raises:
-        NotFound: no such agent."""
+        """Add or replace the system message, but for `created_at`; return it as stored. Raises: NotFound: the agent."""
         params = _SYSTEM_MESSAGE.params(message)
         values = ", ".join(f":{name}" for name in _SYSTEM_MESSAGE.columns.split(", "))
         key = (message.agent_id, message.conversation_seq)
@@ -322,7 +324,8 @@ class SystemMessages(Table):
         return replace(message, created_at=created_at)
 
     def renew(self, agent_id: AgentId, conversation_seq: int, blocks: Mapping[str, int], *, at: datetime) -> bool:
-        """Have the text rendered with these versions of blocks when it is read. Returns False if there is none."""
+        """Drop the text of a conversation's system message, so that it is rendered when it is read, with these versions
+        of blocks (id -> version). False: the conversation has no system message."""
         found = self._rows(
             "UPDATE system_messages SET text = '', blocks = :blocks, compiled_at = :at"
             f" WHERE agent_id = :agent_id AND conversation_seq = :seq AND {OWN_AGENT} RETURNING 1",
@@ -334,11 +337,11 @@ class SystemMessages(Table):
         return bool(found)
 
     def find(self, agent_id: AgentId, conversation_seq: int) -> SystemMessage | None:
-        """The system message of a conversation; None for one of an older store, or a removed one."""
+        """The system message of a conversation; None: the conversation was removed, or is of an older store."""
         return next(iter(self.list(agent_id, conversation_seq=conversation_seq, limit=1)), None)
 
     def find_ids(self, keys: Sequence[ConversationKey]) -> Mapping[ConversationKey, MessageId]:
-        """Conversation -> the id of its system message."""
+        """Conversation -> the id of its system message; a conversation without one is left out."""
         own = OWN_AGENT_OF.format("s")
         sql = f"SELECT agent_id, conversation_seq, id FROM system_messages s WHERE {{keys}} AND {own}"
         found = self._rows_of_each(sql, "agent_id = ? AND conversation_seq = ?", keys)
@@ -354,7 +357,8 @@ class SystemMessages(Table):
         limit: int = 100,
         newest_first: bool = False,
     ) -> Sequence[SystemMessage]:
-        """Those of a conversation, or of all of the agent's: a page like one of `tx.messages`."""
+        """The system messages of an agent, or that of one conversation, in order of conversations; `after_seq` and
+        `before_seq` limit them as in a page of `tx.messages`, where their numbers are negative."""
         if conversation_seq is not None:
             place = SYSTEM_SEQ + conversation_seq
             after_seq = max(place - 1, place - 1 if after_seq is None else after_seq)
@@ -373,5 +377,5 @@ class SystemMessages(Table):
 
 
 def _conversation_at(seq: int | None) -> int | None:
-    """The number of the conversation whose system message has this number."""
+    """The number of the conversation whose system message has the number `seq`; None for None."""
     return None if seq is None else seq - SYSTEM_SEQ

@@ -27,11 +27,11 @@ Only `own_agent` and the scoped look-ups of the tables' classes create one."""
 # Rows of an agent have no organisation column. This condition reads the agent once per statement, not once per row.
 OWN_AGENT = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
 
+# For statements about several agents; `{}` is the alias of the table whose rows are theirs.
+OWN_AGENT_OF = "EXISTS (SELECT 1 FROM agents o WHERE o.id = {}.agent_id AND o.org_id = :org_id)"
+
 # A passage has no organisation column: its archive has.
 OWN_ARCHIVE = "EXISTS (SELECT 1 FROM archives WHERE id = :archive_id AND org_id = :org_id)"
-
-# As that, for statements about several agents `o`.
-OWN_AGENT_OF = "EXISTS (SELECT 1 FROM agents o WHERE o.id = {}.agent_id AND o.org_id = :org_id)"
 
 # For rows that are looked up by many ids: by the index of the organisation SQLite would read all that it has.
 BY_ID = "{}org_id || '' = :org_id"
@@ -58,15 +58,15 @@ class Table:
         self._db, self._org_id, self._limits = db, org_id, limits
 
     def _rows(self, sql: str, /, **params: Any) -> Sequence[Row]:
-        """The rows that a statement returns."""
+        """The rows that a statement returns with these values for its names."""
         return self._db.rows(sql, {**params, "org_id": self._org_id})
 
     def _all(self, rows: RowFormat[T], sql: str, /, **params: Any) -> list[T]:
-        """The values of the rows that a statement returns."""
+        """What the rows that a statement returns store, by their format."""
         return [rows.read(row) for row in self._rows(sql, **params)]
 
     def _one(self, rows: RowFormat[T], sql: str, /, **params: Any) -> T | None:
-        """The value of the first row that a statement returns."""
+        """What the first row that a statement returns stores; None: it returns no row."""
         return next(iter(self._all(rows, sql, **params)), None)
 
     def _run(self, sql: str, /, **params: Any) -> None:
@@ -78,7 +78,7 @@ class Table:
         return self._db.run_counted(sql, {**params, "org_id": self._org_id})
 
     def _change_one(self, kind: str, id_: str, sql: str, /, **params: Any) -> None:
-        """Run a statement that changes a thing. Raises: NotFound: it changed none."""
+        """Run a statement that changes the thing of this kind and id. Raises: NotFound: it changed none."""
         if not self._run_counted(sql, **params):
             raise NotFound(kind, id_)
 
@@ -87,18 +87,18 @@ class Table:
         return next((row[0] for row in self._rows(sql, **params)), None)
 
     def _next(self, table: str, column: str, **key: Any) -> int:
-        """The number behind the last one of the rows with this key, from 1."""
+        """1 more than the highest number in a column of the rows with this key; 1: there is no row."""
         where = " AND ".join(f"{name} = :{name}" for name in key)
         return int(self._value(f"SELECT COALESCE(MAX({column}), 0) + 1 FROM {table} WHERE {where}", **key))
 
     def _take(self, table: str, column: str, id_: str, kind: str, count: int = 1) -> int:
-        """Take the next numbers that a thing gives out, and return the first of them. Raises: NotFound."""
+        """Take `count` numbers of a counter, a column of the row `id_`; return the first. Raises: NotFound."""
         taken = f"UPDATE {table} SET {column} = {column} + :count WHERE id = :id AND org_id = :org_id"
         rows = self._rows(f"{taken} RETURNING {column} - :count", id=storable(id_), count=count)
         return int(first(rows, kind, id_)[0])
 
     def _set(self, table: str, key: Mapping[str, Any], own: str = OWN_AGENT, /, **values: Any) -> None:
-        """Set these columns of the row with this key, if it is the organisation's."""
+        """Set columns of the row with this key, if it is the organisation's: SQL `own` is true."""
         where = " AND ".join(f"{name} = :{name}" for name in key)
         self._run(f"UPDATE {table} SET {assignments(', '.join(values))} WHERE {where} AND {own}", **key, **values)
 
@@ -109,8 +109,9 @@ class Table:
     def _put_upto(
         self, table: str, time: str, agent_id: AgentId, seq: int, upto_seq: int, at: datetime, *, resets: str = ""
     ) -> None:
-        """Set the number of the last row that was read of a conversation, in a table of such numbers, with the time.
-        The column `resets` is 0 then. Raises: NotFound: no such agent."""
+        """Set up to which number the messages of a conversation, itself number `seq`, were read, in a table of such
+        numbers, and the column `time` to `at`; the column `resets`, if it has a name, to 0. Raises: NotFound: no such
+        agent."""
         rows = self._rows(
             f"INSERT INTO {table} (agent_id, conversation_seq, upto_seq, {time})"
             f" SELECT :agent_id, :conversation_seq, :upto_seq, :at WHERE {OWN_AGENT}"
@@ -123,10 +124,11 @@ class Table:
         )
         first(rows, "agent", agent_id)
 
-    def _agents_of(self, table: str, owner: str, own: str, id_: str, limit: int) -> Sequence[AgentId]:
-        """The ids of agents that have an archive or a graph, in order."""
-        sql = f"SELECT agent_id FROM {table} WHERE {owner} = :{owner} AND {own} ORDER BY agent_id LIMIT :limit"
-        return [AgentId(row[0]) for row in self._rows(sql, limit=limit, **{owner: id_})]
+    def _agents_of(self, table: str, column: str, own: str, id_: str, limit: int) -> Sequence[AgentId]:
+        """The ids of agents that have the archive or graph `id_`, in order: the rows of `table` with it in `column`, if
+        it is the organisation's: SQL `own` is true."""
+        sql = f"SELECT agent_id FROM {table} WHERE {column} = :{column} AND {own} ORDER BY agent_id LIMIT :limit"
+        return [AgentId(row[0]) for row in self._rows(sql, limit=limit, **{column: id_})]
 
     def _page(
         self,
@@ -139,8 +141,12 @@ class Table:
         ascending: bool,
         limit: int,
     ) -> list[T]:
-        """Values in the order of these columns: the first behind one place, or with the second alone the last in front
-        of that. Places are values of the columns."""
+        """A page of what a statement `select` finds with these conditions, in the order of these columns.
+
+        Args:
+            places: (after, before), each values of the columns, or None. The page begins behind the first; with the
+                second alone it ends in front of that.
+        """
         after, before = places
         order = where.page(columns, ascending=ascending, after=after, before=before)
         found = self._all(rows, f"{select} WHERE {where} {order} LIMIT :limit", limit=limit, **where.params)
@@ -149,8 +155,8 @@ class Table:
     def _places(
         self, kind: str, source: str, columns: Sequence[str], after: str | None, before: str | None
     ) -> Sequence[Row | None]:
-        """The values of these columns in the rows that two cursors stand on; None: there is no cursor. Raises:
-        NotFound."""
+        """(after, before): the values of these columns in the rows with these ids; None for None. Raises: NotFound: a
+        cursor's row, which may be deleted lately, is not there."""
         find = partial(place_in, self._db, self._org_id, kind, source, columns)
         cursors = {"after": after, "before": before}.items()
         return [None if id_ is None else find(id_, hint=f"`{name}` must be one of the list") for name, id_ in cursors]
@@ -164,19 +170,20 @@ class NounTable(Table, Generic[T]):
 
     # A transaction that may write locks what it reads by itself, so that an edit of what was read is one step.
     def get(self, id_: str) -> T:
-        """Raises: NotFound."""
+        """The thing with this id. Raises: NotFound."""
         return first(self._read(f"id = :id{self._db.for_update}", id=stored_key(id_)), self._kind, id_)
 
     def _read(self, where: str, **params: Any) -> list[T]:
+        """The things for which `where` is true: SQL, with any ORDER BY and LIMIT, and these values in it."""
         sql = f"SELECT {self._format.columns} FROM {self._source} WHERE {self._in_org} AND {where}"
         return self._all(self._format, sql, **params)
 
     def _find(self, where: str, **params: Any) -> T | None:
-        """The first of the rows that fulfil a condition; they are locked."""
+        """The first thing for which `where` is true, locked; None: there is none."""
         return next(iter(self._read(f"{where}{self._db.for_update}", **params)), None)
 
     def _update(self, thing: T, columns: str) -> None:
-        """Update these columns of a row. Raises: NotFound."""
+        """Store these columns of a thing, names separated by commas. Raises: NotFound."""
         params = self._format.params(thing, f"id, {columns}")
         sql = f"UPDATE {self._source} SET {assignments(columns)} WHERE id = :id AND org_id = :org_id"
         self._change_one(self._kind, params["id"], sql, **params)
@@ -192,7 +199,7 @@ class NumberedTable(NounTable[T]):
     def _between(
         self, where: Conditions, above: int | None, below: int | None, *, newest_first: bool, limit: int
     ) -> list[T]:
-        """Rows with numbers between two, both excluded, in order of creation."""
+        """The things with numbers between two, both excluded, that fulfil the conditions, in order of creation."""
         where.between("number", above, below)
         order = "DESC" if newest_first else "ASC"
         return self._read(f"{where} ORDER BY number {order} LIMIT :limit", limit=limit, **where.params)
@@ -205,11 +212,11 @@ class AgentsTable(NounTable[T]):
     _order: ClassVar[str]  # of an agent's things `t` by their links `x`
 
     def list_by_agent(self, agent_id: AgentId) -> Sequence[T]:
-        """Those that the agent has, in their order."""
+        """The things of this noun that the agent has, in the noun's own order."""
         return self.list_by_agents([agent_id])[agent_id]
 
     def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[T]]:
-        """Agent -> those that it has, in their order."""
+        """Agent -> what `list_by_agent` returns for it."""
         # CROSS JOIN: the few links come first. In its own order SQLite would read all things of the organisation.
         sql = (
             f"SELECT x.agent_id, {self._format.columns_of('t')} FROM {self._links} x CROSS JOIN {self._source} t"
@@ -234,8 +241,8 @@ class PagedTable(NounTable[T], Generic[Filter, T]):
         after: str | None = None,
         before: str | None = None,
     ) -> Sequence[T]:
-        """A page: the first ones behind `after`, or with `before` alone the last ones in front of it. A cursor need not
-        match the filter. Raises: NotFound: the thing of a cursor."""
+        """A page of the things that match the filter: the first behind the id `after`, or with `before` alone the last
+        in front of that. A cursor need not match the filter. Raises: NotFound: the thing of a cursor."""
         select = f"SELECT {self._format.columns} FROM {self._source}"
         places = self._places(self._kind, self._source, ("number",), after, before)
         conditions = self._where(where)
@@ -243,10 +250,11 @@ class PagedTable(NounTable[T], Generic[Filter, T]):
         return self._whole(found)
 
     def _whole(self, things: Sequence[T]) -> Sequence[T]:
-        """The things with what other tables have of them."""
+        """The things of a page; a noun with values in other tables adds them here."""
         return things
 
     def count(self, where: Filter) -> int:
+        """How many things match the filter."""
         conditions = self._where(where)
         return int(self._value(f"SELECT COUNT(*) FROM {self._source} WHERE {conditions}", **conditions.params))
 
@@ -255,22 +263,23 @@ def rows_of_each(db: Database, sql: str, each: str, keys: Sequence[Any], /, **pa
     """Key -> its rows, so that a page takes as many statements as one thing.
 
     Args:
-        sql: its first columns are the key, which the rows are returned without; `{keys}` limits it to some keys.
-        each: the column of keys that are ids; for other keys the condition of one, of whose values the first two are
-            what its rows begin with.
+        sql: a statement whose rows begin with their key, which is cut off; `{keys}` in it becomes the condition of the
+            keys.
+        each: the column of the key, where keys are ids; where they are tuples the condition of one key, with a `?` for
+            each of its values. Then rows begin with two columns, the first two values of their key.
     """
     is_id = "?" not in each
     found: dict[Any, list[Row]] = {key if is_id else key[:2]: [] for key in keys}
-    for some in parts(list(dict.fromkeys(keys)), VALUES_AT_ONCE if is_id else KEYS_AT_ONCE):
+    for part in parts(list(dict.fromkeys(keys)), VALUES_AT_ONCE if is_id else KEYS_AT_ONCE):
         where = Conditions(**params)
-        (where.among if is_id else where.any_of)(each, some)
+        (where.among if is_id else where.any_of)(each, part)
         for row in db.rows(sql.format(keys=where), where.params):
             found[row[0] if is_id else tuple(row[:2])].append(row[1 if is_id else 2 :])
     return found
 
 
 def first(values: Sequence[T], kind: str, key: str, *, hint: str = "") -> T:
-    """The first of the values. Raises: NotFound: there is none."""
+    """The first of the values. Raises: NotFound, for a thing of this kind and key: there is none."""
     if not values:
         raise NotFound(kind, key, hint=hint)
     return values[0]
@@ -279,22 +288,23 @@ def first(values: Sequence[T], kind: str, key: str, *, hint: str = "") -> T:
 def place_in(
     db: Database, org_id: OrgId, kind: str, source: str, columns: Sequence[str], id_: str, *, hint: str = ""
 ) -> Row:
-    """The values of these columns in a row, also in one that was deleted lately. Raises: NotFound."""
+    """The values of these columns in the row `id_` of a table `source`, also of one that was deleted lately. Raises:
+    NotFound, for a thing of this kind."""
     sql = f"SELECT {', '.join(columns)} FROM {source} WHERE id = :id AND org_id = :org_id"
     rows = db.rows(sql, {"id": storable(id_), "org_id": org_id}) or deleted_place(db, org_id, id_, columns)
     return first(rows, kind, id_, hint=hint)
 
 
 def deleted_place(db: Database, org_id: OrgId, id_: str, columns: Sequence[str]) -> Sequence[Row]:
-    """The values that these columns had in a row that was deleted lately; empty: none was."""
+    """One row, the values that these columns had in the row `id_` when it was deleted lately; empty: it was not."""
     sql = "SELECT place FROM deleted_places WHERE digest = :digest AND org_id = :org_id"
     places = [load(row[0]) for row in db.rows(sql, {"digest": _digest(id_), "org_id": org_id})]
     return [tuple(place[column] for column in columns) for place in places if place.keys() >= set(columns)]
 
 
 def keep_places(db: Database, org_id: OrgId, places: Mapping[Any, Mapping[str, Any]]) -> None:
-    """Keep where things stand that are deleted now (id -> column -> value), because a client may be reading their list
-    page by page; for a day."""
+    """Keep for a day where things stand in lists that are deleted now (id -> column -> value), because a client may be
+    reading their list page by page."""
     now = int(time.time())
     skip = f"{db.for_update} SKIP LOCKED" if db.for_update else ""  # another process removes it just now
     old = f"SELECT digest FROM deleted_places WHERE deleted_at < :until{skip}"
@@ -307,29 +317,30 @@ def keep_places(db: Database, org_id: OrgId, places: Mapping[Any, Mapping[str, A
 
 
 def _digest(id_: str) -> str:
-    """What stands for the id of a deleted thing, of which no byte is kept."""
+    """The hash by which a deleted thing is found again: its id itself is not kept."""
     return hashlib.sha256(storable(id_).encode()).hexdigest()
 
 
 def deleted_org(org_id: OrgId) -> str:
-    """The organisation that holds another one's deleted things until their rows are removed."""
+    """The id of the organisation that holds what another one has deleted until all its rows are removed."""
     return f"{org_id}{_DELETED}"
 
 
 def own_agent(db: Database, org_id: OrgId, agent_id: AgentId, *, lock: bool = False) -> OwnId:
-    """Check that the agent belongs to the organisation; `lock` locks its row. Raises: NotFound."""
+    """The id of an agent, checked to belong to the organisation; `lock` locks its row. Raises: NotFound."""
     return own_row(db, org_id, "agent", "agents", agent_id, lock=lock)
 
 
 def own_row(db: Database, org_id: OrgId, kind: str, table: str, id_: str, *, lock: bool = False) -> OwnId:
-    """As `own_agent`, of another table."""
+    """The id of a row, checked to be the organisation's; `lock` locks it. Raises: NotFound, for this kind."""
     sql = f"SELECT id FROM {table} WHERE id = :id AND org_id = :org_id{db.for_update if lock else ''}"
     return OwnId(first(db.rows(sql, {"id": stored_key(id_), "org_id": org_id}), kind, id_)[0])
 
 
-def revise_settings(db: Database, agent_id: OwnId) -> None:
-    """Increment the agent's settings revision: something that shapes its requests has changed."""
-    db.run("UPDATE agents SET settings_revision = settings_revision + 1 WHERE id = :id", {"id": agent_id})
+def revise_settings(db: Database, agent_id: OwnId, *, times: int = 1) -> None:
+    """Increment the agent's settings revision: something that shapes its requests has changed, so many times."""
+    sql = "UPDATE agents SET settings_revision = settings_revision + :times WHERE id = :id"
+    db.run(sql, {"id": agent_id, "times": times})
 
 
 def lock_numbers(db: Database) -> None:
@@ -344,7 +355,7 @@ def next_number(db: Database) -> int:
 
 
 def register(db: Database, org_id: OrgId, owner_id: str, rows: Sequence[tuple[str, int]]) -> None:
-    """Add (id, seq) pairs of one owner to the directory of ids."""
+    """Add rows (id, number) of one agent or archive to the directory of ids, where all are found by id."""
     db.run_many(
         "INSERT INTO ids (id, org_id, owner_id, seq) VALUES (:id, :org_id, :owner_id, :seq)",
         [{"id": id_, "org_id": org_id, "owner_id": owner_id, "seq": seq} for id_, seq in rows],
@@ -352,7 +363,7 @@ def register(db: Database, org_id: OrgId, owner_id: str, rows: Sequence[tuple[st
 
 
 def find(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int] | None:
-    """(owner, seq) of an id of this kind; None if the directory does not have it."""
+    """(id of the agent or archive, number) of an id of this kind; None: the directory does not have it."""
     if not id_.startswith(f"{PREFIXES[kind]}-"):  # an id of another kind
         return None
     sql = "SELECT owner_id, seq FROM ids WHERE id = :id AND org_id = :org_id"
@@ -361,13 +372,13 @@ def find(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int] | 
 
 
 def find_run_of(db: Database, org_id: OrgId, id_: str) -> tuple[str, int] | None:
-    """(agent, seq) of the run whose id is part of this id; None if there is none."""
+    """(agent, number) of the run whose id is part of this id; None: there is none."""
     run_id = run_of(id_)
     return None if run_id is None else find(db, org_id, "run", run_id)
 
 
 def locate(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int]:
-    """(owner, seq) of an id. Raises: NotFound."""
+    """(id of the agent or archive, number) of an id of this kind, by the directory. Raises: NotFound."""
     found = find(db, org_id, kind, id_)
     if found is None:
         raise NotFound(kind, id_)
@@ -375,11 +386,11 @@ def locate(db: Database, org_id: OrgId, kind: str, id_: str) -> tuple[str, int]:
 
 
 def find_all(db: Database, org_id: OrgId, ids: Sequence[str]) -> Sequence[Row]:
-    """(id, owner, seq) of those ids that the directory has."""
+    """(id, id of the agent or archive, number) of these ids, in no order; one that the directory lacks is left out."""
     rows: list[Row] = []
-    for some in parts(list(dict.fromkeys(ids))):
+    for part in parts(list(dict.fromkeys(ids))):
         where = Conditions("org_id = :org_id", org_id=org_id)
-        where.among("id", some)
+        where.among("id", part)
         found = db.rows(f"SELECT id, owner_id, seq FROM ids WHERE {where}", where.params)
         deleted = _deleted_agents(db, org_id, [row[1] for row in found])
         rows += [row for row in found if row[1] not in deleted] if deleted else found
@@ -387,8 +398,7 @@ def find_all(db: Database, org_id: OrgId, ids: Sequence[str]) -> Sequence[Row]:
 
 
 def _deleted_agents(db: Database, org_id: OrgId, owners: Sequence[str]) -> set[str]:
-    """Those of the owners that are deleted agents: the ids of their rows stay in the directory until the rows are
-    removed."""
+    """The owners that are deleted agents. The ids of their rows stay in the directory until the rows are removed."""
     # Ids and agents are two families of rows (`storage.distribution`), so this is a statement of its own.
     where = Conditions(BY_ID.format(""), org_id=deleted_org(org_id))
     where.among("id", [owner for owner in owners if owner.startswith(f"{PREFIXES['agent']}-")])
@@ -398,5 +408,5 @@ def _deleted_agents(db: Database, org_id: OrgId, owners: Sequence[str]) -> set[s
 
 
 def parts(values: Sequence[T], most: int = VALUES_AT_ONCE) -> Iterator[Sequence[T]]:
-    """The values in parts that a statement can name."""
+    """The values in parts of at most `most`, so many as one statement may name."""
     return (values[start : start + most] for start in range(0, len(values), most))

@@ -7,7 +7,7 @@ rest.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -30,11 +30,13 @@ from perdure.storage.tables.table import (
     first,
     next_number,
     own_agent,
+    parts,
     revise_settings,
 )
 
 
 def _load_code(text: str) -> ToolCode:
+    """The code of a tool, from the column that stores it."""
     fields = row_format.load(text)
     if fields.get("network") is True:  # from before a tool listed its hosts
         fields["network"] = [EVERY_HOST]
@@ -55,7 +57,7 @@ _OTHER_NAMES = " UNION ALL ".join(
     f"SELECT tool_id, name FROM {table.name}" for table in feature_org_tables() if table.names_tools
 )
 _OTHER_NAMES = _OTHER_NAMES or "SELECT '' AS tool_id, '' AS name WHERE 1 = 0"
-"""What tools are called where they come from."""
+"""SQL of the names that tools have where they come from, such as at their MCP servers."""
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
     _links, _order = "agent_tools", "t.name"
 
     def add(self, tool: Tool, *, code: ToolCode | None = None, at: datetime) -> Tool:
-        """Add a tool with its source. Raises: AlreadyExists: its name or id exists."""
+        """Add a tool with its source, if it has one; return it. Raises: AlreadyExists: its name or id exists."""
         if self.find_by_name(tool.spec.name) is not None:
             raise AlreadyExists("tool", tool.spec.name)
         if self._rows("SELECT 1 FROM tools WHERE id = :id", id=tool.id):
@@ -77,6 +79,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
         return tool
 
     def _where(self, where: ToolFilter) -> Conditions:
+        """The conditions of a filter. A name matches a tool's own name and the one where it comes from."""
         conditions = Conditions(BY_ID.format("") if where.ids else "org_id = :org_id")
         if where.names:
             clause = f"name = ? OR id IN (SELECT tool_id FROM ({_OTHER_NAMES}) m WHERE m.name = ?)"
@@ -97,8 +100,8 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
         return conditions
 
     def put(self, tool: Tool, *, at: datetime) -> Tool:
-        """Create the tool, or update the one of its name, without a source; return it as stored. A change increments
-        the settings revision of its agents."""
+        """Add a tool without a source, or update the one of its name; return it as stored. A change increments the
+        settings revision of its agents."""
         before = self.find_by_name(tool.spec.name)
         if before is None:
             try:
@@ -139,6 +142,15 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
     def find_by_name(self, name: str) -> Tool | None:
         return self._find("name = :name", name=row_format.storable(name))
 
+    def find_named(self, names: Sequence[str]) -> Mapping[str, Tool]:
+        """Name -> the tool of this name, of those that there are."""
+        found: list[Tool] = []
+        for some in parts(names):
+            where = Conditions()
+            where.among("name", some)
+            found += self._read(str(where), **where.params)
+        return {tool.spec.name: tool for tool in found}
+
     def code(self, tool_id: ToolId) -> ToolCode | None:
         """The source of a custom tool; None: the tool has none. Raises: NotFound."""
         rows = self._rows("SELECT code FROM tools WHERE org_id = :org_id AND id = :id", id=row_format.storable(tool_id))
@@ -146,7 +158,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
         return None if text is None else _load_code(text)
 
     def codes(self, tool_ids: Sequence[ToolId]) -> dict[ToolId, ToolCode]:
-        """Tool -> source, of those of these tools that have one."""
+        """Id of a tool -> its source; a tool without one is left out."""
         sql = f"SELECT id, code FROM tools WHERE {{keys}} AND {BY_ID.format('')} AND code IS NOT NULL"
         return {id_: _load_code(rows[0][0]) for id_, rows in self._rows_of_each(sql, "id", tool_ids).items() if rows}
 
@@ -155,28 +167,27 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
         return self._read("1 = 1 ORDER BY name LIMIT :limit", limit=limit)
 
     def attach(self, agent_id: AgentId, *names: str) -> None:
-        """Raises: NotFound, TooMany. Attaching twice is no error."""
+        """Give an agent the tools of these names; one that it has already is no error. Raises: NotFound, TooMany."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
-        count = int(self._rows("SELECT COUNT(*) FROM agent_tools WHERE agent_id = :id", id=own)[0][0])
+        rows = self._rows("SELECT tool_id FROM agent_tools WHERE agent_id = :id", id=own)
+        attached, new, named = {row[0] for row in rows}, [], self.find_named(names)
         for name in names:
-            tool_id = self._find_id(name)
-            if tool_id is None:
+            tool = named.get(name) or self.find(name)
+            if tool is None:
                 names_text = ", ".join(other.spec.name for other in self.list())
                 raise NotFound("tool", name, hint=f"there are {names_text}")
-            if self._run_counted(
-                f"{row_format.insert_into('agent_tools', 'agent_id, tool_id')} ON CONFLICT (agent_id, tool_id)"
-                " DO NOTHING",
-                agent_id=own,
-                tool_id=tool_id,
-            ):
-                count += 1
-                self._limits.check("tools_per_agent", count)
-                for warning in schema_warnings(self.get(ToolId(tool_id)).spec):
+            if (tool_id := row_format.storable(tool.id)) not in attached:
+                attached.add(tool_id)
+                new.append({"agent_id": own, "tool_id": tool_id})
+                self._limits.check("tools_per_agent", len(attached))
+                for warning in schema_warnings(tool.spec):
                     log.warning("%s: %s", name, warning)
-                revise_settings(self._db, own)
+        if new:
+            self._db.run_many(row_format.insert_into("agent_tools", "agent_id, tool_id"), new)
+            revise_settings(self._db, own, times=len(new))
 
     def detach(self, agent_id: AgentId, name: str) -> None:
-        """Raises: NotFound: it has no such tool."""
+        """Take the tool of this name from an agent. Raises: NotFound: it has no such tool."""
         own, tool_id = own_agent(self._db, self._org_id, agent_id, lock=True), self._find_id(name)
         sql = "DELETE FROM agent_tools WHERE agent_id = :agent_id AND tool_id = :tool_id"
         if tool_id is None or not self._run_counted(sql, agent_id=own, tool_id=tool_id):
@@ -184,8 +195,8 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
         revise_settings(self._db, own)
 
     def _find_id(self, name: str) -> OwnId | None:
-        """The id of the tool with this name; its definition, which may be large, is not read. Where no tool has the
-        name, of the only one that has it at its MCP server."""
+        """The id of the tool with this name; else of the only tool that has it at its MCP server; None: there is none,
+        or there are several. Definitions, which may be large, are not read."""
         for sql in (
             "SELECT id FROM tools WHERE org_id = :org_id AND name = :name",
             f"SELECT id FROM tools CROSS JOIN ({_OTHER_NAMES}) m WHERE org_id = :org_id AND tool_type = 'external_mcp'"
@@ -196,12 +207,12 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
         return None
 
     def find(self, name: str) -> Tool | None:
-        """The tool that `attach` means by this name."""
+        """The tool that has this name, here or else at its MCP server; None: there is none, or there are several."""
         id_ = self._find_id(name)
         return None if id_ is None else self.get(ToolId(id_))
 
     def with_own_names(self, tools: Sequence[Tool]) -> Sequence[Tool]:
-        """The tools; one of an MCP server under its bare name there, unless another tool has that name."""
+        """The tools; those of MCP servers with `own_name`, the one there, unless another tool has it here."""
         sql = (
             f"SELECT m.tool_id, m.name FROM ({_OTHER_NAMES}) m WHERE {{keys}} AND NOT EXISTS (SELECT 1 FROM tools t"
             " WHERE t.org_id = :org_id AND t.name = m.name)"
@@ -213,6 +224,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
 
 
 def _params(tool: Tool, code: ToolCode | None, at: datetime) -> dict[str, Any]:
+    """Column -> what it stores of a tool that changes at this time."""
     return _TOOL.params(tool) | {
         "name": row_format.storable(tool.spec.name),
         "tool_type": row_format.storable(tool.spec.tool_type),

@@ -25,7 +25,8 @@ _FORM_CHARS = len(parts_to_json([Text("")]))
 
 class Turns(Table):
     def list(self, agent_id: AgentId, *, from_seq: int, before_seq: int) -> Sequence[TurnPart]:
-        """The messages with these numbers, in order, without those that have no text."""
+        """What a search knows of the messages in [from_seq, before_seq) of people and agents that have text, in order:
+        some stored parts, and what is read of the messages around them."""
         stored: dict[int, TurnPart] = {}
         if from_seq // PART < before_seq // PART:
             rows = self._db.rows_of_bytes(
@@ -42,6 +43,7 @@ class Turns(Table):
         return found
 
     def _read(self, agent_id: AgentId, from_seq: int, before_seq: int) -> TurnPart:
+        """The part of the messages in [from_seq, before_seq), read of the messages."""
         # Evaluated on the stored JSON: parsing it into messages takes ten times as long.
         rows = self._rows(
             "SELECT seq, conversation_seq, role, name, occurred_at, LENGTH(parts),"
@@ -57,7 +59,7 @@ class Turns(Table):
 
 
 def store_turns(db: Database, org_id: OrgId, agent_id: AgentId, *, before_seq: int) -> None:
-    """Store the first parts of an agent that are full and not stored yet, some at a time."""
+    """Store the first `STORED_AT_ONCE` parts of an agent that are not stored yet and lie wholly before a message."""
     last = db.rows("SELECT COALESCE(MAX(part), -1) FROM turns WHERE agent_id = :agent_id", {"agent_id": agent_id})
     first: int = last[0][0] + 1
     for part in range(first, min(before_seq // PART, first + STORED_AT_ONCE)):
@@ -70,8 +72,9 @@ def pack_turns(rows: Iterable[Row | Sequence[Any]]) -> TurnPart:
     """Pack rows of (number, conversation, role, name, time, characters of its parts, whether it asks something)."""
     names: dict[str, int] = {}
     packed = bytearray()
-    for seq, line, role, name, at, chars, asks in rows:
+    for seq, conversation_seq, role, name, at, chars, asks in rows:
         speaker = -1 if name is None else names.setdefault(restore(name), len(names))
         time = from_iso(at).timestamp()
-        packed += _TURN.pack(seq, time, line, max(0, chars - _FORM_CHARS), speaker, role != "user", bool(asks))
+        text_chars = max(0, chars - _FORM_CHARS)
+        packed += _TURN.pack(seq, time, conversation_seq, text_chars, speaker, role != "user", bool(asks))
     return TurnPart(tuple(names), bytes(packed))

@@ -51,7 +51,7 @@ SHARED_TEXTS = 64
 
 
 def queue_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
-    """Queue these texts for embedding. Earlier claims of them end."""
+    """Queue texts of the scope `number` for embedding. Earlier claims of them end."""
     db.run_many(
         f"{_QUEUE} DO UPDATE SET tries = 0, not_before = '', failure = NULL",
         [{"number": number, "seq": seq} for seq in seqs],
@@ -62,7 +62,7 @@ def queue_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
 
 
 def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
-    """Remove the vectors of these texts and their places in the queue."""
+    """Remove the vectors of texts of the scope `number`, and their places in the queue."""
     if not seqs:
         return
     # The queue first: a worker that is storing a vector holds a lock on its row, so this waits for it.
@@ -90,7 +90,7 @@ def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
 
 
 def open_scope_of(db: Database, org_id: OrgId, number: int, owner_kind: OwnerKind, owner_id: str) -> None:
-    """Open the scope of a new agent or archive, if new ones are embedded."""
+    """Open the scope of a new agent or archive, whose number it has, if new ones are embedded."""
     if db.embedding is not None:
         Vectors(db, org_id).open(number, owner_kind, owner_id, db.embedding)
 
@@ -111,6 +111,7 @@ class Vectors(Table):
             self._db.embedding = None
 
     def scope(self, number: int) -> VectorScope | None:
+        """The scope with this number, which is that of its agent or archive; None: it is not embedded."""
         scopes = self._scopes("number = :number", number=number)
         return scopes[0] if scopes else None
 
@@ -220,9 +221,11 @@ class Vectors(Table):
         dimensions: int,
         claimed: datetime | None = None,
     ) -> Sequence[int]:
-        """Store vectors of 16-bit floats and take their texts from the queue; the numbers of those that were stored.
+        """Store vectors of texts of the scope `number`, and take the texts from the queue; return the numbers of the
+        texts whose vectors were stored.
 
         Args:
+            rows: (number of a text, its vector: `dimensions` 16-bit floats).
             claimed: store only those whose text is still claimed until then: it has not changed meanwhile.
 
         Raises: NotFound: no such scope; EmbeddingMismatch: it holds vectors of another model or length.
@@ -286,14 +289,14 @@ class Vectors(Table):
         return list(vectors)
 
     def remove(self, number: int, seqs: Sequence[int]) -> None:
-        """Remove these texts' vectors and their places in the queue."""
+        """Remove the vectors of texts of the scope `number`, and their places in the queue."""
         if self._is_own(number):
             forget_texts(self._db, number, seqs)
 
     # One row with all vectors: the database joins them in half the time that Python takes for as many objects, and in a
     # third less without a subquery.
     def block(self, scope: VectorScope, *, after_seq: int = -1, limit: int = 1_024) -> VectorBlock:
-        """The next rows of the scope's generation behind a number: at most `limit`, fewer if numbers are missing."""
+        """The scope's vectors behind the text `after_seq`: of the next `limit` numbers, fewer if some are missing."""
         db, size = self._db, 2 * (scope.dimensions or 0)
         source = "vectors WHERE key BETWEEN :first AND :last AND generation = :generation"
         keys = self._rows(f"SELECT key FROM {source} ORDER BY key LIMIT 1", **_keys(scope, after_seq + 1, _MASK))
@@ -301,13 +304,13 @@ class Vectors(Table):
             return VectorBlock()
         first_seq = keys[0][0] & _MASK
         params = _keys(scope, first_seq, min(first_seq + limit - 1, _MASK))
-        count, right, last, seqs, versions, vectors = db.rows_of_bytes(
+        count, whole_count, last, seqs, versions, vectors = db.rows_of_bytes(
             f"SELECT COUNT(*), SUM(CASE WHEN LENGTH(vector) = :size THEN 1 ELSE 0 END), MAX({_SEQ}),"
             f" {db.concat(_SEQ, 'key')}, {db.concat('version', 'key')}, {db.concat_bytes('vector', 'key')}"
             f" FROM {source}",
             params | {"size": size},
         )[0]
-        if count == right:
+        if count == whole_count:
             return VectorBlock(seqs=_numbers(seqs), versions=_numbers(versions), vectors=vectors, last=last)
         rows = self._rows(f"SELECT {_SEQ}, version, vector FROM {source} ORDER BY key", **params)
         whole = [row for row in rows if row[2] is not None and len(row[2]) == size]
@@ -322,7 +325,7 @@ class Vectors(Table):
     def list_changes(
         self, scope: VectorScope, *, after_version: int, after_seq: int = 1 << 32, limit: int = 8_192
     ) -> Sequence[VectorRow]:
-        """The rows that changed after (version, number), in this order, with removed ones."""
+        """Rows that changed behind (after_version, after_seq), in order of version and number, removed ones too."""
         if not self._is_own(scope.number):
             return ()
         return self._rows(  # type: ignore[return-value]
@@ -337,7 +340,7 @@ class Vectors(Table):
         )
 
     def read(self, scope: VectorScope, seqs: Sequence[int]) -> Sequence[tuple[int, bytes]]:
-        """(number, vector) of the texts that have one, in any order."""
+        """(number, vector) of these texts, in no order; a text without a vector is left out."""
         if not self._is_own(scope.number):
             return ()
         keys, listed = self._db.in_numbers("key", "keys", [scope.number << 32 | seq for seq in seqs])
@@ -349,7 +352,8 @@ class Vectors(Table):
         return [(row[0] & _MASK, row[1]) for row in rows]
 
     def claim(self, model: str, *, at: datetime, until: datetime, limit: int) -> Sequence[Claim]:
-        """Claim queued texts for this model until `until`."""
+        """Claim up to `limit` texts that are queued for this model and due at `at`, until `until`; return the claims. A
+        text that is not done by then is due again."""
         lock = f"{self._db.for_update} OF q SKIP LOCKED" if self._db.for_update else ""
         rows = self._rows(
             "SELECT q.number, s.owner_kind, s.owner_id, q.seq, q.tries + 1 FROM embedding_queue q"
@@ -367,7 +371,7 @@ class Vectors(Table):
         return claims
 
     def has_work(self, model: str, *, at: datetime) -> bool:
-        """Whether `claim` or `fill` has work."""
+        """Whether `claim` or `fill` finds something at this time."""
         queued = (
             "SELECT 1 FROM embedding_queue q JOIN vector_scopes s ON s.number = q.number"
             " WHERE q.not_before <= :at AND s.model = :model AND s.org_id = :org_id LIMIT 1"
@@ -401,7 +405,8 @@ class Vectors(Table):
         self._change(claims, claimed, "DELETE FROM embedding_queue")
 
     def _change(self, claims: Sequence[Claim], claimed: datetime, statement: str, **params: str) -> None:
-        """Run a statement on the places in the queue of those claims that end at `claimed`."""
+        """Run a statement without WHERE, with these values in it, on the places in the queue of claims that still end
+        at `claimed`: others have been claimed again."""
         common = params | {"claimed": iso(claimed), "org_id": self._org_id}
         self._db.run_many(
             f"{statement} WHERE {_CLAIMED} AND {_OWN_SCOPE}", [_CLAIM.params(claim) | common for claim in claims]
@@ -423,14 +428,14 @@ class Vectors(Table):
         return found
 
     def load_cache(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Hash -> vector of recently embedded texts."""
+        """Hash of a text -> its vector, if the text was embedded by this model lately."""
         slots, listed = self._db.in_numbers("slot", "slots", [_slot(digest) for digest in hashes])
         sql = f"SELECT hash, vector FROM embedding_cache WHERE {slots} AND model = :model"
         wanted = set(hashes)
         return {row[0]: row[1] for row in self._rows(sql, model=storable(model), **listed) if row[0] in wanted}
 
     def store_cache(self, model: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Store (hash, vector) rows; each replaces the vector in its slot."""
+        """Store rows (hash of a text, its vector) of a model; each replaces what is in its slot."""
         self._db.run_many(
             f"{insert_into('embedding_cache', 'slot, model, hash, vector')}"
             " ON CONFLICT (slot) DO UPDATE SET model = excluded.model, hash = excluded.hash, vector = excluded.vector",
@@ -441,31 +446,35 @@ class Vectors(Table):
         )
 
     def _is_own(self, number: int) -> bool:
+        """Whether the organisation has a scope with this number."""
         return bool(self._rows(f"SELECT 1 WHERE {_OWN_SCOPE}", number=number))
 
     def _get_scope(self, number: int, *, lock: bool = False) -> VectorScope:
-        """Raises: NotFound."""
+        """The scope with this number; `lock` locks it. Raises: NotFound."""
         scopes = self._scopes(f"number = :number{self._db.for_update if lock else ''}", number=number)
         return first(scopes, "vector scope", str(number))
 
     def _mark(self, owner_kind: OwnerKind, params: dict[str, Any]) -> None:
+        """Note on an agent or archive that its texts are embedded; `params` are its id as `owner`, and the `model`."""
         if owner_kind == "agent":
             self._run("UPDATE agents SET embedded = 1 WHERE id = :owner", **params)
         else:
             self._run("UPDATE archives SET embedding = :model WHERE id = :owner", **params)
 
     def _scopes(self, where: str, **params: Any) -> Sequence[VectorScope]:
+        """The scopes for which `where` is true: SQL, with any ORDER BY and LIMIT, and these values in it."""
         rows = self._rows(f"SELECT {_SCOPE.columns} FROM vector_scopes WHERE org_id = :org_id AND {where}", **params)
         return [replace(_SCOPE.read(row), settled=self._db.is_settled(row[0])) for row in rows]
 
 
 def _keys(scope: VectorScope, first_seq: int, last_seq: int) -> dict[str, Any]:
-    """The parameters of the rows of a scope between two numbers, both included."""
+    """The parameters of a statement about the vectors of a scope's texts from `first_seq` to `last_seq`."""
     base = scope.number << 32
     return {"first": base + first_seq, "last": base + last_seq, "generation": scope.generation}
 
 
 def _numbers(joined: str) -> list[int]:
+    """The numbers in a text that separates them by commas."""
     import numpy as np
 
     found: list[int] = np.fromstring(joined, np.int64, sep=",").tolist()  # three times faster than `int`
@@ -473,4 +482,5 @@ def _numbers(joined: str) -> list[int]:
 
 
 def _slot(digest: bytes) -> int:
+    """The slot of the cache for the text with this hash."""
     return int.from_bytes(digest[:8]) % CACHE_SLOTS

@@ -24,7 +24,7 @@ _KEY = "agent_id, number"
 
 class Corrections(Table):
     def add(self, agent_id: AgentId, kind: CorrectionKind, text: str, *, at: datetime) -> Correction:
-        """Add a correction, and remove those before the newest hundred. Raises: NotFound."""
+        """Add a correction without items, and remove those before the newest hundred. Raises: NotFound."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
         number = self._next("corrections", "number", agent_id=own)
         correction = Correction(agent_id=agent_id, number=number, kind=kind, text=text, items=0, created_at=at)
@@ -38,7 +38,7 @@ class Corrections(Table):
         return correction
 
     def add_items(self, correction: Correction, items: Sequence[CorrectionItem]) -> Correction:
-        """Add what the correction changed, and return it with their number. Raises: NotFound."""
+        """Add what a correction changed, and return the correction with the new number of items. Raises: NotFound."""
         own = own_agent(self._db, self._org_id, correction.agent_id)
         key = {"agent_id": own, "number": correction.number}
         self._db.run_many(
@@ -50,22 +50,23 @@ class Corrections(Table):
         return correction
 
     def get(self, agent_id: AgentId, number: int) -> Correction:
-        """Raises: NotFound."""
+        """A correction of an agent, by its number. Raises: NotFound."""
         found = self._read("number = :number", agent_id, number=number)
         return first(found, "correction", str(number), hint="the newest hundred of an agent are kept")
 
     def list(self, agent_id: AgentId, *, limit: int = 20, undone: bool = True) -> Sequence[Correction]:
-        """The newest first; `undone`: also those that were undone, or that have nothing to undo."""
+        """The corrections of an agent, newest first; `undone`: also those that were undone, or have nothing to undo."""
         where = "1 = 1" if undone else "undone_at IS NULL AND (items > 0 OR kind <> 'forget')"
         return self._read(f"{where} ORDER BY number DESC LIMIT :limit", agent_id, limit=limit)
 
     def forgotten(self, agent_id: AgentId) -> Sequence[Correction]:
-        """The texts that the agent has forgotten, each whole, or its beginning if an older Perdure kept no more."""
+        """The corrections by which an agent has forgotten texts, with the texts; of an older Perdure their
+        beginnings."""
         sql = f"SELECT {_CORRECTION.columns} FROM corrections WHERE agent_id = :agent_id AND {OWN_AGENT}"
         return self._all(_CORRECTION, f"{sql} AND {_FORGOTTEN} ORDER BY number", agent_id=agent_id)
 
     def items(self, correction: Correction, *, limit: int = 50) -> Sequence[CorrectionItem]:
-        """The items that are not undone yet, the last first."""
+        """The items of a correction that are not undone yet, the last first."""
         return self._all(
             _ITEM,
             f"SELECT {_ITEM.columns} FROM correction_items WHERE agent_id = :agent_id AND number = :number"
@@ -75,7 +76,7 @@ class Corrections(Table):
         )
 
     def list_of(self, agent_id: AgentId, kind: str, id: str) -> Sequence[tuple[Correction, CorrectionItem]]:
-        """The agent's corrections of one thing that are not undone, the oldest first."""
+        """(correction, item) for each change of a thing (kind and id) that was not undone, oldest first."""
         rows = self._rows(
             f"SELECT {_CORRECTION.columns_of('c')}, {_ITEM.columns_of('i')} FROM correction_items i JOIN corrections c"
             " ON c.agent_id = i.agent_id AND c.number = i.number WHERE i.agent_id = :agent_id AND i.kind = :kind"
@@ -98,11 +99,12 @@ class Corrections(Table):
         )
 
     def end(self, correction: Correction, *, at: datetime) -> Correction:
-        """Mark it as undone."""
+        """Mark a correction as undone, and return it so."""
         self._set("corrections", _CORRECTION.params(correction, _KEY), undone_at=row_format.iso(at))
         return replace(correction, undone_at=at)
 
     def _read(self, where: str, agent_id: AgentId, **params: Any) -> Sequence[Correction]:
+        """The agent's newest hundred corrections for which `where` (SQL) is true, their texts cut to titles."""
         newest = "number > (SELECT MAX(number) FROM corrections WHERE agent_id = :agent_id) - :most"
         sql = f"SELECT {_CORRECTION.columns} FROM corrections WHERE agent_id = :agent_id AND {OWN_AGENT} AND {newest}"
         rows = self._rows(f"{sql} AND {where}", agent_id=agent_id, most=CORRECTIONS_MAX, **params)

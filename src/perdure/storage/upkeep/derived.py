@@ -2,7 +2,7 @@
 with the rows it was derived from.
 
 On SQLite the full-text index keeps no texts, so a row of it is known by how many words it has; what it should be is
-made again from the text.
+computed from the text.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ SHOWN_MAX = 10
 
 
 COMPARE: Point[[Database, OrgId, tuple[str, int], int, bool], CheckResult[tuple[str, int]]] = Point("compare")
-"""What a feature has derived is compared with its rows, behind this one, so many at a time; or made anew."""
+"""Compare what a feature derives with the rows that it is derived from. Takes (database, organisation, row to begin
+behind, how many rows at most, whether to repair)."""
 
 
 class Upkeep(Table):
@@ -60,7 +61,7 @@ class Upkeep(Table):
         return is_current(self._db.rows, "the store", MIGRATIONS)
 
     def owners(self, *, after: int = -1, limit: int = 500) -> Sequence[Owner]:
-        """Agents and archives in order of their numbers."""
+        """Agents and archives with numbers above `after`, in order."""
         rows = self._rows(
             "SELECT number, 'agent', id, message_seq FROM agents WHERE number > :after AND org_id = :org_id"
             " UNION ALL SELECT number, 'archive', id, passage_seq FROM archives WHERE number > :after"
@@ -72,8 +73,7 @@ class Upkeep(Table):
 
     def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> CheckResult[int]:
         """Compare the next `limit` texts of an owner with their checksums, and with what is derived from them; with the
-        last ones, its counts. `repair` makes anew what is derived, and gives a checksum to rows that have none.
-        """
+        last ones, its counts. `repair` derives again what differs, and gives a checksum to rows that have none."""
         table = "agents" if owner.kind == "agent" else "archives"
         own = f"SELECT 1 FROM {table} WHERE id = :id AND number = :number AND org_id = :org_id"
         if not self._rows(own, id=owner.id, number=owner.number):
@@ -82,21 +82,22 @@ class Upkeep(Table):
         more = len(rows) == limit
         part = _OwnerCheck(self._db, owner, from_seq, rows[-1][0] if more else LAST, repair)
         next_seq = rows[-1][0] + 1 if more else None
-        bare = part.texts()
-        if part.faults:  # what is derived from a damaged text can't be told to be wrong
-            return CheckResult(part.faults, next_seq, bare)
+        without_checksum = part.texts()
+        if part.faults:  # whether what is derived from a damaged text is wrong can't be told
+            return CheckResult(part.faults, next_seq, without_checksum)
         part.words()
         if owner.kind == "archive":
             part.tags()
         part.vectors()
         if not more:
             part.counts()
-        return CheckResult(part.faults, next_seq, bare)
+        return CheckResult(part.faults, next_seq, without_checksum)
 
     def check_blocks(
         self, *, after: tuple[str, int] = ("", -1), limit: int = 1_000, repair: bool = False
     ) -> CheckResult[tuple[str, int]]:
-        """Compare the next `limit` versions of blocks with their checksums, and each block with its newest version."""
+        """Compare the next `limit` versions of blocks, behind (block, version), with their checksums, and each block
+        with its newest version; `repair` gives a checksum to rows that have none."""
         params = {"org_id": self._org_id, "id": after[0], "version": after[1], "limit": limit}
         rows = self._db.rows(
             "SELECT v.block_id, v.version, v.version = b.version AND (v.value <> b.value OR v.label <> b.label)"
@@ -107,7 +108,7 @@ class Upkeep(Table):
         if not rows:
             return CheckResult((), None, 0)
         last = (rows[-1][0], rows[-1][1])
-        damaged, bare = _check_rows(
+        damaged, without_checksum = _check_rows(
             self._db,
             VERSION_CHECKSUMS,
             "(block_id, version) > (:id, :version) AND (block_id, version) <= (:last_id, :last_version)"
@@ -123,25 +124,24 @@ class Upkeep(Table):
             for block_id, version, differs in rows
             if differs and (block_id, version) not in wrong
         ]
-        return CheckResult(faults, last if len(rows) == limit else None, bare)
+        return CheckResult(faults, last if len(rows) == limit else None, without_checksum)
 
     def check_entities(
         self, *, after: tuple[str, int] = ("", -1), limit: int = 1_000, repair: bool = False
     ) -> CheckResult[tuple[str, int]]:
-        """Compare the next `limit` entities of graphs with the facts that name them, and with the names that lead to
-        them; `repair` makes both anew."""
+        """Compare the next `limit` entities of graphs, behind (graph, entity), with the facts that name them and with
+        the names that lead to them; `repair` derives both again."""
         for result in COMPARE(self._db, self._org_id, after, limit, repair):
             return result
         return CheckResult((), None, 0)
 
     def carry_out_deletes(self, *, limit: int = 500, chars: int = CHARS) -> bool:
         """Remove up to `limit` rows of what is deleted, or texts of about `chars` characters. False: nothing is left.
-        Nobody sees a difference but in time and room, and in settings revisions of agents that lose a tool or folder.
-        """
+        Only the settings revisions of agents that lose a tool or folder show it."""
         return carry_out_delete(self._db, self._org_id, limit=limit, chars=chars)
 
     def remove_some(self, *, limit: int = 500) -> bool:
-        """Remove some of what the organisation has. False: nothing is left."""
+        """Remove some of all that the organisation has, which is to end. False: nothing is left."""
         db, org_id = self._db, self._org_id
         if carry_out_delete(db, org_id, limit=limit, chars=CHARS):
             return True
@@ -153,8 +153,8 @@ class Upkeep(Table):
                 delete_shared(db, org_id, table, OwnId(id_))
                 return True
         for table, (column, rows) in _PARTS.items():
-            some = f"SELECT {column} FROM {table} WHERE {column} IN ({rows}) LIMIT 1"
-            if self._run_counted(f"DELETE FROM {table} WHERE {column} IN ({some})"):
+            first = f"SELECT {column} FROM {table} WHERE {column} IN ({rows}) LIMIT 1"
+            if self._run_counted(f"DELETE FROM {table} WHERE {column} IN ({first})"):
                 return True
         return any(self._run_counted(f"DELETE FROM {table} WHERE org_id = :org_id") for table in _REST)
 
@@ -182,12 +182,9 @@ class Upkeep(Table):
         return self._db.integrity()
 
     def rebuild_words(self, kind: OwnerKind, *, limit: int = 500) -> tuple[int, int] | None:
-        """Make the full-text index of all messages, or all passages, anew: the next `limit` texts of it, from the first
-        if nobody has begun. Searches find what they found until all is done.
-
-        Returns: the number of the owner, and that of its text, to go on from, higher than any while the old index is
-            removed; None: all is done.
-        """
+        """Build a new full-text index of all messages, or all passages: the next `limit` texts of it. Searches use the
+        old one until all is done. Returns (number of the owner, number of its text) to go on from, higher than any
+        while the old index is removed; None: all is done."""
         return rebuild_words(self._db, kind, limit=limit)
 
     def rebuilding(self) -> Sequence[OwnerKind]:
@@ -196,7 +193,7 @@ class Upkeep(Table):
 
 
 def _damaged(what: str, rows: Sequence[tuple[str, int]]) -> list[Fault]:
-    """One fault per owner, with the number of damaged rows and the first of their numbers."""
+    """One fault per owner of damaged rows (owner, number): how many, and their first numbers. `what` names the rows."""
     numbers: dict[str, list[int]] = {}
     for owner_id, number in rows:
         numbers.setdefault(owner_id, []).append(number)
@@ -223,19 +220,20 @@ class _OwnerCheck:
 
     def texts(self) -> int:
         """Report damaged rows; return how many rows have no checksum."""
-        bare = 0
+        without_checksum = 0
         kinds = [(MESSAGE_CHECKSUMS, "messages"), (REVISION_CHECKSUMS, "revisions of messages")]
         column = "agent_id"
         if self._owner.kind == "archive":
             kinds, column = [(PASSAGE_CHECKSUMS, "passages")], "archive_id"
-        for what, name in kinds:
+        for checksums, name in kinds:
             where = f"{column} = :id AND seq BETWEEN :first AND :last"
-            damaged, without = _check_rows(self._db, what, where, self._params, repair=self._repair)
+            damaged, count = _check_rows(self._db, checksums, where, self._params, repair=self._repair)
             self.faults += _damaged(name, [(self._owner.id, row[1]) for row in damaged])
-            bare += without
-        return bare
+            without_checksum += count
+        return without_checksum
 
     def words(self) -> None:
+        """Report, or repair, texts that the full-text index lacks or has other words of."""
         table, number = TABLES[self._owner.kind], self._owner.number
         words = words_of(self._db, self._owner.kind, self._owner.id, self._first, self._last)
         expected = {row[0]: row for row in words}
@@ -255,6 +253,7 @@ class _OwnerCheck:
         self._report("stale words", "found by words they don't have", len(stale), repaired=self._db.removes_by_number)
 
     def tags(self) -> None:
+        """Report, or repair, passages that are not found by one of their tags."""
         rows = self._db.rows(
             "SELECT seq, tags FROM passages WHERE archive_id = :id AND seq BETWEEN :first AND :last AND tags <> '[]'",
             self._params,
@@ -276,6 +275,7 @@ class _OwnerCheck:
             self._report("tags", "not found by their tags", len(missing))
 
     def vectors(self) -> None:
+        """Report, or repair, texts without a vector that don't wait for one, and vectors without a text or damaged."""
         scopes = self._db.rows(
             "SELECT generation, dimensions, fill_from FROM vector_scopes WHERE number = :number", self._params
         )
@@ -311,7 +311,7 @@ class _OwnerCheck:
         self._report("queue", "without a vector, and not waiting for one", len(missing))
 
     def _resetting_texts(self) -> set[int]:
-        """Return the texts of an unfinished reset: they may have a vector, and need none."""
+        """The numbers of texts that an unfinished reset took out of view: they may have a vector, and need none."""
         if self._owner.kind != "agent":
             return set()
         rows = self._db.rows(
@@ -324,37 +324,25 @@ class _OwnerCheck:
     def counts(self) -> None:
         """Compare the counts of the whole owner."""
         if self._owner.kind == "agent":
-            self._count(
-                "messages counted",
-                "agents",
-                "message_count",
-                "id = :id",
-                f"SELECT COUNT(*) FROM messages WHERE agent_id = :agent_id AND kind = 'message' AND {IN_VIEW}",
-            )
+            sql = f"SELECT COUNT(*) FROM messages WHERE agent_id = :agent_id AND kind = 'message' AND {IN_VIEW}"
+            self._count("messages counted", "agents", "message_count", "id = :id", sql)
         else:
-            self._count(
-                "passages counted",
-                "archives",
-                "passage_count",
-                "id = :id",
-                "SELECT COUNT(*) FROM passages WHERE archive_id = :id",
-            )
+            sql = "SELECT COUNT(*) FROM passages WHERE archive_id = :id"
+            self._count("passages counted", "archives", "passage_count", "id = :id", sql)
             self._stale_tags()
             self._tag_counts()
             for feature in find_features():
                 for what, count in feature.counts.items():
                     self._count(what, *count)
-        self._count(
-            "vectors counted",
-            "vector_scopes",
-            "row_count",
-            "number = :number",
+        sql = (
             "SELECT COUNT(*) FROM vectors v JOIN vector_scopes s ON s.number = :number AND s.generation = v.generation"
-            " WHERE v.number = :number AND v.vector IS NOT NULL",
+            " WHERE v.number = :number AND v.vector IS NOT NULL"
         )
+        self._count("vectors counted", "vector_scopes", "row_count", "number = :number", sql)
 
     def _count(self, what: str, table: str, column: str, where: str, sql: str) -> None:
-        """Compare a stored count, such as `messages counted`, with the result of `sql`."""
+        """Report, or repair, a stored count that is not the result of `sql`: the column of the row `where` is true for.
+        `what` names it, such as `messages counted`."""
         stored = self._db.rows(f"SELECT {column} FROM {table} WHERE {where}", self._params)
         true = self._db.rows(sql, self._params)[0][0]
         if stored and stored[0][0] != true:
@@ -363,7 +351,7 @@ class _OwnerCheck:
             self._report("counts", f"{what}, not {true:,}", stored[0][0], always=True)
 
     def _stale_tags(self) -> None:
-        """Report passages of the whole archive that are found by tags they don't have, also tags that no other has."""
+        """Report, or repair, passages of the whole archive that are found by tags which they don't have."""
         rows = self._db.rows(
             "SELECT t.tag, t.seq, COALESCE(p.tags, '[]') FROM passage_tags t LEFT JOIN passages p"
             " ON p.archive_id = t.archive_id AND p.seq = t.seq WHERE t.archive_id = :id"
@@ -379,9 +367,14 @@ class _OwnerCheck:
         self._report("tags", "found by tags they don't have", len(stale))
 
     def _tag_counts(self) -> None:
-        """Compare an archive's counts of tags with its passages."""
-        stored = dict(self._pairs("SELECT tag, uses FROM archive_tags WHERE archive_id = :id"))
-        true = dict(self._pairs("SELECT tag, COUNT(*) FROM passage_tags WHERE archive_id = :id GROUP BY tag"))
+        """Report, or repair, an archive's counts of tags that are not those of its passages."""
+        stored, true = (
+            {row[0]: row[1] for row in self._db.rows(sql, self._params)}
+            for sql in (
+                "SELECT tag, uses FROM archive_tags WHERE archive_id = :id",
+                "SELECT tag, COUNT(*) FROM passage_tags WHERE archive_id = :id GROUP BY tag",
+            )
+        )
         wrong = sorted(tag for tag in stored.keys() | true.keys() if stored.get(tag) != true.get(tag))
         if wrong and self._repair:
             tags: list[dict[str, Any]] = [{"id": self._owner.id, "tag": tag, "uses": true.get(tag)} for tag in wrong]
@@ -392,36 +385,35 @@ class _OwnerCheck:
             )
         self._report("counts", "tags with a wrong number of uses", len(wrong))
 
-    def _pairs(self, sql: str) -> list[tuple[Any, Any]]:
-        return [(row[0], row[1]) for row in self._db.rows(sql, self._params)]
-
     def _report(self, kind: FaultKind, text: str, count: int, *, repaired: bool = True, always: bool = False) -> None:
+        """Add a fault that `count` things have, unless that is 0 and not `always` reported. It counts as repaired if
+        this check repairs and such a fault can be (`repaired`)."""
         if count or always:
             self.faults.append(Fault(kind, self._owner.id, text, count, self._repair and repaired))
 
 
 def _check_rows(
-    db: Database, what: ChecksumColumns, where: str, params: Mapping[str, Any], *, repair: bool
+    db: Database, checksums: ChecksumColumns, where: str, params: Mapping[str, Any], *, repair: bool
 ) -> tuple[list[Row], int]:
-    """The keys of damaged rows, and how many rows have no checksum; `repair` adds the missing ones."""
-    rows = db.rows(f"SELECT {', '.join(what.columns)}, checksum FROM {what.table} WHERE {where}", params)
+    """(keys of damaged rows, how many rows have no checksum), where SQL `where` is true; `repair` adds these."""
+    columns, table = ", ".join(checksums.columns), checksums.table
     damaged: list[Row] = []
-    without: list[dict[str, Any]] = []
-    for *values, stored in rows:
-        row = dict(zip(what.columns, values, strict=True))
-        key = {column: row[column] for column in what.key}
+    missing: list[dict[str, Any]] = []
+    for *values, stored in db.rows(f"SELECT {columns}, checksum FROM {table} WHERE {where}", params):
+        row = dict(zip(checksums.columns, values, strict=True))
+        key = {column: row[column] for column in checksums.key}
         if stored is None:
-            without.append({**key, "checksum": what.of(row)})
-        elif stored != what.of(row):
+            missing.append({**key, "checksum": checksums.of(row)})
+        elif stored != checksums.of(row):
             damaged.append([*key.values()])
-    if repair and without:
-        keys = " AND ".join(f"{column} = :{column}" for column in what.key)
-        db.run_many(f"UPDATE {what.table} SET checksum = :checksum WHERE {keys}", without)
-    return damaged, len(without)
+    if repair and missing:
+        keys = " AND ".join(f"{column} = :{column}" for column in checksums.key)
+        db.run_many(f"UPDATE {table} SET checksum = :checksum WHERE {keys}", missing)
+    return damaged, len(missing)
 
 
 def _embedded_texts_of(db: Database, kind: str, owner_id: str, first: int, last: int) -> list[int]:
-    """The numbers of an owner's texts that should have a vector."""
+    """The numbers of an owner's texts from `first` to `last` that should have a vector."""
     params = {"agent_id": owner_id, "first": first, "last": last}
     if kind == "archive":
         sql = "SELECT seq FROM passages WHERE archive_id = :agent_id AND seq BETWEEN :first AND :last"

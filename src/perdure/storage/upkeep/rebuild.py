@@ -2,8 +2,8 @@
 
 On SQLite an index row can be removed only by its exact words, so a damaged index has to be replaced as a whole. The new
 index is built in steps, owner by owner in order of their numbers, beside the old one. The table `rebuilding` holds the
-progress, and changes in the finished part go to both (`storage.full_text.index`). Searches use the old index until the
-new one is complete. On PostgreSQL each part is rebuilt in place.
+progress, and changes in the finished part go to both (`storage.database.full_text`). Searches use the old index until
+the new one is complete. On PostgreSQL each part is rebuilt in place.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def rebuilding(db: Database) -> list[OwnerKind]:
 
 
 def rebuild_words(db: Database, kind: OwnerKind, *, limit: int) -> tuple[int, int] | None:
-    """Index the next `limit` texts; return the owner's number and the sequence number to continue from, None at the
-    end."""
+    """Index the next `limit` texts, in order of their owners' numbers; begin, if no rebuilding is under way. Returns
+    (number of the owner, number of its text) to go on from; None: all is done."""
     table = TABLES[kind]
     found = _progress(db, table)
     if not found:
@@ -73,19 +73,21 @@ def rebuild_words(db: Database, kind: OwnerKind, *, limit: int) -> tuple[int, in
 
 
 def _progress(db: Database, table: str) -> Sequence[Row]:
-    """The progress of the rebuild. Its row is locked, so that several processes take turns."""
+    """The progress of rebuilding the index `table`: one row (number of the owner, number of its text) to go on from;
+    empty: it has not begun. The row is locked, so that several processes take turns."""
     return db.rows(f"SELECT number, next_seq FROM rebuilding WHERE name = :name{db.for_update}", {"name": table})
 
 
 def words_of(db: Database, kind: OwnerKind, id_: str, first: int, last: int) -> Iterator[Words]:
-    """The index rows that an owner's texts between two numbers should have."""
+    """The index rows that an owner's texts from `first` to `last` should have."""
     if kind == "agent":
         return indexed_words_of(db, AgentId(id_), first, last)
     return passage_words_of(db, ArchiveId(id_), first, last)
 
 
 def _index_part(db: Database, table: str, number: int, first: int, last: int, words: Sequence[Words]) -> None:
-    """Index an owner's texts between two numbers anew; where rows can't be removed, in the next index."""
+    """Put these words of an owner's texts from `first` to `last` in place of those that the index has; where rows can't
+    be removed, into the new index."""
     if db.removes_by_number:
         db.unindex_words(table, number, [(seq, "", "") for seq in db.index_marks(table, number, first, last)])
         db.index_words(table, number, words)
@@ -94,6 +96,7 @@ def _index_part(db: Database, table: str, number: int, first: int, last: int, wo
 
 
 def _replace_old(db: Database, table: str) -> tuple[int, int] | None:
+    """Put the new index, which is complete, in the old one's place. Returns what `rebuild_words` does."""
     if db.removes_by_number:
         db.run("DELETE FROM rebuilding WHERE name = :name", {"name": table})
         return None
@@ -105,7 +108,7 @@ def _replace_old(db: Database, table: str) -> tuple[int, int] | None:
 
 def _drop_old(db: Database, table: str, limit: int) -> tuple[int, int] | None:
     """Remove some rows of the old index, except its own first records; drop it when it is empty. Dropping a large table
-    at once would take long."""
+    at once would take long. Returns what `rebuild_words` does."""
     for part, first, rows in (("data", 10, max(1, limit // 10)), ("docsize", -1, limit)):  # a row of data is a page
         ids = f"SELECT id FROM {table}_old_{part} WHERE id > {first} ORDER BY id LIMIT :rows"
         if db.run_counted(f"DELETE FROM {table}_old_{part} WHERE id IN ({ids})", {"rows": rows}):

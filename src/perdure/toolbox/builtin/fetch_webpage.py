@@ -101,7 +101,7 @@ async def _fetch(url: httpx.URL, guard: WebGuard, limits: FetchLimits, accept: s
 
 
 async def _read_body(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
-    """The unpacked body up to `limit` bytes, and whether it is longer. No more than that is unpacked."""
+    """(unpacked body up to `limit` bytes, whether it is longer). No more than that is unpacked. Raises: ToolError."""
     content = bytearray()
     try:
         async for piece in unpack(response.aiter_raw(), response.headers.get("content-encoding", ""), limit):
@@ -128,7 +128,7 @@ def _host(url: str) -> str:
 
 
 async def fetch_image(url: str, guard: WebGuard, *, limit_bytes: int) -> tuple[str, bytes]:
-    """The media type and the bytes of the picture at this address.
+    """(media type, bytes) of the picture at this address.
 
     Raises: InvalidInput: it is no picture, or too large; AddressRefused; ToolError: it can't be reached.
     """
@@ -158,7 +158,7 @@ _OTHER_CODECS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_es
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """A page as text, and the line that says what it is; `problem`: why there is no page; `url`: where it stands."""
+    """The text of the page at `url`, and a line that says what it is; `problem`: why there is no page, else empty."""
 
     text: str = ""
     heading: str = ""
@@ -207,7 +207,7 @@ class WebPages:
         return PageText(text.strip(), heading, url=page.url)
 
     async def _extract_text(self, page: PageBody) -> tuple[str, str]:
-        """The page as text, and its title. Raises: ToolError: it is of a kind that can't be read."""
+        """(text of a page, its title, empty if it has none). Raises: ToolError: it is of a kind that can't be read."""
         kind = page.kind or _guess_kind(page.body)
         if kind in _HTML:
             # The start of a page can be read; that of a PDF can't.
@@ -224,7 +224,7 @@ class WebPages:
         raise ToolError(f"{page.url} is of the kind {kind[:80]!r}: only HTML, text, JSON and PDF are read")
 
     async def _convert(self, name: str, body: bytes) -> tuple[str, str]:
-        """The text and the title of a file. Raises: ToolError."""
+        """(text, title) of a file with this name and these bytes. Raises: ToolError: it can't be converted."""
         with scratch_folder("page") as folder:
             file = folder / name
             file.write_bytes(body)
@@ -236,7 +236,7 @@ class WebPages:
 
 
 def _guess_kind(body: bytes) -> str:
-    """The kind of a body without a content type."""
+    """The media type of a body, guessed from its beginning: the server named none."""
     head = body[:512].lstrip().lower()
     if head.startswith(b"%pdf-"):
         return "application/pdf"
@@ -244,7 +244,7 @@ def _guess_kind(body: bytes) -> str:
 
 
 def _decode(body: bytes, charset: str) -> str:
-    """The body as text, by the charset if it is one of pages, else as UTF-8."""
+    """The body as text, by the charset if it is one for texts, else as UTF-8; what can't be read is replaced."""
     try:
         is_text = bool(charset) and codecs.lookup(charset).name.replace("-", "_") not in _OTHER_CODECS
         text = body.decode(charset if is_text else "utf-8", "replace")

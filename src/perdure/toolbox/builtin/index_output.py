@@ -26,11 +26,7 @@ PYTHON_NAMES = frozenset({"python", "py", "python3"})
 
 
 async def run_code(sandbox: Sandbox, arguments: Mapping[str, Any], *, owner: str) -> ToolOutcome:
-    """Run code, and return its output, the value of its last line, and its error. Raises: SandboxUnavailable.
-
-    Args:
-        owner: the agent that runs it.
-    """
+    """Run `arguments["code"]` for an agent; return output, last line's value, error. Raises: SandboxUnavailable."""
     language = str(arguments.get("language") or "python").strip().lower()
     if language not in PYTHON_NAMES:
         text = f"code in {language[:40]!r} was not run: only Python can be run safely here. Write it in Python."
@@ -91,11 +87,12 @@ class OutputIndex:
         self._sandbox, self._pages, self._load_file, self._counter = sandbox, pages, load_file, counter
 
     async def index(self, arguments: Mapping[str, Any], *, owner: AgentId) -> ToolOutcome:
-        """The outcome with the whole output, and what the model sees of it. Raises: InvalidArguments, ToolError,
-        AddressRefused, SandboxUnavailable.
+        """Store what a program prints, or a file or page holds, for the agent `owner`: the outcome has the whole text,
+        and what the model sees of it.
 
         Args:
-            owner: the agent that runs it.
+            arguments: `command`, a program; `file`, by itself or as the program's input; `url`, by itself.
+        Raises: InvalidArguments, ToolError, AddressRefused, SandboxUnavailable.
         """
         command, file, url = (str(arguments.get(name) or "").strip() for name in ("command", "file", "url"))
         if not (command or file or url) or (url and (command or file)):
@@ -114,7 +111,7 @@ class OutputIndex:
         return await self._outcome(output, source="", error=render_error(result).strip())
 
     async def _run(self, command: str, text: str | None, owner: AgentId) -> SandboxResult:
-        """The result of a program, which reads `text` from its standard input."""
+        """The result of a program, which reads `text` from its standard input; None: there is nothing to read."""
         if self._sandbox is None:
             raise InvalidArguments(NAME, "there is no sandbox here, so no command is run")
         limits = SandboxLimits(output_chars=KEPT_CHARS)
@@ -126,6 +123,7 @@ class OutputIndex:
             return await self._sandbox.run(SandboxJob(source=command, owner=owner, limits=limits, input=file))
 
     async def _outcome(self, text: str, *, source: str, error: str = "") -> ToolOutcome:
+        """The outcome of an output; `source` and `error` as in `show_output`. One that is no text is refused."""
         if len(text) > KEPT_CHARS:
             text = f"{text[:KEPT_CHARS]}\n[cut here: only the first {KEPT_CHARS:,} characters are kept]"
         if not text.strip():
@@ -144,7 +142,7 @@ class OutputIndex:
 
 
 def show_output(text: str, counter: TokenCounter, *, source: str, error: str) -> tuple[str | None, int]:
-    """Return what the model sees of an output, None: the output, and the output's tokens.
+    """(what the model sees of an output, None: all of it; how many tokens the output has).
 
     Args:
         source: what the output is; empty: what a program printed.
@@ -174,4 +172,5 @@ def show_output(text: str, counter: TokenCounter, *, source: str, error: str) ->
 
 
 def _clip(line: str) -> str:
+    """The line, cut if it is long."""
     return line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]}… [{len(line):,} characters]"

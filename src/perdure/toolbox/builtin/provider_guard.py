@@ -23,7 +23,7 @@ REPORT_S = 15.0
 
 
 class Reports:
-    """Sends reports. Their answers' bodies are not read, and redirects are not followed.
+    """Sends reports to callbacks. The bodies of answers are not read, and redirects are not followed.
 
     Args:
         allowed_hosts: as the web guard takes them; receivers that may be private need not be among them.
@@ -95,7 +95,7 @@ class ProviderGuard:
         return GuardedTransport2(self._guard(), inner)
 
     async def check(self, url: str) -> None:
-        """Raises: AddressRefused: the provider may not be at this address; OSError: its name has no address;
+        """Check that the provider may be at this address. Raises: AddressRefused; OSError: its name has no address;
         InvalidInput: it is no address."""
         import httpx
 
@@ -107,6 +107,7 @@ class ProviderGuard:
             raise InvalidInput(f"base_url is no address: {error}") from error
 
     def _guard(self) -> WebGuard:
+        """The web guard, which lets a provider have any port."""
         from perdure.toolbox.web_guard import ANY_PORT, WebGuard, resolve
 
         return WebGuard(ports=ANY_PORT, private=self.private, resolver=self.resolver or resolve)

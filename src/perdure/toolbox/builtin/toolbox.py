@@ -68,6 +68,7 @@ class Builtins:
         self._load_file, self._counter = load_file, counter
 
     def missing(self, tool: Tool) -> str | None:
+        """Why this tool can't be run here; None: it can."""
         match tool.spec.name:
             case "ask_user" | "fetch_webpage" | "index_output":
                 return None
@@ -81,6 +82,7 @@ class Builtins:
                 return f"this Perdure has no built-in tool {name!r}, so it was not run"
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+        """Run the tool, and return its outcome. Raises: NotFound: there is none; ToolError, SandboxUnavailable."""
         match tool.spec.name:
             case "ask_user":
                 return ask_user(arguments)
@@ -114,7 +116,8 @@ class Builtins:
 
 
 def ask_user(arguments: Mapping[str, Any]) -> ToolOutcome:
-    """An outcome with the question. Raises: InvalidArguments: it is empty or too long."""
+    """An outcome with `arguments["question"]` and its `options`, which the user is shown. Raises: InvalidArguments: it
+    is empty or too long, or they are too many or too long."""
     text = str(arguments["question"]).strip()
     options = tuple(" ".join(str(option).split()) for option in arguments.get("options") or ())
     if not text or len(text) > QUESTION_CHARS:

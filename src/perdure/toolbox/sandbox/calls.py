@@ -34,7 +34,7 @@ _STATUSES = frozenset(get_args(SandboxStatus))
 
 
 def answer_bytes_max(job: SandboxJob) -> int:
-    """The most bytes that an honest answer has: the result, changed blocks, an error."""
+    """The most bytes that an answer to a job has, if the code does not forge it: result, changed blocks, an error."""
     blocks = (job.agent or {}).get("blocks") or {}
     return 2 * job.limits.result_bytes + EXTRA_BYTES * (1 + len(blocks))
 
@@ -53,8 +53,8 @@ def decode_output(data: bytes | bytearray, limits: SandboxLimits) -> str:
 
 
 def parse_result(body: bytes, job: SandboxJob) -> SandboxResult:
-    """The result that an answer claims; an `error` if it is no answer."""
-    # An honest answer keeps these limits: `to_json` has held its value to the same.
+    """The result that the bytes of an answer claim, checked; one of status `error`, if they are no answer."""
+    # An answer that is not forged keeps these limits: `to_json` has held its value to the same.
     limits = JsonLimits(
         size_bytes=answer_bytes_max(job), depth=DEPTH_MAX + EXTRA_DEPTH, containers=CONTAINERS_MAX + EXTRA_CONTAINERS
     )
@@ -78,10 +78,11 @@ def parse_result(body: bytes, job: SandboxJob) -> SandboxResult:
 
 
 def result_of_exit(end: CallExit, limits: SandboxLimits, *, answered: bool) -> SandboxResult:
-    """The result of a call whose process ended without an answer.
+    """The result of a call whose process ended without an answer that can be read.
 
     Args:
-        answered: something did come, but longer than an answer can be.
+        end: how the process ended.
+        answered: an answer came, but it was longer than one can be.
     """
     code = end.code
     if answered:
@@ -116,14 +117,14 @@ def result_of_exit(end: CallExit, limits: SandboxLimits, *, answered: bool) -> S
 
 
 def _tool_frame(line: object, function: object, text: object) -> ToolFrame:
-    """A line of the traceback, checked and shortened. Raises: TypeError."""
+    """A frame of a traceback that an answer claims, checked and shortened. Raises: TypeError."""
     if not (isinstance(line, int) and isinstance(function, str) and isinstance(text, str)):
         raise TypeError
     return ToolFrame(line, clean(function)[:LINE_CHARS], clean(text)[:LINE_CHARS])
 
 
 def _changed_blocks(claimed: object, job: SandboxJob) -> Mapping[str, str] | None:
-    """label -> new text, of the blocks that differ from those sent; None: none. Other blocks can't be changed."""
+    """Label -> new text of the job's blocks that an answer claims were changed; None: none were. Raises: TypeError."""
     before: Mapping[str, Any] = (job.agent or {}).get("blocks") or {}
     if claimed is None or not before:
         return None
@@ -147,9 +148,10 @@ class TooMuchOutput(Exception):
 
 
 class PipeReader:
-    """Reads a pipe as it fills. `data` holds the first `bytes_kept` bytes, the rest is counted in `total` only.
+    """Reads a pipe as it fills. `data` holds the first `bytes_kept` bytes, what follows is counted in `total` only.
 
     Args:
+        fd: the end to read; it is closed with this.
         on_change: called after each read, and at the end of the pipe.
     """
 
@@ -198,7 +200,14 @@ class PipeReader:
 
 
 class JobCall:
-    """A process that is forked for one call, with its pipes. Raises: OSError: no more pipes can be opened."""
+    """A process that is forked for one call, with its pipes.
+
+    Args:
+        slot: its number among the processes of its time, by which it has a user id.
+        answer_bytes, output_bytes: how much is kept of the answer, and of each output.
+        network: whether it gets a network, whose proxy this side serves.
+    Raises: OSError: no more pipes can be opened.
+    """
 
     def __init__(
         self, server: ForkServer, slot: int, answer_bytes: int, output_bytes: int, *, network: bool = False
@@ -219,7 +228,7 @@ class JobCall:
         self.exit: asyncio.Future[CallExit] = server.loop.create_future()
 
     async def fork(self, request: Mapping[str, Any]) -> None:
-        """Have the fork server start the process."""
+        """Have the fork server start the process; `request` is what it has to know of the job."""
         try:
             self.number, self.exit = await self.server.fork({**request, "slot": self.slot}, self._child_fds)
         finally:
@@ -287,6 +296,7 @@ class JobCall:
             self.kill()
 
     def _close_job_pipe(self) -> None:
+        """Close the pipe of the job, if it is open: the process then reads its end."""
         if self._job_fd >= 0:
             os.close(self._job_fd)
             self._job_fd = -1

@@ -29,8 +29,8 @@ class DelegatedGroup:
 
 
 def is_delegated(folder: Path) -> bool:
-    """Whether a control group was delegated: systemd marks those. Who owns it says nothing: the slices of a user's
-    session are the user's, and managed by the user's systemd."""
+    """Whether a control group (its folder) was delegated: systemd marks those. The owner of a folder says nothing: the
+    slices of a user's session are the user's, and managed by the user's systemd."""
     for mark in _MARKS:
         with contextlib.suppress(OSError):
             if os.getxattr(folder, mark) == b"1":
@@ -109,6 +109,7 @@ def _enable_controllers(folder: Path, is_marked: Callable[[Path], bool]) -> str:
 
 
 def _read_words(file: Path) -> list[str]:
+    """The words of a file of the kernel, which spaces and line breaks separate."""
     return file.read_text(encoding="utf-8").split()
 
 
@@ -154,7 +155,7 @@ class ControlGroup:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove groups of servers that have ended. The kernel keeps those with processes."""
+    """Remove the groups below a folder whose servers have ended. The kernel keeps those with processes."""
     for folder in parent.glob(f"{PREFIX}*"):
         pid = folder.name.removeprefix(PREFIX).partition("-")[0]
         if not Path("/proc", pid).exists():

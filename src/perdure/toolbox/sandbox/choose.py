@@ -40,6 +40,7 @@ class NoSandbox:
         progress: Callable[[str], None] | None = None,
         lines: Callable[[str], None] | None = None,
     ) -> SandboxResult:
+        """Run nothing. Raises: SandboxUnavailable, with the reason."""
         raise SandboxUnavailable(self._reason)
 
     async def isolation(self) -> Isolation:

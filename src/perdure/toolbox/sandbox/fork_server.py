@@ -140,7 +140,7 @@ class ForkServer:
             raise
 
     async def fork(self, request: Mapping[str, Any], pipes: Sequence[int]) -> tuple[int, asyncio.Future[CallExit]]:
-        """Start a call's process. Returns its number, and a future of its exit."""
+        """Start a call's process, which gets these pipes. Returns (number of the call, future of its exit)."""
         self._last_number += 1
         number = self._last_number
         exit_: asyncio.Future[CallExit] = self.loop.create_future()
@@ -157,7 +157,7 @@ class ForkServer:
         return number, exit_
 
     def kill(self, number: int) -> None:
-        """End a call and all that it has started. It may have ended already."""
+        """End the call of this number and all that it has started. It may have ended already."""
         if self.alive and number in self._exits:
             try:
                 self._control.send(json.dumps({"kill": number}).encode())
@@ -177,7 +177,7 @@ class ForkServer:
         _end(self._process, self._group)
 
     def _receive(self) -> None:
-        """Take the fork server's message that a call has ended."""
+        """Take a message of the fork server, which says how a call has ended, and resolve the call's future."""
         try:
             message = self._control.recv(MESSAGE_BYTES)
         except BlockingIOError:
@@ -206,7 +206,8 @@ class ForkServer:
 
 
 def _spawn_in_group(settings: ServerSettings, control: int) -> tuple[subprocess.Popen[bytes], ControlGroup | None, str]:
-    """The process, its control group, and why it has none. It waits for its settings, so it has started nothing yet."""
+    """(process of a new fork server, its control group, why it has none). `control` is the descriptor of its socket,
+    where it waits for its settings, so it has started nothing yet. Raises: OSError, SubprocessError."""
     # Without Perdure's modules and environment.
     command = [settings.python, "-I", "-S", "-B", "-c", _START, str(Path(__file__).parent), str(control)]
     user: dict[str, Any] = {}

@@ -55,7 +55,7 @@ _OPTIONS = ("--only-binary=:all:", "--no-input", "--disable-pip-version-check", 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION = re.compile(r"[A-Za-z0-9.!+_-]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_ENVIRONMENT = ("HOME", "PATH", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
+_PASSED = ("HOME", "PATH", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME")
 
 
 class InstallFailed(Exception):
@@ -80,11 +80,12 @@ class Installer:
     async def install(
         self, requirements: Sequence[str], scratch: Path, *, bytes_max: int, progress: Callable[[str], None]
     ) -> Path:
-        """The folder, within `scratch`, in which the set is installed.
+        """Install a set of requirements, and return the folder, within `scratch`, that it is in.
 
         Args:
-            scratch: an empty folder of ours.
-            bytes_max: what the set may take; pip may take as much again while it works.
+            scratch: an empty folder.
+            bytes_max: the size that the set may have; pip may take as much again while it works.
+            progress: takes each line that pip prints.
         Raises: InstallFailed: it is not to be had as wheels of the index, takes too long, or is too large.
         """
         work = scratch / "work"
@@ -115,7 +116,9 @@ class _Pip:
     """Runs pip in its cage, each time with the same work folder.
 
     Args:
-        bytes_max: what the set may take.
+        command: an interpreter with pip, and its options.
+        bytes_max: the size that the installed set may have.
+        progress: takes each line that pip prints.
     """
 
     command: Sequence[str]
@@ -125,7 +128,7 @@ class _Pip:
     progress: Callable[[str], None]
 
     async def run(self, *arguments: str) -> None:
-        """Run pip once. Raises: InstallFailed: it failed, or took too much room."""
+        """Run pip once with these arguments. Raises: InstallFailed: it failed, or took too much room."""
         cage = {
             "scratch": str(self.work),
             "port": self.proxy.port,
@@ -133,13 +136,15 @@ class _Pip:
             "memory_bytes": MEMORY_BYTES,
             "cpu_s": CPU_S,
         }
+        # The variables by which pip finds its settings, and no others of this process.
+        settings = {name: value for name, value in os.environ.items() if name in _PASSED or name.startswith("PIP_")}
         process = await start_group(
             *self.command,
             *("-c", _START, str(Path(__file__).parent), json.dumps(cage), *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            env={**_environment(), "TMPDIR": str(self.work), PROXY_VARIABLE: self.proxy.address},
+            env={**settings, "TMPDIR": str(self.work), PROXY_VARIABLE: self.proxy.address},
             cwd=self.work,
         )
         assert process.stdout is not None
@@ -217,6 +222,7 @@ class _IndexProxy:
         self._guard.set_result(WebGuard([*hosts, *self._private_hosts], resolver=self._resolve))
 
     async def _admit(self, host: str, port: int) -> Sequence[str]:
+        """The addresses at which pip may reach a host, the best first. Raises: AddressRefused (noted), OSError."""
         guard = await asyncio.shield(self._guard)
         try:
             return await guard.resolve_host(host, port)
@@ -233,9 +239,11 @@ class _IndexProxy:
             raise
 
     async def _resolve(self, host: str, port: int) -> Sequence[str]:
+        """The addresses of a host; a public one for a host that is reached by a company's proxy, which resolves it."""
         return [PUBLIC_ADDRESS] if self._upstream_for(host) else await resolve(host, port)
 
     def _upstream_for(self, host: str) -> Upstream | None:
+        """The company's proxy by which a host is reached; None: it is reached directly."""
         return None if urllib.request.proxy_bypass(host) else self._upstream
 
 
@@ -252,7 +260,7 @@ def _index_hosts(settings: Mapping[str, Any]) -> list[tuple[str, int]]:
 
 
 def _read_report(report: Path) -> str:
-    """The text of a requirement file, with a hash for each package that pip would install.
+    """The text of a requirement file, with version and hash of each package that pip would install by its report.
 
     Raises: InstallFailed: something is no wheel of the index, or its hash is not known.
     """
@@ -269,7 +277,8 @@ def _read_report(report: Path) -> str:
 
 
 def _requirement_line(package: Mapping[str, Any]) -> str:
-    """A package of pip's report with version and hash. Raises: InstallFailed: it is no wheel of the index."""
+    """The line of a requirement file for a package of pip's report, with version and hash. Raises: InstallFailed: it is
+    no wheel of the index; KeyError, TypeError: the report has another form."""
     name, version = str(package["metadata"]["name"]), str(package["metadata"]["version"])
     if not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
         raise InstallFailed(f"a package calls itself {name[:80]!r} {version[:80]!r}")
@@ -288,8 +297,8 @@ def _requirement_line(package: Mapping[str, Any]) -> str:
 
 
 def give_to_root(folder: Path) -> None:
-    """Make root the owner of the installed files, where pip ran as another user. Calls, which have other users, read
-    them."""
+    """Make root the owner of a folder and all in it, where pip ran as another user; calls, which have other users, then
+    only read it. Without root's rights nothing is done."""
     if os.geteuid() != 0:
         return
     os.lchown(folder, 0, 0)
@@ -298,7 +307,7 @@ def give_to_root(folder: Path) -> None:
 
 
 async def _read_line(output: asyncio.StreamReader) -> str:
-    """The next line that is not blank; empty at the end."""
+    """The next line of an output that is not blank, without its end; empty: the output has ended."""
     while True:
         try:
             line = await output.readline()
@@ -310,11 +319,6 @@ async def _read_line(output: asyncio.StreamReader) -> str:
             return text
 
 
-def _environment() -> dict[str, str]:
-    """The variables by which pip finds its settings, and no others of this process."""
-    return {name: value for name, value in os.environ.items() if name in _ENVIRONMENT or name.startswith("PIP_")}
-
-
 def _describe_failure(lines: Sequence[str]) -> str:
     """The error lines of pip's output, or its last lines."""
     errors = [line for line in lines if "ERROR" in line] or list(lines)[-3:]
@@ -324,4 +328,5 @@ def _describe_failure(lines: Sequence[str]) -> str:
 
 
 def _describe_size(size: int, bytes_max: int) -> str:
+    """Why a set of this size, in bytes, is refused."""
     return f"it takes {size:,} bytes, at most {bytes_max:,} are allowed: PERDURE_SANDBOX_PACKAGES_MB sets how much"

@@ -142,6 +142,13 @@ class LinuxSandbox:
         progress: Callable[[str], None] | None = None,
         lines: Callable[[str], None] | None = None,
     ) -> SandboxResult:
+        """Run a job when it has its turn, and return its result.
+
+        Args:
+            progress: takes a line for each step before that, such as an installation.
+            lines: takes each line that the code prints, while it runs.
+        Raises: SandboxUnavailable.
+        """
         if job.network and not self._network:
             return SandboxResult(status="refused", error=NETWORK_OFF)
         server = await self._running_server()
@@ -162,6 +169,7 @@ class LinuxSandbox:
             return await self._run(server if server.alive else await self._running_server(), job, packages, lines)
 
     async def isolation(self) -> Isolation:
+        """How this machine isolates code; the fork server is started to find out."""
         async with self._start_lock:
             if self._isolation is None or not self._is_running():
                 await self._start()
@@ -183,6 +191,7 @@ class LinuxSandbox:
         )
 
     def _is_running(self) -> bool:
+        """Whether there is a fork server that this event loop can use."""
         server = self._server
         return server is not None and server.alive and server.loop is asyncio.get_running_loop()
 
@@ -234,7 +243,12 @@ class LinuxSandbox:
             log.warning("tools are run without enough isolation, because that was asked for: %s", isolation.summary)
 
     async def _start_and_check(self, settings: ServerSettings, no_group: str) -> tuple[ForkServer, Isolation]:
-        """Start a fork server, and run a call in it that checks which measures hold. Raises: StartFailed."""
+        """Start a fork server, and run a call in it that checks which measures hold; return (server, isolation).
+        Raises: StartFailed.
+
+        Args:
+            no_group: why there is no control group for it; empty: there is one.
+        """
         if settings.store is not None:
             await asyncio.to_thread(settings.store.mkdir, mode=0o755, parents=True, exist_ok=True)
         server = await ForkServer.start(settings)
@@ -253,7 +267,7 @@ class LinuxSandbox:
         return server, describe_isolation(held, server.facts, problem=problem, unsafe=self._unsafe, no_group=no_group)
 
     async def _check(self, server: ForkServer, job: Mapping[str, Any]) -> tuple[Mapping[str, bool], str]:
-        """Which measures hold in a call, and what went wrong in the check; empty: nothing."""
+        """(measure -> whether it holds in a call with the data `job`; what went wrong in the check, empty: nothing)."""
         empty = SandboxJob(source="", limits=self._cap_limits(SandboxLimits()))
         call = await self._fork(server, empty, None, check=True)
         try:
@@ -274,13 +288,14 @@ class LinuxSandbox:
     async def _run(
         self, server: ForkServer, job: SandboxJob, packages: str | None, lines: Callable[[str], None] | None
     ) -> SandboxResult:
-        """Run a job that has its place, in a process of its own."""
+        """Run a job that has its place, in a process of its own, and return its result. `packages`: the folder of its
+        installed requirements; `lines` takes each line that it prints."""
         call = await self._fork(server, job, packages)
         try:
             if problem := await _cage_problem(call):
                 if not server.alive:
                     return result_of_exit(await call.exit, job.limits, answered=False)
-                # It is no machine without isolation: whoever waits must not do the work outside instead.
+                # This machine can isolate code: the caller must not take it for one that can't, and run it unsafely.
                 error = f"its process could not be isolated just now ({problem}): try once more"
                 return SandboxResult(status="crash", error=error)
             started = time.monotonic()
@@ -300,7 +315,7 @@ class LinuxSandbox:
 
     @asynccontextmanager
     async def _proxy(self, call: JobCall, hosts: Sequence[str]) -> AsyncIterator[None]:
-        """Serve the proxy through which a call reaches these hosts; without hosts there is none."""
+        """Inside the context, serve the proxy to these hosts for a call; without hosts there is none."""
         if not hosts:
             yield
             return
@@ -320,7 +335,8 @@ class LinuxSandbox:
         return error
 
     async def _exchange(self, call: JobCall, job: SandboxJob, lines: Callable[[str], None] | None) -> SandboxResult:
-        """Send a job to its process, and wait for the answer or the end."""
+        """Send a job to its process, and wait for the answer or the end; return the result without its output. `lines`
+        takes each line that the code prints."""
         limits = job.limits
         try:
             async with asyncio.timeout(limits.wall_s):
@@ -389,7 +405,7 @@ class LinuxSandbox:
 
 
 async def _cage_problem(call: JobCall) -> str:
-    """Wait until the call's process is in its cage. Returns why it can't be; empty if all is well."""
+    """Wait until the call's process is in its cage. Returns why it can't be put there; empty: it is."""
     body = await call.read_frame(output_max=OUTPUT_BYTES_MAX)
     if body is None:
         end = await call.exit
@@ -399,12 +415,13 @@ async def _cage_problem(call: JobCall) -> str:
 
 
 def _read_stderr(call: JobCall) -> str:
+    """What a call's process has written to stderr so far."""
     call.stderr.read_available()
     return decode_output(call.stderr.data, SandboxLimits())
 
 
 def _job_data(job: SandboxJob) -> dict[str, Any]:
-    """The part of a job that is sent to its process."""
+    """The part of a job that is sent to its process, as JSON."""
     limits = job.limits
     return {
         "source": job.source,

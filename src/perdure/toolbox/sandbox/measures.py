@@ -43,7 +43,7 @@ def describe_isolation(
 
 
 def no_isolation(reason: str) -> Isolation:
-    """The isolation where no code can be run."""
+    """The isolation where no code can be run, for this reason."""
     measure = Measure(name="sandbox", works=False, meaning=reason)
     return Isolation(backend="none", measures=(measure,), enough=False, summary=f"there is no sandbox here: {reason}")
 

@@ -34,11 +34,11 @@ class SetLock:
         self._fd = os.open(cache / f".{name}{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def share(self) -> bool:
-        """Lock it together with others, in place of a lock held before. False: somebody has it alone."""
+        """Lock it together with others, in place of a lock held before. False: another process or call has it alone."""
         return self._lock(fcntl.LOCK_SH)
 
     def claim(self) -> bool:
-        """Lock it alone, in place of a lock held before. False: somebody has it; then no lock is held any more."""
+        """Lock it alone, in place of a lock held before. False: another has it; then no lock is held any more."""
         return self._lock(fcntl.LOCK_EX)
 
     def touch(self) -> None:
@@ -49,6 +49,7 @@ class SetLock:
         os.close(self._fd)
 
     def _lock(self, kind: int) -> bool:
+        """Take a lock of this kind (`fcntl.LOCK_SH`, `LOCK_EX`) without waiting. False: others hold one against it."""
         try:
             fcntl.flock(self._fd, kind | fcntl.LOCK_NB)
         except OSError as error:
@@ -59,9 +60,9 @@ class SetLock:
 
 
 def make_room(cache: Path, bytes_max: int) -> None:
-    """Remove package sets, the least recently used first, until the rest take at most `bytes_max`.
+    """Remove package sets, the least recently used first, until those that are left take at most `bytes_max`.
 
-    A set that is in use stays. Unfinished sets of dead processes are always removed. Raises: CacheFull.
+    A set in use is never removed, an unfinished one of a dead process always. Raises: CacheFull: too much is in use.
     """
     sets = sorted(_package_sets(cache))
     total = sum(size for _, _, size in sets)
@@ -81,7 +82,7 @@ def make_room(cache: Path, bytes_max: int) -> None:
 
 
 def _package_sets(cache: Path) -> Iterator[tuple[float, Path, int]]:
-    """(last use, folder, bytes) of the package sets in the cache folder, unfinished ones too."""
+    """Yield (last use in seconds since 1970, folder, bytes) of the sets in a cache, unfinished ones too."""
     for folder in cache.iterdir():
         name = folder.name.removeprefix(SCRATCH)
         if folder.is_symlink() or not folder.is_dir() or name.startswith("."):
@@ -94,8 +95,8 @@ def _package_sets(cache: Path) -> Iterator[tuple[float, Path, int]]:
 
 
 def walk_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """All entries below a folder, at any depth: a package may nest deeper than functions can. Those removed meanwhile
-    are left out."""
+    """Yield all entries below a folder, at any depth: a package may nest deeper than functions can. Those that are
+    removed meanwhile are left out."""
     folders = [str(folder)]
     while folders:
         with contextlib.suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:

@@ -72,6 +72,7 @@ class Places:
         self._forget_idle(owner)
 
     def _leave_queue(self, owner: str, turn: asyncio.Future[None]) -> None:
+        """Take a cancelled job out of the queue of its owner."""
         queue = self._queues.get(owner, deque())
         if turn in queue:
             queue.remove(turn)

@@ -55,7 +55,8 @@ class Upstream:
 
 
 def admit_listed(hosts: Sequence[str], private: Sequence[str] = (), *, resolver: Resolve = resolve_for_tools) -> Admit:
-    """Admit the hosts on a list: see `core.tools.hosts`. A name with a private address must be on both lists.
+    """A function that admits the hosts on a list, as a tool gives it. A name with a private address must be on both
+    lists.
 
     Args:
         private: hosts on this machine or in a private network, as `name` or `name:port`.
@@ -63,11 +64,11 @@ def admit_listed(hosts: Sequence[str], private: Sequence[str] = (), *, resolver:
     public, private_too = WebGuard(resolver=resolver), WebGuard(private, resolver=resolver)
 
     async def admit(host: str, port: int) -> Sequence[str]:
-        ports, named = listed_ports(hosts, host, web=PORTS)
+        ports, is_named = listed_ports(hosts, host, web=PORTS)
         if port not in ports:
             names = ", ".join(hosts[:HOSTS_NAMED]) + (", ..." if len(hosts) > HOSTS_NAMED else "")
             raise AddressRefused(f"{host}:{port}", f"this tool may reach {names} only")
-        return await (private_too if named else public).resolve_host(host, port, ports=ports)
+        return await (private_too if is_named else public).resolve_host(host, port, ports=ports)
 
     return admit
 
@@ -90,7 +91,7 @@ class ForwardProxy:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, listener: socket.socket) -> None:
-        """Serve this socket. It is closed with the proxy."""
+        """Serve the connections of this socket, which is closed with the proxy."""
         self._server = await asyncio.start_server(self._serve, sock=listener, limit=HEAD_BYTES)
 
     async def close(self) -> None:
@@ -101,6 +102,7 @@ class ForwardProxy:
         await end_tasks(*self._tasks)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection until it ends, or `close` cancels it."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -112,7 +114,7 @@ class ForwardProxy:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(HEAD_S):
                     await writer.drain()
-        except asyncio.CancelledError:  # closed: nobody waits for this task but `close`
+        except asyncio.CancelledError:  # only `close` cancels this task, and waits for it
             return
         finally:
             self._tasks.discard(task)
@@ -151,7 +153,7 @@ class ForwardProxy:
             host_writer.transport.abort()
 
     async def _connect(self, request: _Request) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the host of a request; the head of a plain request is sent already."""
+        """A connection to a request's host; the head of a plain one is sent. Raises: AddressRefused, OSError."""
         async with asyncio.timeout(CONNECT_S):
             addresses = await self._admit(request.host, request.port)
             if (upstream := self._upstream(request.host)) is not None:
@@ -201,7 +203,7 @@ class _Request:
 
     @classmethod
     def parse(cls, head: bytes) -> _Request:
-        """The request of these bytes, which end with an empty line. Raises: ValueError: it can't be read."""
+        """The request whose head this is, with the empty line at its end. Raises: ValueError: it can't be read."""
         first, *lines = head[:-4].split(b"\r\n")
         method, target, version = first.split(b" ")
         if not version.startswith(b"HTTP/1.") or not method.isalpha():
@@ -229,7 +231,7 @@ class _Request:
 
     @property
     def tunnel(self) -> bool:
-        """Whether the client wants a connection instead of an answer."""
+        """Whether the client asks for a connection (CONNECT), and not for an answer."""
         return self.method == b"CONNECT"
 
     def header(self, name: bytes) -> bytes:
@@ -237,7 +239,8 @@ class _Request:
         return b",".join(value for key, value in self.headers if key.lower() == name)
 
     def render_head(self, target: bytes, login: bytes = b"") -> bytes:
-        """The head to send to the host that was admitted, for one request only."""
+        """The head to send on, which ends the connection after one request. `target`: a path, or for another proxy an
+        address; `login`: a further header, with its line end."""
         kept = [key + b": " + value for key, value in self.headers if key.lower() not in _HOP_HEADERS]
         host = host_and_port(self.host, self.port).removesuffix(":80").encode()
         lines = [self.method + b" " + target + b" HTTP/1.1", b"Host: " + host, b"Connection: close", *kept]
@@ -258,6 +261,7 @@ async def _forward(source: asyncio.StreamReader, target: asyncio.StreamWriter) -
 
 
 def _response(status: int, text: str) -> bytes:
+    """A response of HTTP with this text."""
     body = f"{text}\n".encode()
     reason = {400: "Bad Request", 403: "Forbidden", 407: "Proxy Authentication Required", 502: "Bad Gateway"}
     head = f"HTTP/1.1 {status} {reason.get(status, 'Service Unavailable')}\r\nContent-Type: text/plain\r\n"

@@ -91,7 +91,7 @@ class Requirements:
     async def _wait_for_set(
         self, requirements: Sequence[str], name: str, lock: SetLock, owner: str, progress: Callable[[str], None]
     ) -> None:
-        """Wait until the set is installed, by this caller or another one, and share its lock."""
+        """Wait until the set `name` is installed, by whichever caller; share its lock. Raises: RequirementsFailed."""
         names = self._queues.setdefault(owner, [])
         if name not in names and len(set(names)) >= QUEUE_MAX:
             raise RequirementsFailed(
@@ -116,7 +116,7 @@ class Requirements:
                 del self._queues[owner]
 
     async def _install(self, requirements: Sequence[str], name: str, progress: Callable[[str], None]) -> None:
-        """Install a set, whose lock this caller holds alone, as soon as one of the installers is free."""
+        """Install a set, locked alone by this caller, when there is room. Raises: RequirementsFailed, OSError."""
         installers = [SetLock(self._cache, f"installer-{number}") for number in range(INSTALLERS)]
         scratch = self._cache / f"{SCRATCH}{name}"
         try:
@@ -145,7 +145,7 @@ def _remove_if_there(folder: Path) -> None:
 
 
 def _check_requirements(requirements: Sequence[str]) -> tuple[str, ...]:
-    """The requirements, each once, in order. Raises: RequirementsFailed: too many, or a text that is none."""
+    """The requirements, each once, sorted. Raises: RequirementsFailed: they are too many, or one is no requirement."""
     if len(requirements) > REQUIREMENTS_MAX:
         raise RequirementsFailed(f"{len(requirements)} requirements are too many: at most {REQUIREMENTS_MAX}")
     for requirement in requirements:

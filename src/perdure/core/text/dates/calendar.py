@@ -110,7 +110,7 @@ def day_part(clock: Clock, day: date, part: str) -> Period:
 
 
 def weekday(clock: Clock, number: int, shift: int | None) -> date:
-    """Return a weekday, 0 is Monday: the one before (-1) or after today (1), in this week (0), the latest (None)."""
+    """Return the weekday `number`, 0 is Monday. `shift`: before today -1, this week's 0, after today 1, latest None."""
     back = (clock.today.weekday() - number) % 7
     if shift is not None:
         back = {-1: back or 7, 0: clock.today.weekday() - number}.get(shift, back - 7)

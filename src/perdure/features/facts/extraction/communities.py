@@ -49,11 +49,13 @@ async def summarize_due(ports: FactPorts, agent_id: AgentId, piece: Piece = AT_O
             log.warning("communities of %s are summarized by their facts: %s", graph.id, error)
 
     def again(tx: Tx, community: Community) -> object:
+        """Return a community and what its summary is made from, as they are now; None: it is gone."""
         tx.of(Graphs).lock(graph.id)
         now = tx.of(Entities).find_community(graph.id, community.seq)
         return None if now is None else (now, summary_facts(tx, graph, now, at=at))
 
     def store(tx: Tx) -> int:
+        """Store the summaries of communities that have not changed since they were loaded; return how many."""
         return sum(
             store_summary(tx, graph, community, facts.name, summary, at=ports.clock.now())
             for (community, facts), summary in zip(due, summaries, strict=True)

@@ -111,8 +111,7 @@ def _reason_to_drop(batch: ReadBatch, one: ExtractedEntity, name: str) -> str:
 
 
 def _is_plausible(batch: ReadBatch, known: Entity, one: ExtractedEntity, name: str) -> bool:
-    """Return whether an entity under this name can be the known one: it has its name, or a trusted turn says the new
-    name."""
+    """Return whether an entity can be the known one: it has its name, or a trusted turn says the new `name`."""
     if not type_fits(known.type, one.type):
         return False
     if not {name_key(name), *map(name_key, one.aliases)}.isdisjoint(names_of(known)):
@@ -206,8 +205,7 @@ def _clean(value: Any) -> Any:
 
 
 def _with_speakers(batch: ReadBatch, entities: Sequence[NewEntity]) -> list[NewEntity]:
-    """Return the entities with the trusted users who speak before the others, also users that the extractor left
-    out."""
+    """Return the entities with the trusted users who speak before the others, also users that are not among them."""
     speakers: list[NewEntity] = []
     others = list(entities)
     for speaker in dict.fromkeys(turn.speaker for turn in batch.turns if turn.is_user and turn.trust in TRUSTED):

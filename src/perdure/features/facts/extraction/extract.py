@@ -162,6 +162,7 @@ async def _extract_waiting(
     waiting = ports.waiting
 
     def read(tx: Tx) -> LoadedBatch | None:
+        """Load the next texts that no other task extracts; None: there are none."""
         if (graph := find(tx)) is None:
             return None
         without, timezone = frozenset(waiting.texts), ports.settings.timezone
@@ -171,6 +172,7 @@ async def _extract_waiting(
         with contextlib.ExitStack() as taken:
 
             async def load() -> LoadedBatch | None:
+                """Load the next texts, and keep other tasks from them until `taken` is closed."""
                 taken.close()  # `_extract` calls this again after a change
                 async with piece():
                     loaded = None if is_taken() else await ports.store.read(read)
@@ -275,8 +277,7 @@ async def _passes_over(ports: FactPorts, loaded: LoadedBatch) -> bool:
 
 
 async def _call(ports: FactPorts, loaded: LoadedBatch, extractor: Extractor) -> tuple[LoadedBatch, Extraction]:
-    """Call the extractor; return the batch with all entities that it was shown, and its answer. Raises: ModelError,
-    StoreError."""
+    """Call the extractor; return the batch as it was shown, and the answer. Raises: ModelError, StoreError."""
     batch = loaded.batch
     if not any(turn.text.strip() for turn in batch.turns):
         return loaded, Extraction()

@@ -15,7 +15,7 @@ from perdure.features.facts.values.extraction import Extractor, FindExtractor
 
 
 def extract_nothing(setting: str, model: str) -> Extractor | None:
-    """`FindExtractor` of a program that extracts no facts."""
+    """Return no extractor: facts are off. It is a `FindExtractor`."""
     return None
 
 
@@ -40,7 +40,7 @@ class FactPorts(Ports):
 
 
 def _find_extractor(app: App, setting: str, agent_model: str) -> Extractor:
-    """Return the extractor for an agent's setting (`default`, `patterns`, `model`) and its model. Raises:
+    """Return the extractor that an agent's setting chooses; `agent_model` is the agent's model. Raises:
     ModelNotFound."""
     settings = app.settings
     handle = settings.facts_model or agent_model

@@ -35,7 +35,7 @@ class Said:
 
     @classmethod
     def of(cls, batch: ReadBatch) -> Said:
-        """Return what is said in a batch."""
+        """Return what the turns of a batch and those before say, with speakers and known names."""
         turns = [*batch.context, *batch.turns]
         known = [name for one in batch.entities for name in (one.name, *one.aliases)]
         text = match_form("\n".join([*known, *(f"{turn.speaker}\n{turn.text}" for turn in turns)]))
@@ -52,8 +52,7 @@ class Said:
         return all(one in self.words or self._holds_form(one) for one in tokens)
 
     def _holds_form(self, token: str) -> bool:
-        """Return whether a stem is said inside a longer text or as another form of a word: `Warszawa` and
-        `Warszawie`."""
+        """Return whether a stem is said in a longer text or as another form: `Warszawa` and `Warszawie`."""
         if len(token) <= 2:
             return not token.isascii() and token in self.text
         sizes = ((word, max(4, len(token) - 3, len(word) - 3)) for word in self.words if token[:4].isalpha())

@@ -60,7 +60,7 @@ class ModelExtractor:
         self._model, self.handle, self._telemetry = model, handle, telemetry or NoTelemetry()
 
     async def extract(self, batch: ReadBatch) -> Extraction:
-        """Return what the model finds in a batch, without facts about names that the text does not hold. Raises:
+        """Return what the model finds in a batch, without facts about names that are not in the text. Raises:
         ModelError."""
         extraction, said = await self._read(batch), Said.of(batch)
         names = {
@@ -91,8 +91,7 @@ class ModelExtractor:
         return extraction
 
     async def summarize(self, communities: Sequence[CommunityFacts]) -> Sequence[str]:
-        """Return a summary of each community, in order, by one call for all; empty: the model gave none. Raises:
-        ModelError."""
+        """Return a summary of each community, in order, by one call; empty: the model gave none. Raises: ModelError."""
         lines = [
             f"{number}. {', '.join(one.members)}: {' '.join(one.texts)}" for number, one in enumerate(communities, 1)
         ]
@@ -110,8 +109,7 @@ class ModelExtractor:
         return [summaries.get(number, "") for number in range(1, len(communities) + 1)]
 
     async def _ask(self, batch: ReadBatch, turns: Sequence[tuple[Role, str]]) -> tuple[str, Extraction]:
-        """Send the model the turns of a conversation about a batch; return its answer, and what that says. Raises:
-        ModelError."""
+        """Send the model a conversation about a batch; return its answer, and what that says. Raises: ModelError."""
         system = "\n\n".join(filter(None, (extraction_prompt(), batch.prompt)))
         request = self._request(system, turns, "extraction", answer_schema(batch))
         answer, reply = await self._answer(request, batch.limit_s)
@@ -138,8 +136,7 @@ class ModelExtractor:
         )
 
     async def _answer(self, request: ModelRequest, limit_s: float | None = None) -> tuple[str, ModelReply]:
-        """Return the text of the model's answer, and all of it; `limit_s` is how long it may take. Raises:
-        ModelError."""
+        """Return the text of the model's answer, and all of it, within `limit_s` seconds. Raises: ModelError."""
         try:
             async with asyncio.timeout(limit_s):
                 with self._telemetry.during(work := ModelWork(model=self.handle, request=request)):
@@ -266,8 +263,7 @@ def _read_answer(answer: str, *names: str) -> tuple[dict[str, Any] | None, bool]
 
 
 def _members(value: Any, names: Sequence[str], depth: int = 2) -> dict[str, Any] | None:
-    """Return the object that has lists of these names: `value`, or one up to `depth` levels in it; None: there is
-    none."""
+    """Return the object that has lists of these names: `value`, or one up to `depth` levels in it; None: none."""
     if not isinstance(value, dict):
         return None
     if any(isinstance(value.get(name), list) for name in names):
@@ -322,8 +318,8 @@ def _append_facts(
     more: Sequence[ExtractedFact],
     keeps: Callable[[ExtractedFact], bool] = lambda fact: True,
 ) -> Sequence[ExtractedFact]:
-    """Return `facts` and behind them those of `more` that are new and that `keeps` accepts; `replaces` still names the
-    same facts."""
+    """Return `facts`, and behind them those of `more` that are new and that `keeps` accepts, with `replaces`
+    adapted."""
     joined = list(facts)
     known_places = {_statement_key(fact): place for place, fact in enumerate(facts, 1)}
     places: dict[int, int] = {}

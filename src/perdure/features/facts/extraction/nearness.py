@@ -35,8 +35,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 async def show_near(ports: Ports, graph: Graph, batch: ReadBatch) -> ReadBatch:
-    """Return the batch with those known entities added whose vectors are near to its turns. Raises: NotFound,
-    StoreError."""
+    """Return the batch with known entities added that are near to its turns. Raises: NotFound, StoreError."""
     found = await ports.search.nearest(graph.entity_archive_id, [turn.text for turn in batch.turns], limit=NEAREST)
     near: dict[int, float] = {}
     for of_turn in found:
@@ -125,7 +124,6 @@ def _new_entities(tx: Tx, graph: Graph, batch: ReadBatch, extraction: Extraction
 
 
 def _may_be_one(new: ExtractedEntity, known: Entity) -> bool:
-    """Return whether a name may mean a known entity: neither is a person, the types fit, and the numbers in the names
-    are equal."""
+    """Return whether a name may mean a known entity: no person, a fitting type, and the same numbers in its name."""
     numbers = [sorted(_NUMBER.findall(name)) for name in (new.name, known.name)]
     return known.type not in APART_TYPES and type_fits(known.type, new.type) and numbers[0] == numbers[1]

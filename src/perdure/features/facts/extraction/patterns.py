@@ -59,8 +59,8 @@ def statements_in_document(text: str, *, now: datetime) -> Sequence[Statement]:
 
 
 def said_in_document(text: str, speaker: str) -> Sequence[str]:
-    """Return the values of a rendered JSON document that may be the speaker's own words: those in no record that names
-    another speaker."""
+    """Return the values of a rendered JSON document that may be the speaker's own words, by the names in its
+    records."""
     lines = [
         (tuple(match["path"].casefold().split(", ")), match["value"].strip())
         for match in filter(None, map(_LINE.fullmatch, text.splitlines()))
@@ -185,8 +185,8 @@ class _Extraction:
         return Extraction(entities=list(self._entities.values()), facts=self._facts, model=EXTRACTIVE)
 
     def _name(self, speaker: str, statement: Statement) -> None:
-        """Give the speaker the name that a statement says, with the former one as an alias; or take it away if the
-        statement denies it."""
+        """Give the speaker the name that a statement says, and the former one as alias; or take it away if it is
+        denied."""
         entity, name = self._entity(speaker, "Person"), statement.object
         if statement.mode != "is":
             name = speaker if entity.name.casefold() == name.casefold() else entity.name
@@ -236,7 +236,7 @@ class _Extraction:
             self._facts.append(replace(fact, decision=decision, known=place))
 
     def _other_in_batch(self, statement: Statement, fact: ExtractedFact) -> tuple[Decision, int | None]:
-        """Return the decision of a fact, and the place of the earlier fact of the batch that it is about; None: of
+        """Return the decision of a fact, and the place of the earlier fact of the batch that it is about; None:
         none."""
         target = self._entity(statement.old, statement.kind).name if statement.old else fact.object
         for place, one in reversed(list(enumerate(self._facts, 1))):

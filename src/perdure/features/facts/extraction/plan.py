@@ -120,8 +120,7 @@ class _Draft:
         return ""
 
     def _change(self, number: int, planned: PlannedFact, place: int) -> str:
-        """Apply a decision about the earlier fact `place` of the answer; return why it is dropped, empty if it is
-        not."""
+        """Apply a decision about the earlier fact `place` of the answer; return why it is dropped, empty if not."""
         earlier = self._facts.get(place)
         if earlier is None:  # it was dropped: then this fact is a new one, unless it only takes something back
             if planned.decision in ("DELETE", "NONE"):
@@ -302,8 +301,7 @@ def _names(turn: SpokenTurn, names: Sequence[str]) -> bool:
 
 
 def with_facts(plan: FactPlan, facts: Sequence[PlannedFact], used: Collection[int] = ()) -> FactPlan:
-    """Return the plan with only these facts, and of its entities those that they name and those at the places
-    `used`."""
+    """Return the plan with only these facts, and the entities that they name or whose places are `used`."""
     named = {place for fact in facts for place in (fact.subject, fact.object)}
     places = {place: index for index, place in enumerate(sorted(named.union(used)))}
     moved = [replace(fact, subject=places[fact.subject], object=places[fact.object]) for fact in facts]

@@ -153,12 +153,12 @@ def _mark_extracted(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> None:
 
 
 def _reading(loaded: LoadedBatch) -> Reading:
-    """Return what the extractor read of a batch and what decides about its answer, to see later whether it has
-    changed."""
+    """Return what the extractor read and what decides about its answer, to see later whether it has changed."""
     facts = [(fact.id, fact.seq) for fact in loaded.batch.facts]
     names = {entity.seq: frozenset((entity.name, *entity.aliases)) for entity in loaded.batch.entities}
 
     def again(tx: Tx) -> object:
+        """Load the same as it is now, with agents and graph locked; None: it is not to be extracted any more."""
         agents = {episode.agent_id for episode in loaded.episodes if episode.agent_id is not None}
         for agent_id in sorted(agents | ({loaded.agent.id} if loaded.agent is not None else set())):
             tx.agents.lock(agent_id)
@@ -207,14 +207,14 @@ class _Storing:
         at: datetime,
     ) -> None:
         self._tx, self._graph, self._loaded, self._ids, self._at = tx, graph, loaded, ids, at
+        # Numbers of the plan's entities, in its order; and the newest versions of facts that the plan decides about.
         self._entities, self._known = entities, {fact.id: fact for fact in known}
         self._sources: list[tuple[int, int]] = []  # `first_seq` of a fact, and the number of an episode
         self._stored: dict[int, FactId] = {}  # by the numbers of facts in the answer
         self._changes = Changes()
 
     def end(self, added: Sequence[Fact]) -> Sequence[Fact]:
-        """Write sources and communities of all facts; return those of `added` that are still believed, as they are
-        now."""
+        """Write sources and communities of all facts; return those of `added` that are still believed, as they are."""
         self._tx.of(Facts).add_sources(self._graph.id, self._sources)
         self._changes.update_communities(self._tx, self._graph, at=self._at)
         newest = [self._known[id_] for id_ in dict.fromkeys(fact.id for fact in added)]

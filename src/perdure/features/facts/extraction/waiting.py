@@ -75,8 +75,7 @@ class Waiting:
             self.texts -= taken
 
     def note(self, line: Line, *, turns: int = 0, tokens: int = 0, now: bool = False) -> None:
-        """Note that so much was said in a conversation, or that its agent was given a text; `now`: it is extracted at
-        once."""
+        """Note that so much was said in a conversation, or its agent was given a text; `now`: extract it at once."""
         if self.wake is None:
             return
         backlog = self.lines.setdefault(line, LineBacklog())

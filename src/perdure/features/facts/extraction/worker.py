@@ -78,8 +78,7 @@ class Extractions:
             self._worker.start(line)
 
     async def note_unread(self) -> None:
-        """Note conversations that an earlier process left unread; they are extracted at the next pause. Raises:
-        StoreError."""
+        """Note conversations that an earlier process left unread, for the next pause. Raises: StoreError."""
         if self._waiting.wake is not None:
             for line in await self.ports.store.read(lambda tx: tx.of(Episodes).list_behind(limit=LEFT_MESSAGES)):
                 self._waiting.note(line)
@@ -159,8 +158,7 @@ class Extractions:
                 self._waiting.lines.pop(line, None)
 
     def _retry(self, line: Line, backlog: LineBacklog, error: Exception) -> None:
-        """Have a conversation that failed extracted later, each time four times as late. The first failure is
-        logged."""
+        """Have a conversation that failed extracted later, each time four times as late; log the first failure."""
         wait_s = self.ports.settings.extraction_retry_s * 4 ** max(0, backlog.tries - 1)
         backlog.due_at = asyncio.get_running_loop().time() + wait_s
         if backlog.tries <= 1:
@@ -177,8 +175,7 @@ class Extractions:
         self._set_timer(wait_s)
 
     async def _extract_singly(self, line: Line, backlog: LineBacklog, error: Exception, *, rest: bool) -> None:
-        """Leave out those turns of a batch that fail also alone, after the whole batch failed `TRIES` times with
-        `error`."""
+        """Leave out those turns of a batch that fail also alone, after all of it failed often with `error`."""
         try:
             turns = await extract_singly(self.ports, line, rest=rest, last=True)
         except NotFound:

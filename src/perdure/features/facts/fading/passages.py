@@ -24,8 +24,7 @@ COMPARED_MAX, COMPARED_CHARS = 2_000, 2_000
 
 
 def fading_archives(tx: Tx, agent_id: AgentId) -> Sequence[Archive]:
-    """Return the archives whose passages an agent's policy may let fade: those that no other agent has. Raises:
-    NotFound."""
+    """Return the archives whose passages an agent's policy lets fade: those of no other agent. Raises: NotFound."""
     tx.agents.model(agent_id)
     return [
         archive

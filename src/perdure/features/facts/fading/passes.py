@@ -67,8 +67,7 @@ def load_fading(tx: Tx, agent_id: AgentId | None, graph: Graph | None) -> Fading
 
 
 async def tidy(ports: Ports, fading: Fading, policy: Forgetting, *, dry_run: bool = False) -> Sequence[TidyItem]:
-    """Let facts and passages fade by a policy; return what was changed, or with `dry_run` only what would be. Raises:
-    StoreError."""
+    """Let facts and passages fade; return what was changed, or with `dry_run` what would be. Raises: StoreError."""
     at = ports.clock.now()
     graph = fading.graph
 
@@ -96,11 +95,13 @@ async def restore_last(ports: Ports, fading: Fading) -> Sequence[Memory]:
     graph, archives = fading.graph, fading.archives
 
     def find_last(tx: Tx) -> str | None:
+        """Return the id of the latest pass, which is its time; None: there was none."""
         origins = [passage.state_origin for passage in of_passages.passages_of_passes(tx, archives)]
         origins += [] if graph is None else [fact.origin for fact in of_facts.facts_of_passes(tx, graph)]
         return max((str(origin["pass"]) for origin in origins), default=None)
 
     def restore(tx: Tx, pass_: str) -> Sequence[Memory]:
+        """Take back at most `PORTION` changes of a pass, of facts first; return what was restored."""
         at = ports.clock.now()
         facts: Sequence[Fact] = ()
         if graph is not None:

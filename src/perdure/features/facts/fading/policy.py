@@ -140,8 +140,7 @@ def plan_pass(judged: Iterable[Judged], policy: Forgetting, *, at: datetime, com
 
 
 def _judge(one: Judged, policy: Forgetting, *, is_old: bool) -> TidyItem | None:
-    """Return what becomes of a memory that is no duplicate; None: it stays. `is_old`: it has been in its state for
-    `min_age_days`."""
+    """Return the change of a memory that is no duplicate, or None; `is_old`: its state is older than `min_age_days`."""
     memory, worth, uses = one.memory, one.worth, one.uses
     if memory.state == "active" and is_old and worth < policy.min_score:
         return TidyItem(memory=memory, reason="faded", score=worth, uses=uses)

@@ -106,6 +106,7 @@ class FactColumns:
         places = self.seq.searchsorted(rows.seq[~is_new])
 
         def merge(own: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
+            """Return a column with the changed rows in their places, and the new ones behind."""
             merged = np.concatenate([own, other[is_new]])
             merged[places] = other[~is_new]
             return merged

@@ -120,8 +120,7 @@ def _best_rated(columns: FactColumns, rows: NDArray[np.int64], some: NDArray[np.
 
 
 def texts_with_names(text: str) -> Sequence[str]:
-    """Return the texts in which names of entities are looked up: the query, and the user's name if it says "I" or
-    "my"."""
+    """Return the texts in which names are looked up: the query, and the user's name if it says "I" or "my"."""
     return [USER_NAME, text] if role_meant(text) == USER else [text]
 
 
@@ -135,8 +134,7 @@ def _true_in(columns: FactColumns, rows: NDArray[np.int64], named: Sequence[Time
 
 
 def _sum_scores(ranking: RankedPassages, graded: _Graded) -> list[tuple[float, int, int, int]]:
-    """Return the ranked facts, best first, as (score, number of the version, row in the ranking's pool, place in
-    `graded`)."""
+    """Return (score, version, row in the ranking's pool, place in `graded`) of each ranked fact, best first."""
     order = ranking.ranked.order
     seqs = np.array(ranking.texts.seqs, np.int64)[order]
     first, last = graded.texts.searchsorted(seqs, "left"), graded.texts.searchsorted(seqs, "right")

@@ -123,7 +123,7 @@ class Entities(Table):
     def list_communities(
         self, graph_id: GraphId, *, due: bool | None = None, after: int = 0, limit: int = 100
     ) -> Sequence[Community]:
-        """Return communities with numbers above `after`, in order; with `due` only those whose summary is, or is not,
+        """Return communities with numbers above `after`, in order; `due`: only those whose summary is, or is not,
         due."""
         which = "" if due is None else f" AND summary_due = {int(due)}"
         index = "communities_due" if due else ""
@@ -150,8 +150,7 @@ class Entities(Table):
 
 
 def _name_rows(entities: Sequence[Entity]) -> Sequence[Mapping[str, str | int]]:
-    """Return a row of `entity_names` for each name and alias of the entities, in the form in which names are
-    compared."""
+    """Return a row of `entity_names` for each name and alias of the entities, in the form of `name_key`."""
     return [
         {"graph_id": entity.graph_id, "name": row_format.storable(key), "seq": entity.seq}
         for entity in entities

@@ -114,8 +114,7 @@ class Episodes(Table):
         self._change(graph_id, seqs, "tries = tries + 1")
 
     def _change(self, graph_id: GraphId, seqs: Sequence[int], changes: str, where: str = "1 = 1", **params: str) -> int:
-        """Change those of these episodes that fulfil `where`, both in SQL; return how many. `params` are their
-        values."""
+        """Change those of these episodes that fulfil `where`, both in SQL with `params`; return how many."""
         condition, numbers = self._db.in_numbers("seq", "seqs", seqs)
         own = f"graph_id = :graph_id AND {OWN_GRAPH} AND {condition} AND {where}"
         return self._run_counted(f"UPDATE episodes SET {changes} WHERE {own}", graph_id=graph_id, **numbers, **params)
@@ -138,8 +137,8 @@ class Episodes(Table):
         return int(rows[0][0]) if rows else -1
 
     def list_behind(self, *, limit: int) -> Sequence[tuple[AgentId, int]]:
-        """Return the conversations, as agent and number, with messages that extraction has not read, among the newest
-        `limit`."""
+        """Return agent and number of the conversations with unread messages among the newest `limit` messages of
+        all."""
         rows = self._rows(
             "SELECT DISTINCT m.agent_id, m.conversation_seq FROM (SELECT agent_id, conversation_seq, seq, created_at"
             " FROM messages ORDER BY created_at DESC, agent_id DESC, seq DESC LIMIT :limit) m"
@@ -162,8 +161,7 @@ class Episodes(Table):
         return [int(row[0]) for row in rows]
 
     def count_line_tries(self, agent_id: AgentId, conversation_seq: int, *, at: datetime) -> int:
-        """Count that extraction of a conversation failed; return how often it did since it last moved on. Raises:
-        NotFound: no such agent."""
+        """Count a failed extraction of a conversation; return how many failed since it moved on. Raises: NotFound."""
         rows = self._rows(
             "INSERT INTO extractions (agent_id, conversation_seq, upto_seq, extracted_at, tries)"
             f" SELECT :agent_id, :conversation_seq, -1, :at, 1 WHERE {OWN_AGENT}"
@@ -175,8 +173,7 @@ class Episodes(Table):
         return int(first(rows, "agent", agent_id)[0])
 
     def put_last_seq(self, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, at: datetime) -> None:
-        """Store the number of the last message that extraction has read, see `last_seq`. Raises: NotFound: no such
-        agent."""
+        """Store the number of the last message that extraction has read, see `last_seq`. Raises: NotFound."""
         self._put_upto("extractions", "extracted_at", agent_id, conversation_seq, upto_seq, at, resets="tries")
 
     def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Episode]:

@@ -137,8 +137,7 @@ class Facts(Table):
         return sorted(newest, key=lambda fact: fact.seq)
 
     def histories(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Mapping[int, Sequence[Fact]]:
-        """Return the number of a fact's first version -> all its versions, oldest first; numbers of no fact are left
-        out."""
+        """Return the number of a fact's first version -> all its versions, oldest first; of facts that exist."""
         condition, params = self._db.in_numbers("f.first_seq", "seqs", first_seqs)
         by_first: dict[int, list[Fact]] = {}
         for fact in self._read(f"{condition} ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, **params):
@@ -278,8 +277,7 @@ class Facts(Table):
         return self._read(where, index="facts_by_object", graph_id=graph_id, limit=limit, **params)
 
     def put_text(self, graph: Graph, text_seq: int, text: str) -> None:
-        """Replace the text of passage `text_seq` in all versions that have it, and delete that passage. Raises:
-        NotFound."""
+        """Replace the text of a passage in all versions that have it, and delete the passage. Raises: NotFound."""
         where, by_text = "f.text_seq = :text_seq ORDER BY f.seq LIMIT 1", "facts_by_text"
         for version in self._read(where, index=by_text, graph_id=graph.id, text_seq=text_seq):
             if version.text == text:

@@ -112,8 +112,7 @@ class Graphs(NounTable[Graph]):
         return int(last) - count + 1, int(version)
 
     def count_dropped(self, graph_id: GraphId, dropped: Mapping[str, int]) -> None:
-        """Add to the counts of what extraction left out. `dropped` says reason -> how many entities or facts. Raises:
-        NotFound."""
+        """Add to the counts of what extraction left out: reason -> how many entities or facts. Raises: NotFound."""
         if not dropped:
             return
         self._db.lock("graphs", graph_id)
@@ -123,7 +122,7 @@ class Graphs(NounTable[Graph]):
         self._run(sql, graph_id=graph_id, dropped=row_format.dump(total))
 
     def count_calls(self, graph_id: GraphId, *, calls: int, input_tokens: int, output_tokens: int) -> None:
-        """Add the model calls and tokens of an extraction, and lock the graph until the transaction ends. Raises:
+        """Add the model calls and tokens of an extraction, and lock the graph for this transaction. Raises:
         NotFound."""
         rows = self._rows(
             "UPDATE graphs SET extraction_calls = extraction_calls + :calls, input_tokens = input_tokens + :input,"

@@ -117,8 +117,7 @@ def count_waiting(tx: Tx, agent_id: AgentId) -> int:
 
 
 def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
-    """Load the turns of a batch as they are now, without what is known about them; None: they are not to be extracted
-    any more. Raises: NotFound."""
+    """Load the turns of a batch as they are now; None: they are not to be extracted any more. Raises: NotFound."""
     if loaded.line is None:
         own = [episode.seq for episode in loaded.episodes]
         graph = tx.of(Graphs).get(loaded.episodes[0].graph_id)
@@ -137,8 +136,7 @@ def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
 
 
 def _open_batch(tx: Tx, agent_id: AgentId) -> tuple[Agent, LoadedBatch] | None:
-    """Load an agent, and a batch with its settings and graph but no turns; None: its extraction is off or paused.
-    Raises: NotFound."""
+    """Load an agent, and a batch without turns; None: its extraction is off or paused. Raises: NotFound."""
     agent = tx.agents.get(agent_id)
     settings, graph = load_agent_facts(agent.settings), tx.of(Graphs).find_by_agent(agent_id)
     if settings.capture == "off" or (graph is not None and load_graph_settings(graph.settings).paused):
@@ -209,8 +207,7 @@ def _fill(
 
 
 def _load_before(tx: Tx, agent_id: AgentId, conversation_seq: int, before_seq: int) -> Sequence[Message]:
-    """Load the messages before number `before_seq` of a conversation, in order, also those that a reset took out of
-    view."""
+    """Load the messages of a conversation before number `before_seq`, in order, also those out of view by a reset."""
     limit = CONTEXT_TURNS * 3
     rows = tx.messages.list(
         agent_id, conversation_seq=conversation_seq, before_seq=before_seq, newest_first=True, limit=limit, reset=True
@@ -263,8 +260,7 @@ def _load_passages(
 
 
 def _is_own(passage: Passage) -> bool:
-    """Return whether facts are extracted from a passage: one captured from messages repeats what is extracted from
-    these."""
+    """Return whether facts are extracted from a passage; one that was captured from messages repeats these."""
     return passage.source.get("type") != CAPTURED
 
 
@@ -398,19 +394,16 @@ def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) ->
 
 
 def _fits_batch(waiting: Sequence[Episode], episode: Episode) -> bool:
-    """Return whether a text may be in one batch with the waiting ones before it: of the same place and scope, and
-    short."""
+    """Return whether a text may be in one batch with those before it: of one place and scope, and short."""
     size = sum(len(one.text or "") for one in (*waiting, episode))
     return _place(episode) == _place(waiting[0]) and scope_of(episode) == scope_of(waiting[0]) and size <= BATCH_CHARS
 
 
 def _place(episode: Episode) -> tuple[bool, AgentId | None, int | None]:
-    """Return what episodes of one batch have in common: whether a row elsewhere has the text, its agent and
-    conversation."""
+    """Return what episodes of one batch share: whether their text stands elsewhere, the agent, the conversation."""
     return episode.text is None, episode.agent_id, episode.conversation_seq
 
 
 def scope_of(episode: Episode) -> ScopePairs:
-    """Return the part of an episode's scope that says whose facts it has: names and values of a user, an agent, a
-    run."""
+    """Return the part of an episode's scope that says whose facts it has: of a user, an agent and a run."""
     return tuple((name, episode.scope[name]) for name in SCOPE_IDS if name in episode.scope)

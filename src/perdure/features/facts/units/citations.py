@@ -103,8 +103,7 @@ def _is_repeated(text: str, answer: str, questions: Sequence[str]) -> bool:
 
 
 def _is_cited(fact: Fact, entities: Mapping[int, Entity], text: str) -> bool:
-    """Return whether a text, in matching form, names the object of a fact; or its subject, if the object is the
-    user."""
+    """Return whether a text in matching form names the object of a fact; the subject, if the object is the user."""
     names = [_names(entities[seq]) for seq in (fact.object, fact.subject) if seq in entities]
     return any(_holds(text, name) for name in next(filter(None, names), ()))
 
@@ -116,7 +115,6 @@ def _names(entity: Entity) -> Sequence[str]:
 
 
 def _holds(text: str, name: str) -> bool:
-    """Return whether a text in matching form holds a name as a word of its own, or anywhere if it has no Latin
-    letters."""
+    """Return whether a text in matching form has a name as a word, or anywhere in scripts without spaces."""
     word = re.escape(match_form(name))
     return re.search(rf"(?<![a-z0-9]){word}(?![a-z0-9])", text) is not None

@@ -74,8 +74,7 @@ class _Moves:
         self._now: dict[int, int | None] = {}
 
     def visit(self, seq: int) -> Sequence[int]:
-        """Move an entity, given by its number, if its facts lead elsewhere; return the neighbours that may have to
-        follow."""
+        """Move an entity, by its number, if its facts lead elsewhere; return neighbours that may have to follow."""
         others = [
             one if two == seq else two
             for one, two in self._tx.of(Facts).neighbours(self._graph.id, [seq], limit=NEIGHBOURS_MAX)
@@ -90,8 +89,7 @@ class _Moves:
         return [other for other in dict.fromkeys(others) if self._now.get(other) != label]
 
     def store(self, seqs: Sequence[int], *, at: datetime, is_removal: bool) -> None:
-        """Store the moves, and mark as due the summaries of communities whose members, or the facts of `seqs`,
-        changed."""
+        """Store the moves; the summaries of the communities that changed, or whose facts of `seqs` did, are due."""
         sizes: Counter[int] = Counter()
         for seq, label in self._now.items():
             if label != (before := self._before[seq]):

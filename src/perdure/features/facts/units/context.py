@@ -34,6 +34,7 @@ def pack_context(
     latest: list[FactEvent] = []
 
     def build() -> FactContext:
+        """Return the context of the facts and events that are chosen so far."""
         ids = dict.fromkeys([*(fact.id for fact in chosen), *(event.fact.id for event in latest)])
         numbers = {fact_id: place for place, fact_id in enumerate(ids, 1)}
         parts = [

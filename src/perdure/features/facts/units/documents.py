@@ -52,5 +52,5 @@ def _values(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: str | float | bool) -> str:
-    """Return a scalar on one line."""
+    """Return a value of JSON, no list or object, in one line."""
     return " ".join(value.split()) if isinstance(value, str) else json.dumps(value)

@@ -65,8 +65,7 @@ ALIASES_MAX = 20
 
 
 def create_graph(tx: Tx, name: str, *, ids: Ids, at: datetime, settings: Mapping[str, Any] | None = None) -> Graph:
-    """Add an empty graph with its two archives, for texts of facts and of entities. Raises: TooMany: the name is too
-    long."""
+    """Add an empty graph with two archives, for texts of facts and of entities. Raises: TooMany: a long name."""
     tx.limits.check("name_limit_chars", len(name))
     archives = [
         tx.archives.add(
@@ -105,8 +104,7 @@ def graph_of_agent(tx: Tx, agent_id: AgentId, *, ids: Ids, at: datetime) -> Grap
 
 
 def zone_of(tx: Tx, owner: AgentId | GraphId, default: str) -> str:
-    """Return the time zone of an agent, or of the first agent that has a graph; `default` if none has it. Raises:
-    NotFound."""
+    """Return the time zone of an agent, or of the first agent of a graph, else `default`. Raises: NotFound."""
     agents = [AgentId(owner)] if is_id("agent", owner) else tx.of(Graphs).list_agents(GraphId(owner), limit=1)
     return tx.agents.get(agents[0]).timezone if agents else default
 
@@ -420,8 +418,7 @@ def type_fits(one: str, other: str) -> bool:
 
 
 def _same_entity(new: NewEntity, named: Sequence[Entity]) -> int | None:
-    """Return the number of the stored entity that `new` is, of `named`, which have its name; None: it has to be
-    added."""
+    """Return the number of the stored entity that `new` is, of those with its name; None: it has to be added."""
     if new.known is not None:
         return new.known or None
     fitting = [entity.seq for entity in named if type_fits(entity.type, new.type)]
@@ -444,8 +441,7 @@ def _new_entity(graph: Graph, new: NewEntity, ids: Ids, at: datetime) -> Entity:
 
 
 def _merge_entity(tx: Tx, graph: Graph, known: Entity, new: NewEntity, *, at: datetime) -> Entity:
-    """Store what is new about a known entity, if anything; return it. The user, once named, keeps "User" as an
-    alias."""
+    """Store what is new about a known entity, and return it. The user, once named, keeps "User" as an alias."""
     name = new.name if known.name == USER or new.is_new_name else known.name
     others = [one for one in dict.fromkeys((*known.aliases, *new.aliases, known.name, new.name)) if one != name]
     if len(others) > ALIASES_MAX:  # a name that it had itself, which comes last, stays

@@ -138,8 +138,7 @@ def fit_profile(
     budget_tokens: int,
     count: Callable[[str], int],
 ) -> Profile:
-    """Return the profile of the first entries that fit into `budget_tokens`, ordered by `slots`. `count` returns the
-    tokens of a text."""
+    """Return the first entries that fit the budget, by the tokens that `count` returns, in the order of `slots`."""
     chosen: list[ProfileEntry] = []
     left_tokens = budget_tokens
     for entry in entries:

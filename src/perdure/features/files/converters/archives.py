@@ -18,7 +18,7 @@ _SMALL_BYTES = 1_000_000  # a part that unpacks to less does no harm
 
 
 def open_archive(file: BinaryIO, limits: Limits, *, kind: str, required: str) -> tuple[zipfile.ZipFile, list[str]]:
-    """The archive in `file`, checked, and warnings.
+    """Open the ZIP archive in `file` and check it; return it, and warnings about what of it is not read.
 
     Every name is inside, no part is packed by more than the ratio, encrypted, or an archive itself, all parts together
     are within the limits, and no XML declares entities. A part never unpacks to more than its directory entry says.

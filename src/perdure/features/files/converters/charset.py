@@ -84,8 +84,7 @@ def decode(data: bytes) -> tuple[str, str]:
 
 
 def write_as_utf8(source: BinaryIO, target: BinaryIO, encoding: str) -> None:
-    """Write a text in this encoding to `target` as UTF-8. Raises: FileEncodingInvalid: files have none such, or this
-    text has another one."""
+    """Write a text in this encoding to `target` as UTF-8. Raises: FileEncodingInvalid: no such, or not its own."""
     try:
         if not _FOR_FILES.match(codecs.lookup(encoding).name):
             raise LookupError
@@ -102,7 +101,7 @@ def write_as_utf8(source: BinaryIO, target: BinaryIO, encoding: str) -> None:
 
 
 def _decode_bytes(data: bytes) -> tuple[str, str]:
-    """The text, with its own line ends, and a warning. Raises: Refusal."""
+    """Decode bytes; return the text, its line ends unchanged, and a warning or an empty text. Raises: Refusal."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             try:
@@ -136,7 +135,7 @@ def _decode_bytes(data: bytes) -> tuple[str, str]:
 
 
 def _damaged_utf8(data: bytes, error: UnicodeDecodeError) -> str:
-    """The text if all but a few bytes are UTF-8; else empty."""
+    """The text of bytes of which all but a few are UTF-8, else empty; `error`: the first that is not."""
     if error.start == 0 or data[: error.start].isascii():
         return ""  # nothing says that it is UTF-8 at all
     text = data.decode("utf-8", errors="replace")
@@ -155,7 +154,7 @@ def _guess_utf16(data: bytes) -> str:
 
 
 def _decode_as(data: bytes, encoding: str) -> str | None:
-    """The text; None if it is not in this encoding, or files do not use this encoding."""
+    """The text of bytes; None: they are not in this encoding, or files do not use it."""
     try:
         return data.decode(encoding) if _FOR_FILES.match(codecs.lookup(encoding).name) else None
     except (UnicodeError, LookupError):
@@ -195,12 +194,12 @@ def _plausibility(text: str, encoding: str) -> float:
     total = counts.total() or 1
     flips = sum(one.islower() and two.isupper() for one, two in pairwise(text) if one > "\x7f" or two > "\x7f")
     if encoding in _FREQUENT:
-        signs, frequent_ones, second = _FREQUENT[encoding]
+        signs, frequent_ones, second_from = _FREQUENT[encoding]
         score = 0.0
         for character, count in counts.items():
             code = character.encode(encoding)
             # One sign and one ASCII letter, such as °C, are no character.
-            least = second if total > 2 else 0x80
+            least = second_from if total > 2 else 0x80
             frequent = len(code) == 2 and (code[0] in signs or code[0] in frequent_ones) and code[1] >= least
             kana = "\u3041" <= character <= "\u30fe" and encoding in {"cp932", "euc_jp"}
             score += count * (0.95 if kana else 0.85 if frequent else -0.6)
@@ -215,7 +214,7 @@ def _plausibility(text: str, encoding: str) -> float:
 
 
 def _mean(counts: Counter[str], weights: Mapping[str, float]) -> float:
-    """The mean weight of characters; signs that all languages use have half, others below zero."""
+    """The mean weight of characters by how often each occurs; of those without one, signs have 0.5, others -1."""
     whole = sum(
         count * weights.get(character.lower(), 0.5 if character in _SIGNS else -1.0)
         for character, count in counts.items()

@@ -39,33 +39,34 @@ def in_columns(plain: str, layout: str) -> str:
         return plain
     places = [at for at, letter in enumerate(plain) if not letter.isspace()]
     letters = "".join(plain.split())
-    text = "\n".join(_as_in(plain, letters, places, line) for line in _read(lines, letters) or ())
+    text = "\n".join(_with_plain_spaces(plain, letters, places, line) for line in _reading_order(lines, letters))
     return text if Counter("".join(text.split())) == Counter(letters) else plain
 
 
-def _as_in(plain: str, letters: str, places: Sequence[int], line: str) -> str:
-    """`line` with its words as the plain text has them; the layout has no spaces where they are narrow."""
+def _with_plain_spaces(plain: str, letters: str, places: Sequence[int], line: str) -> str:
+    """`line` with the spaces of the plain text, since the layout lacks narrow ones; `letters` are those of the plain
+    text without spaces, `places` where each stands in it."""
     wanted = "".join(line.split())
     at = letters.find(wanted)
     return line if at < 0 else " ".join(plain[places[at] : places[at + len(wanted) - 1] + 1].split())
 
 
-def _read(lines: Sequence[str], letters: str) -> list[str]:
-    """The lines in the order of reading, those over all columns where they stood. Empty: there are no columns."""
+def _reading_order(lines: Sequence[str], letters: str) -> list[str]:
+    """The lines column by column; empty: there are no columns. `letters`: the plain text without spaces."""
     starts = Counter(gap.end() for line in lines for gap in _GAP.finditer(line))
     for start in (*(start for start, _ in starts.most_common(3)), 0):
-        rows = [_row(line, start) for line in lines]
+        rows = [_split_at(line, start) for line in lines]
         if start and starts[start] < 0.6 * sum(row is not None and all(row) for row in rows):
             continue  # words that happen to stand below each other
         out: list[str] = []
         found = False
-        for _, group in groupby(zip(rows, lines, strict=True), lambda one: one[0] is None):
+        for _, group in groupby(zip(rows, lines, strict=True), lambda pair: pair[0] is None):
             block = list(group)
             sides = [row for row, _ in block if row is not None]
             if sides and _is_prose(sides) and _is_read_across(sides, letters):
                 found = True
                 for side in ([left for left, _ in sides], [right for _, right in sides]):
-                    out += _read(side, letters) or side
+                    out += _reading_order(side, letters) or side
             else:
                 out += [line for _, line in block]
         if found:
@@ -73,9 +74,8 @@ def _read(lines: Sequence[str], letters: str) -> list[str]:
     return []
 
 
-def _row(line: str, start: int) -> _Row | None:
-    """What stands before and behind the gutter that ends at `start`, or if 0 the only gap; None: the line goes over
-    it."""
+def _split_at(line: str, start: int) -> _Row | None:
+    """The text before and behind the gutter that ends at `start`, or the only gap if 0; None: text is across it."""
     gaps = list(_GAP.finditer(line))
     if not start:  # lines that are drawn in one go are laid out with as many spaces as fit, whatever their letters
         gaps = [gap for gap in gaps if gap.end() - gap.start() > 2]
@@ -107,7 +107,7 @@ def _is_prose(rows: Sequence[_Row]) -> bool:
             or (median(len(text.split()) for text in texts if text) < WORDS_MIN and median(lengths) < CHARS_MIN)
             or sum(any(map(str.isdigit, word)) for word in words) > 0.3 * len(words)
             or any(
-                count > 0.5 * len(rows) and not _is_prose([row for text in side if (row := _row(text, at))])
+                count > 0.5 * len(rows) and not _is_prose([row for text in side if (row := _split_at(text, at))])
                 for at, count in cells.most_common(1)
             )
         ):
@@ -119,6 +119,6 @@ def _is_prose(rows: Sequence[_Row]) -> bool:
 
 
 def _is_read_across(rows: Sequence[_Row], letters: str) -> bool:
-    """Whether in the plain text, whose letters these are, most lines go on in the other column."""
+    """Whether most lines of the left column go on with that of the right one in `letters`, those of the plain text."""
     pairs = ["".join(f"{left}{right}".split()) for left, right in rows if left and right]
     return sum(pair in letters for pair in pairs) > 0.5 * len(pairs)

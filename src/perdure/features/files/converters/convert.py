@@ -59,7 +59,7 @@ async def convert_file(
 
 
 def _inspect(name: str, file: Path, limits: Limits) -> tuple[FileKind, int]:
-    """The kind and the size in bytes of a file."""
+    """The kind and the size in bytes of a file. Raises: FileTooLarge, FileTypeUnsupported, Refusal."""
     size = file.stat().st_size
     if size > limits.file_bytes:
         raise FileTooLarge(name, size=size, limit=limits.file_bytes)
@@ -70,7 +70,7 @@ def _inspect(name: str, file: Path, limits: Limits) -> tuple[FileKind, int]:
 async def _read(
     name: str, kind: FileKind, size: int, file: Path, limits: Limits, progress: Progress, sandbox: Sandbox | None
 ) -> Document:
-    """The document of a file, read where its kind and size belong."""
+    """Read a file: a plain text here, anything else in the sandbox, or in a child process if that does not work."""
     if kind in _IN_PROCESS and (size <= _IN_PROCESS_BYTES or kind not in {"csv", "json"}):
         with file.open("rb") as stream:
             return await asyncio.to_thread(read_document, name, kind, stream, limits, _ignore)
@@ -81,11 +81,11 @@ async def _read(
 
 
 def _ignore(done: int, total: int) -> None:
-    """Report to nobody."""
+    """Take a report of progress, and do nothing with it."""
 
 
 async def convert(settings: Settings, sandbox: Sandbox, name: str, file: Path, progress: Progress) -> Document:
-    """As `convert_file`, within the settings' limits."""
+    """Convert a file to a document within the settings' limits, see `convert_file`."""
     limits = Limits(file_bytes=settings.file_limit_bytes)
     return await convert_file(name, file, limits=limits, progress=progress, sandbox=sandbox)
 
@@ -111,7 +111,6 @@ def copy_as_utf8(name: str, stream: BinaryIO, target: BinaryIO, encoding: str) -
 
 
 def name_text(name: str) -> str:
-    """The name under which a file's text becomes a file: its own name if it is text as it is, else with `.md` behind
-    it."""
+    """The name under which a file's text becomes a file: its own if it is plain text, else with `.md` behind it."""
     suffixes = (*SUFFIXES["text"], *SUFFIXES["markdown"], *SUFFIXES["code"])
     return name if name.lower().endswith(suffixes) else f"{name}.md"

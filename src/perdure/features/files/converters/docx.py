@@ -78,8 +78,8 @@ def _for_mammoth(archive: zipfile.ZipFile, warnings: list[str]) -> BinaryIO:
 
 
 def _readable(element: ElementTree.Element, word: str, unknown: set[str]) -> ElementTree.Element:
-    """An element as mammoth reads it: equations and readings of characters as text, every strike as one line, text that
-    is set higher or lower as such. `word` is the namespace of the document."""
+    """An element in a form that mammoth reads: equations and readings of characters as text, every strike as one line,
+    text that is raised or lowered. `word` is the document's namespace; `unknown` gets the names of unknown elements."""
     name, text = element.tag.rpartition("}")[2], ElementTree.Element(f"{word}t")
     height = element.get(f"{word}val", "0")
     match name:

@@ -23,7 +23,7 @@ from perdure.features.files.converters.tables import has_outlier_rows, markdown_
 
 
 def _tags(*names: str) -> frozenset[str]:
-    """The names in these texts."""
+    """The names of tags in these texts, which have spaces between them."""
     return frozenset(tag for group in names for tag in group.split())
 
 
@@ -95,6 +95,8 @@ class _List:
 
 
 class _Page(HTMLParser):
+    """The blocks of text of a page; `classes`: name of a class -> its style, `leave_out`: tags that hold no content."""
+
     def __init__(self, classes: Mapping[str, str], *, leave_out: frozenset[str]) -> None:
         super().__init__(convert_charrefs=True)
         self.title = ""
@@ -106,9 +108,7 @@ class _Page(HTMLParser):
         self._inline: list[str] = []
         # Of each open link or other mark its tag, its sign, where in _inline its text begins, its address.
         self._marks: list[tuple[str, str, int, str]] = []
-        self._struck: tuple[str, int, int] | None = (
-            None  # the tag of a struck-out block, its depth, how often it is open
-        )
+        self._struck: tuple[str, int, int] | None = None  # tag of a struck-out block, depth, how often it is open
         self._formula: Formula | None = None
         self._heading = 0
         self._lists: list[_List] = []
@@ -294,7 +294,7 @@ class _Page(HTMLParser):
             self._show(*self._marks.pop(at)[1:])
 
     def _show(self, sign: str, start: int, address: str) -> None:
-        """Put what stands in a mark into the text with its sign."""
+        """Show the text from the place `start` of `_inline` on with the sign of its mark; `address`: of a link."""
         whole = "".join(self._inline[start:])
         text = whole.strip(f" \t\n\r{BREAK}")
         in_page = any(mark[3].startswith("#") for mark in self._marks)  # a number that leads to a note
@@ -357,7 +357,7 @@ class _Page(HTMLParser):
             self._add_block("\n".join(lines), item=bool(self._lists))
 
     def _list(self, attributes: dict[str, str]) -> _List:
-        """A list with numbers, as its attributes count them."""
+        """A numbered list, which counts as its attributes say."""
         start = whole_number(attributes.get("start"))
         form = list_form(attributes) or "1"
         if "reversed" not in attributes:

@@ -120,12 +120,12 @@ def _format_of(head: bytes) -> str:
 
 
 def _beginning(format_name: str) -> str:
-    """How a file begins, for messages."""
+    """How a file begins whose first bytes have this format, for messages; empty: an unknown one."""
     return f"it begins like {format_name}" if format_name else "it does not begin like one"
 
 
 def _unsupported(name: str, format_name: str) -> FileTypeUnsupported:
-    """The error for a file of another kind."""
+    """The error for a file that is not converted; `format_name` says what it is, such as "it is an image"."""
     return FileTypeUnsupported(
         name,
         found=format_name,

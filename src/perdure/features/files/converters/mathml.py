@@ -57,7 +57,7 @@ class Formula:
 
 
 def _reading(tag: str, attributes: Mapping[str, str], parts: Sequence[str]) -> str:
-    """The reading of an element by those of its children."""
+    """The text of an element of MathML; `parts` are the texts of its children."""
     match tag, parts:
         case "mfrac", (over, under):
             return f"({over})/({under})"
@@ -85,7 +85,7 @@ def _reading(tag: str, attributes: Mapping[str, str], parts: Sequence[str]) -> s
 
 
 def _scripts(*texts: str) -> str:
-    """What is set lower, higher, lower and so on, with the sign of its place."""
+    """Texts that stand lower, higher, lower and so on, each with its sign, `_` or `^`."""
     return "".join(sign + group(text) for text, sign in zip(texts, cycle("_^")) if text)
 
 
@@ -116,7 +116,7 @@ def office_formula(element: Element, unknown: set[str]) -> str:
 
 
 def _office(element: Element, unknown: set[str]) -> str:
-    """The reading of an element of Office's mark-up."""
+    """The text of an element of Office's mark-up; names of unknown elements are added to `unknown`."""
     name = _name(element)
     if name == "t":
         return element.text or ""

@@ -59,7 +59,7 @@ def list_form(attributes: Mapping[str, str]) -> str:
 
 
 def with_numbers(markup: str) -> str:
-    """HTML with each mark of a paragraph as the number of its item, or as text if it is in no list."""
+    """HTML with each mark that `Numbering` put in as the number of its item, or as text if it is in no list."""
     return _MARK.sub(
         lambda found: f'<li data-number="{found[2] or "-"}">' if found[1] else f"{found[2]} ".lstrip(), markup
     )
@@ -93,7 +93,7 @@ class Numbering:
             self._of_styles |= {(number, _value(level, "pStyle")): at for at, level in levels.items()}
 
     def mark(self, root: ElementTree.Element) -> None:
-        """Begin each paragraph of a part that Word shows with a number with a mark of it."""
+        """Put a mark with the number at the beginning of each paragraph of a part that Word shows with one."""
         word = root.tag.rpartition("}")[0] + "}"
         for paragraph in _paragraphs(root):
             properties = paragraph.find(f"{word}pPr")
@@ -160,7 +160,7 @@ def _value(element: ElementTree.Element | None, path: str, name: str = "val") ->
 
 
 def _whole(element: ElementTree.Element | None, path: str, default: int, name: str = "val") -> int:
-    """The same as a number."""
+    """An attribute of the first element at a path as a whole number; `default`: there is none."""
     number = whole_number(_value(element, path, name))
     return default if number is None else number
 

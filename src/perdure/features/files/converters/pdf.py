@@ -102,7 +102,7 @@ def _tidy(text: str) -> str:
 
 
 def _title(reader: object) -> str:
-    """The title in the properties; empty: there is none."""
+    """The title in the properties of a `PdfReader`; empty: there is none."""
     try:
         return _tidy(" ".join(str(reader.metadata.title or "").split()))[:200]  # type: ignore[attr-defined]
     except Exception:  # there may be none, or it may be broken: neither matters

@@ -80,7 +80,7 @@ def _lacks_our_code(result: SandboxResult) -> bool:
 
 
 def _failure(result: SandboxResult, limits: Limits) -> Exception:
-    """The error of a failed job."""
+    """The error that says why a job without success failed."""
     match result.status:
         case "timeout":
             return Refusal(f"it took more than {limits.cpu_s:g} seconds of computing, or {limits.wall_s:g} in all")
@@ -160,7 +160,7 @@ def _parse_line(line: bytes, name: str, kind: FileKind, limits: Limits) -> Docum
 
 
 def _ending(code: int, limits: Limits) -> str:
-    """Why a process that gave no answer ended."""
+    """Why a process that gave no answer ended, by its exit code; below 0 it is the number of a signal."""
     if code in {-signal.SIGXCPU, -signal.SIGKILL}:
         return f"it took more than {limits.cpu_s:g} seconds of computing, the limit, or was killed for want of memory"
     if code < 0:

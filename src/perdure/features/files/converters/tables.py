@@ -33,7 +33,7 @@ def has_outlier_rows(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def csv_to_markdown(text: str, *, tabs: bool = False) -> tuple[str, str]:
-    """(table, warning) of CSV without blank rows; with a warning the text is returned unchanged.
+    """Return the Markdown table of CSV, without blank rows, and a warning; if there is one the text is unchanged.
 
     Args:
         tabs: tabs separate cells; else the delimiter that divides the first lines most evenly.
@@ -61,16 +61,14 @@ def _delimiter(text: str) -> str:
             widths = Counter(len(row) for row in csv.reader(sample, delimiter=delimiter) if row)
         except csv.Error:
             continue
-        width, count = max(widths.items(), key=lambda it: (it[1], it[0]), default=(0, 0))
+        width, count = max(widths.items(), key=lambda item: (item[1], item[0]), default=(0, 0))
         if width > 1 and (count, width) > best_score:
             best, best_score = delimiter, (count, width)
-    if best == "," and (other := _besides_decimal_commas(sample)):
-        return other
-    return best
+    return _besides_decimal_commas(sample) or best if best == "," else best
 
 
 def _besides_decimal_commas(sample: Sequence[str]) -> str:
-    """The delimiter that all lines have equally often, half of them with a number with a decimal comma; else empty."""
+    """The delimiter that all lines have equally often, if half of them have numbers with decimal commas; else empty."""
     for delimiter in ";\t|":
         counts = {line.count(delimiter) for line in sample}
         numbers = sum(_DECIMAL_COMMA.search(line) is not None for line in sample)

@@ -95,8 +95,7 @@ def _shared_strings(archive: zipfile.ZipFile) -> list[str]:
 
 
 class _Runs:
-    """The text of a cell, put together as its runs come: what is struck out, raised or lowered with a sign, readings of
-    characters left out."""
+    """The text of a cell from its runs: signs for what is struck out, raised or lowered, no readings of characters."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -218,7 +217,7 @@ def _table(
 
 
 def _value(text: str, cell: dict[str, str], strings: list[str], styles: list[_Style], epoch: datetime) -> str:
-    """The text that a cell shows; empty if it shows none."""
+    """The text that a cell shows, empty if none: `text` is its content, `cell` its attributes in the XML."""
     at, index = whole_number(cell.get("s")) or 0, whole_number(text)
     style = styles[at] if at < len(styles) else _Style()
     match cell.get("t", "n"):
@@ -255,14 +254,14 @@ def _unescaped(text: str) -> str:
 
 
 def _duration(days: float) -> str:
-    """Hours, minutes and seconds, more than 24 hours too."""
+    """A duration as hours, which may be above 24, minutes and seconds, such as `30:15:05`."""
     seconds = round(abs(days) * 86_400)
     hours, minutes = seconds // 3_600, seconds // 60 % 60
     return f"{'-' * (days < 0)}{hours}:{minutes:02}" + (f":{seconds % 60:02}" if seconds % 60 else "")
 
 
 def _date(days: float, epoch: datetime) -> str:
-    """A date, a time of day, or both; empty: no calendar has it."""
+    """The date, time of day or both that are `days` after `epoch`; empty: no calendar has it."""
     if 1 <= days < 60 and epoch.year < 1900:  # such workbooks have a 29 February 1900, which is day 60
         epoch += timedelta(days=1)
     try:

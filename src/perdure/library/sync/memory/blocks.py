@@ -47,7 +47,10 @@ class Blocks(Part):
         return self._portal.run(self._inner.list(label=label, limit=limit, after=after))
 
     def update(self, block_id: BlockId, *, expected: int | None = None, **changes: Any) -> Block:
-        """Change fields of a block. Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""
+        """Change fields of a block, and return it. `expected`: the version that the caller has seen.
+
+        Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput.
+        """
         return self._portal.run(self._inner.update(block_id, expected=expected, **changes))
 
     def delete(self, block_id: BlockId) -> None:
@@ -73,7 +76,7 @@ class AgentBlocks(Part):
         return self._portal.run(self._inner.create(label, value, **fields))
 
     def update(self, label: str, value: str, *, expected: int | None = None) -> Block:
-        """The block with another value.
+        """Change the value of a block, and return the block.
 
         Args:
             expected: the version the caller has seen; if the block has changed since, nothing is written.
@@ -82,7 +85,7 @@ class AgentBlocks(Part):
         return self._portal.run(self._inner.update(label, value, expected=expected))
 
     def change(self, label: str, /, *, expected: int | None = None, **changes: Any) -> Block:
-        """The block with other fields: `limit_chars`, `description`, `read_only`, `label`, `metadata`, `tags`.
+        """Change `limit_chars`, `description`, `read_only`, `label`, `metadata` or `tags` of a block, and return it.
 
         Raises: BlockNotFound, VersionConflict, BlockLimitExceeded, AlreadyExists; InvalidInput: there is no such field,
             or it can't have this value.
@@ -90,11 +93,12 @@ class AgentBlocks(Part):
         return self._portal.run(self._inner.change(label, expected=expected, **changes))
 
     def append(self, label: str, text: str, *, author: Author | None = None) -> Block:
-        """The block with a new last line. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
+        """Add a last line to a block, and return it. Raises: BlockNotFound, BlockReadOnly, BlockLimitExceeded."""
         return self._portal.run(self._inner.append(label, text, author=author))
 
     def replace_line(self, label: str, line: int | str, text: str | None, *, author: Author | None = None) -> Block:
-        """The block with another text in place of a line, None: without it; the agent's `undo` takes it back.
+        """Replace a line of a block by a text, or with None remove it, and return the block; the agent's `undo` takes
+        it back.
 
         Args:
             line: its number from 1, or what it says.
@@ -103,7 +107,7 @@ class AgentBlocks(Part):
         return self._portal.run(self._inner.replace_line(label, line, text, author=author))
 
     def delete_line(self, label: str, line: int | str) -> Block:
-        """The block without a line: its number from 1, or what it says. The agent's `undo` takes it back.
+        """Remove a line of a block, by its number from 1 or what it says, and return the block; `undo` takes it back.
 
         Raises: BlockNotFound; InvalidInput: there is no such line.
         """
@@ -115,7 +119,8 @@ class AgentBlocks(Part):
         return self._portal.run(self._inner.history(label, limit=limit))
 
     def restore(self, label: str, version: int, *, author: Author | None = None) -> Block:
-        """The value of an earlier version, as a new version. Raises: BlockNotFound, NotFound, BlockLimitExceeded."""
+        """Give a block the value of an earlier version, as a new version, and return it. Raises: BlockNotFound,
+        NotFound, BlockLimitExceeded."""
         return self._portal.run(self._inner.restore(label, version, author=author))
 
     def attach(self, block_id: BlockId) -> None:

@@ -30,7 +30,7 @@ class Passages(Part):
 
     @property
     def id(self) -> ArchiveId | AgentId:
-        """Whose passages they are."""
+        """The id of the archive or agent whose passages they are."""
         return self._inner.id
 
     def passages(

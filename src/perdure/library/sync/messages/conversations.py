@@ -93,23 +93,23 @@ class Conversations(AgentPart):
     def recompile(
         self, *, conversation: ConversationId | None = None, dry_run: bool = False, keep_time: bool = False
     ) -> str:
-        """The system prompt of a conversation (default: the agent's first), compiled with the memory of now, also for
-        its next request; `dry_run` changes nothing. With `keep_time` it goes on to name the time of the last
-        compilation. Edits of memory reach the model without it.
+        """Compile the system prompt of a conversation (default: the agent's first) with the memory of now, also for its
+        next request, and return it; `dry_run` changes nothing. With `keep_time` the prompt names the time of the last
+        compilation still. Edits of memory reach the model without it.
 
         Raises: InvalidInput; NotFound, also for another agent's.
         """
         return self._portal.run(self._inner.recompile(conversation=conversation, dry_run=dry_run, keep_time=keep_time))
 
     def reset(self, *, conversation: ConversationId | None = None, author: Author | None = None) -> Sequence[Reset]:
-        """Have a conversation begin anew, or all of them: what was said is out of view, for the model, in lists and in
-        searches. Blocks, archives and files stay; so does the history, in the log (`messages(reset=True)`). Calls that
-        wait for an answer are given up. One `Reset` of each conversation in which anything was said.
+        """Take what was said in a conversation, or in all, out of view: for the model, in lists and in searches.
+        Blocks, archives and files stay; so does the history, in the log (`messages(reset=True)`). Calls that wait for
+        an answer are given up. Returns a `Reset` for each conversation in which anything was said.
 
         Raises: InvalidInput, NotFound; ConversationBusy: a run has not ended; nothing is changed.
         """
         return self._portal.run(self._inner.reset(conversation=conversation, author=author))
 
     def resets(self, *, conversation: ConversationId | None = None, limit: int = 100) -> Sequence[Reset]:
-        """When a conversation began anew, or each of them; newest first. Raises: InvalidInput, NotFound."""
+        """The resets of a conversation, or of all of the agent's, newest first. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.resets(conversation=conversation, limit=limit))

@@ -18,7 +18,7 @@ class Secrets(Part):
     _inner: AsyncSecrets
 
     def set(self, name: str, value: str) -> Secret:
-        """The secret, made or changed, encrypted.
+        """Add or change a secret; return it, encrypted.
 
         Args:
             name: letters, digits and `_`, as of an environment variable.
@@ -28,9 +28,9 @@ class Secrets(Part):
         return self._portal.run(self._inner.set(name, value))
 
     def list(self) -> Sequence[Secret]:
-        """Sorted by name; the values stay encrypted. Raises: NotFound: the agent is gone."""
+        """The owner's secrets, sorted by name, encrypted. Raises: NotFound: the agent is gone."""
         return self._portal.run(self._inner.list())
 
     def delete(self, name: str) -> None:
-        """Raises: NotFound."""
+        """Remove a secret. Raises: NotFound."""
         self._portal.run(self._inner.delete(name))

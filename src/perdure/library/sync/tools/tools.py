@@ -89,7 +89,7 @@ class Tools(Part):
         author: Author | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> ToolOutcome:
-        """Run a tool with these arguments, with the checks, limits and sandbox of an agent's call.
+        """Run a tool with these arguments, with the checks, limits and sandbox of an agent's call; return its outcome.
 
         Args:
             progress: receives lines that say what the call waits for, such as the installation of requirements.
@@ -158,7 +158,7 @@ class AgentRules(Part):
         return self._portal.run(self._inner.missing())
 
     def set(self, rules: Iterable[ToolRule | Mapping[str, Any]], *, author: Author | None = None) -> Sequence[ToolRule]:
-        """These in place of all that there are; an empty list takes them away.
+        """Put these rules in place of all that the agent has, and return them; an empty list takes all away.
 
         Raises: ToolRulesInvalid: one can't be read, two contradict each other, its arguments don't fit the tool, and
             nothing was changed; NotFound.

@@ -120,6 +120,7 @@ def _bind_to_parent() -> None:
 
 
 def _filter_system_calls(plan: CagePlan, *, network: bool) -> None:
+    """Allow this process only the system calls of its filter."""
     if plan.namespaces:
         seccomp.install(plan.filters[network])
     else:
@@ -127,7 +128,7 @@ def _filter_system_calls(plan: CagePlan, *, network: bool) -> None:
 
 
 def _restrict_files(plan: CagePlan, *, network: bool, packages: str | None) -> None:
-    """Apply Landlock's rules to this process, if the kernel has Landlock."""
+    """Let this process read and write only the files of its plan, by Landlock, if the kernel has that."""
     if not plan.landlock:
         return
     if plan.namespaces:
@@ -170,7 +171,8 @@ def send_listener(channel_fd: int) -> None:
 
 
 def limit_buffers(proc: int) -> None:
-    """Limit the TCP buffers of this process's network namespace; the kernel's default is up to 32 MiB each.
+    """Limit the TCP buffers of this process's network namespace; the kernel's default is up to 32 MiB each. `proc` is
+    an open /proc.
 
     Where /proc/sys can't be written, as in some containers, only the fork server's measuring of sockets limits them.
     """
@@ -210,7 +212,7 @@ def set_limits(limits: Mapping[str, Any], *, count_processes: bool) -> None:
 
 
 def lower_limits(limits: Mapping[str, Any], *, count_processes: bool) -> None:
-    """Set the limits of one job, which can only be lower: `memory_mb`, `cpu_s`, `processes`."""
+    """Lower the limits of this process to those of its job: `memory_mb`, `cpu_s`, `processes`."""
     cpu_s = max(1, math.ceil(limits["cpu_s"]))
     set_hard({resource.RLIMIT_AS: limits["memory_mb"] * MEBIBYTE, resource.RLIMIT_CPU: cpu_s})
     if count_processes:
@@ -218,7 +220,7 @@ def lower_limits(limits: Mapping[str, Any], *, count_processes: bool) -> None:
 
 
 def set_hard(values: Mapping[int, int]) -> None:
-    """Set soft and hard limits by kind (`resource.RLIMIT_*`). None can be raised again."""
+    """Set soft and hard limits of this process, by kind (`resource.RLIMIT_*`): they can't be raised again."""
     for kind, value in values.items():
         _, hard = resource.getrlimit(kind)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)

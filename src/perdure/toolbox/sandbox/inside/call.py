@@ -63,7 +63,8 @@ def run(plan: CagePlan, request: Mapping[str, Any], pipes: Sequence[int]) -> Non
 
 
 def _place_pipes(pipes: Sequence[int], *, keep_proc: bool) -> int:
-    """Move the pipes to their descriptors and close everything else. Returns the fifth of them; -1: there are four."""
+    """Move the pipes to their descriptors and close every other descriptor, but with `keep_proc` that of /proc. Returns
+    the descriptor for the proxy's socket; -1: only four pipes are given."""
     null = os.open("/dev/null", os.O_RDONLY)
     stdin, job, answer, stdout, stderr, *channel = (
         fcntl.fcntl(fd, fcntl.F_DUPFD, _FIRST_FREE_FD) for fd in (null, *pipes)
@@ -78,7 +79,7 @@ def _place_pipes(pipes: Sequence[int], *, keep_proc: bool) -> int:
 
 
 def _prepare_python(job: Mapping[str, Any], plan: CagePlan, request: Mapping[str, Any]) -> None:
-    """Set environment, import path, signals, limits and output for the code."""
+    """Set environment, import path, signals, limits and output of this process for the code of its job."""
     packages = request["packages"]
     home = WORK if plan.namespaces else "/"
     os.environ.clear()
@@ -131,12 +132,14 @@ def _refused(attempt: Callable[[], object]) -> bool:
 
 
 def _enlarge_buffer() -> None:
+    """Ask for a large socket buffer, which no limit of memory counts. Raises: OSError."""
     a, b = socket.socketpair()
     with a, b:
         a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
 
 
 def _can_start_process() -> bool:
+    """Whether this process can fork another one."""
     try:
         pid = os.fork()
     except PermissionError:
@@ -147,10 +150,11 @@ def _can_start_process() -> bool:
 
 
 def _namespace_is_refused() -> bool:
-    from .kernel import unshare
+    """Whether the filter of system calls keeps this process from making a user namespace."""
+    from .kernel import CLONE_NEWUSER, unshare
 
     try:
-        unshare(0x10000000)
+        unshare(CLONE_NEWUSER)
     except OSError as error:
         return error.errno == errno.EPERM
     return False

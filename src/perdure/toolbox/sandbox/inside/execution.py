@@ -30,7 +30,7 @@ BALLAST_BYTES = 4 << 20
 """Address space that is given up when memory has run out, so that the error can still be reported."""
 
 Code = tuple[types.CodeType, types.CodeType | None]
-"""The code of a source, and apart from it that of a script's last expression."""
+"""(code of a source, code of a script's last expression, which the first is without; None: it ends with none)."""
 
 
 def execute(job: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,8 @@ class _CappedFile(io.RawIOBase):
 
 
 def _compile(source: str, *, is_script: bool) -> Code:
-    """The code of a source. Raises: SyntaxError, ValueError, RecursionError, OverflowError."""
+    """The code of a source: a script, whose last expression is its value, or else a module with a function. Raises:
+    SyntaxError, ValueError, RecursionError, OverflowError."""
     if not is_script:
         # Annotations stay texts: clients send functions without the imports that their annotations need.
         flags = __future__.annotations.compiler_flag
@@ -105,7 +106,7 @@ def _compile(source: str, *, is_script: bool) -> Code:
 
 
 def _run(code: Code, job: Mapping[str, Any], agent: object) -> object:
-    """What the job's function returns, or the value of a script's last expression."""
+    """What the job's function returns, or the value of a script. Raises: ArgumentsDoNotFit; what the code raises."""
     body, last = code
     name = job["function"]
     module = types.ModuleType("__main__" if name is None else "tool")
@@ -139,7 +140,7 @@ def _to_json_or_repr(value: object, bytes_max: int) -> object:
 
 
 def _refusal(why: str) -> dict[str, Any]:
-    """The answer to a job that was not run."""
+    """The answer to a job that was not run, for this reason."""
     return {"status": "refused", "error": clean(why)[:ERROR_CHARS]}
 
 
@@ -233,7 +234,7 @@ class MemoryState:
         self.get_block(label).value = value
 
     def changes(self) -> dict[str, str]:
-        """label -> new value, of the blocks that the tool changed."""
+        """Label -> new value, of the blocks that the tool changed."""
         return {label: block.value for label, block in self._blocks.items() if block.value != self._before[label]}
 
     def __iter__(self) -> Iterator[BlockState]:
@@ -340,6 +341,7 @@ def _convert_to_one_of(choices: tuple[Any, ...], value: Any) -> Any:
 
 
 def _convert_container(origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
+    """A list or dict as a container such as `set[int]`: class `origin`, item types `inner`; others as they are."""
     if isinstance(origin, type) and isinstance(value, list) and inner:
         if issubclass(origin, tuple) and inner[-1:] != (...,):
             return tuple(_convert(kind, item) for kind, item in zip(inner, value, strict=True))

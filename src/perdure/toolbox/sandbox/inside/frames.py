@@ -33,6 +33,7 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def _read_exactly(fd: int, length: int) -> bytes:
+    """The next `length` bytes of a blocking pipe. Raises: EOFError: it ended before."""
     parts = []
     while length:
         part = os.read(fd, min(length, 1 << 20))

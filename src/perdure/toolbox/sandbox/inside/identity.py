@@ -62,7 +62,7 @@ def unshare_mapped(
         uids, gids: the maps.
         proc: an open /proc.
         only_self: the maps hold this user only, so an ordinary user may write them.
-        become: the user and group to change to first; the process that writes stays what it is.
+        become: the user and group to change to first; the process that writes the maps keeps its own.
 
     Raises: OSError: not allowed, or not possible here.
     """
@@ -97,11 +97,13 @@ def unshare_mapped(
 
 
 def map_self(*, inside: int, outside: int, proc: int) -> None:
-    """Write the map of the user namespace that this process has just made: one user."""
+    """Write the maps of the user namespace that this process has just made: the user and group `outside` are `inside`
+    in it. `proc` is an open /proc."""
     _write_maps("self", [(inside, outside, 1)], [(inside, outside, 1)], proc=proc, only_self=True)
 
 
 def _write_maps(pid: str, uids: Sequence[IdRange], gids: Sequence[IdRange], *, proc: int, only_self: bool) -> None:
+    """Write the maps of a process's user namespace; see `unshare_mapped`. Raises: OSError."""
     if only_self:
         write_file(f"{pid}/setgroups", "deny", proc)
     for name, ranges in (("uid_map", uids), ("gid_map", gids)):

@@ -27,7 +27,7 @@ _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
 
 def _checked(name: str, result: int) -> int:
-    """The result of a system call. Raises: OSError: it failed."""
+    """The result of a system call called `name`. Raises: OSError: it is negative, so the call failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
@@ -69,7 +69,7 @@ def unmount(target: str, flags: int) -> None:
 
 
 def pivot_root(new: str, old: str) -> None:
-    """Make the folder `new` the root of this mount namespace, and put the old root at `old`."""
+    """Make the folder `new` the root of this mount namespace, and put the old root at the folder `old`."""
     number = {"x86_64": 155, "aarch64": 41}[os.uname().machine]
     system_call(f"pivot_root({new!r})", number, os.fsencode(new), os.fsencode(old))
 
@@ -96,7 +96,7 @@ def keep_capabilities(capabilities: tuple[int, ...], uid: int) -> None:
 
 
 def write_file(name: str, text: str, folder: int) -> None:
-    """Write to an existing file below an open folder, such as /proc."""
+    """Write to an existing file, by its path below an open folder (a descriptor), such as /proc."""
     fd = os.open(name, os.O_WRONLY, dir_fd=folder)
     try:
         os.write(fd, text.encode())

@@ -60,11 +60,12 @@ def to_json(value: object, *, bytes_max: int) -> Any:
 
 
 def _too_large(bytes_max: int) -> str:
+    """What is said of a result of more bytes."""
     return f"the result is larger than {bytes_max:,} bytes as JSON: return less, or a part of it"
 
 
 class _Walk:
-    """One walk over a value, with its path and what is left of the limits."""
+    """One walk over a value, which knows the path to the part it is at, and how much of the limits is left."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_left = self._bytes_max = bytes_max  # each value takes at least one byte
@@ -151,24 +152,25 @@ class _Walk:
         raise self._not_json(f"is {_describe_type(type(value).__name__)}, which JSON has no form for: {_WHAT_HELPS}")
 
     def _convert_list(self, values: Iterable[object]) -> list[Any]:
+        """The values as a list with plain types only. Raises: NotJson."""
         self._count_container()
         return [self._convert_part(f"[{number}]", item) for number, item in enumerate(values)]
 
     def _count_container(self) -> None:
-        """Raises: NotJson: the result has too many lists and dicts."""
+        """Count a list or dict. Raises: NotJson: the result has too many."""
         self._containers += 1
         if self._containers > CONTAINERS_MAX:
             raise NotJson(f"the result holds more than {CONTAINERS_MAX:,} lists and dicts: return fewer, or text")
 
     def _convert_part(self, step: str, value: object) -> Any:
-        """Convert what lies one `step` deeper, such as `[3]` or `.name`."""
+        """Convert a part of the current value, to which `step` leads, such as `[3]` or `.name`. Raises: NotJson."""
         self._path.append(step)
         plain = self.convert(value)
         self._path.pop()
         return plain
 
     def _convert_key(self, key: object) -> str:
-        """The key of a dict as text, as JSON has it."""
+        """The key of a dict as text, as JSON writes it. Raises: NotJson."""
         if isinstance(key, Enum):
             key = key.value
         if isinstance(key, str):
@@ -196,6 +198,7 @@ def _sort_set(values: Iterable[object]) -> list[object]:
 
 
 def _render_key(key: object) -> str:
+    """The key of a dict for the path in an error, shortened."""
     text = repr(key) if isinstance(key, str | int | float) else type(key).__name__
     return text if len(text) <= NAME_CHARS else f"{text[:NAME_CHARS]}…"
 
@@ -210,10 +213,11 @@ GROUP_DEPTH = 3
 
 
 def describe_error(error: BaseException, describe_one: Callable[[BaseException], str], depth: int = 0) -> str:
-    """One line about an exception; of an exception group with the first of its parts.
+    """One line about an exception; of a group with the first of its parts.
 
     Args:
-        describe_one: the text of a single exception.
+        describe_one: makes the text of a single exception.
+        depth: in how many groups it lies.
     """
     text = describe_one(error)
     if not isinstance(error, BaseExceptionGroup) or depth == GROUP_DEPTH:

@@ -48,10 +48,8 @@ _FILES_TO_WRITE = {
 
 
 def system_files(interpreter: str, libraries: Sequence[str]) -> list[Path]:
-    """The paths of this machine that code may read: system libraries, the interpreter, its own libraries.
-
-    A path within another one of them is left out, and so is what does not exist.
-    """
+    """The paths of this machine that code may read: system libraries, the interpreter, and its own libraries. A path
+    within another one of them is left out, and so is what does not exist."""
     files: list[Path] = []
     for path in sorted({Path(text) for text in (*_LIBRARIES, *_SYSTEM_DATA, *libraries, interpreter)}):
         if path.exists() and not any(path.is_relative_to(outer) for outer in files):
@@ -113,12 +111,13 @@ def mount_packages(name: str | None) -> None:
 
 
 def _under(root: Path, name: str | Path) -> Path:
-    """An absolute path, moved below another root."""
+    """Where an absolute path lies below another root folder."""
     return root / str(name).lstrip("/")
 
 
 def _unused_folder(sources: Sequence[Path]) -> Path:
-    """An existing folder to mount over, which hides it in this namespace only. None of the sources lies in it."""
+    """An existing folder to mount over, which hides it in this namespace only, and in which none of the sources lies.
+    Raises: FileNotFoundError."""
     for name in ("/mnt", "/media", "/srv", "/opt", "/tmp", "/var", "/home", "/root"):
         folder = Path(name)
         if folder.is_dir() and not folder.is_symlink() and not any(path.is_relative_to(folder) for path in sources):
@@ -127,7 +126,7 @@ def _unused_folder(sources: Sequence[Path]) -> Path:
 
 
 def _show(root: Path, path: Path) -> None:
-    """Bind a path below the new root. Links on the way are made again as links, and what they lead to is bound too."""
+    """Bind a path below the new root. Links on the way are copied, and what they lead to is bound too."""
     for folder in (*reversed(path.parents), path):
         target = _under(root, folder)
         if folder.is_symlink():

@@ -67,6 +67,7 @@ _ITIMER_REAL, _CLOCK_TAI = 0, 11
 _FLAGS_OF_MESSAGES = {"sendto": 3, "recvfrom": 3, "sendmsg": 2, "recvmsg": 2, "sendmmsg": 3, "recvmmsg": 3}
 
 _Code = list[tuple[int, int, int, int]]
+"""Instructions: (operation, how many to skip if a comparison holds, and if not, operand) of each."""
 
 
 def supported() -> bool:
@@ -77,12 +78,14 @@ def supported() -> bool:
 def program(
     *, network: bool, namespaces: bool, file_metadata: bool = False, pid: int = 0, machine: str | None = None
 ) -> bytes:
-    """The BPF program, as the kernel takes it.
+    """The BPF program of the filter, as the kernel takes it.
 
     Args:
+        network: whether the code may make sockets of the internet.
         namespaces: whether the code has processes, files and users of its own. If not, it may start no process, signal
             only itself, which is `pid`, and not change modes, times and owners of files, which Landlock does not check.
         file_metadata: whether it may change those all the same.
+        machine: the processor; by default this machine's.
     """
     audit, numbers = _MACHINES[machine or os.uname().machine]
     allow, refuse = _allow(), _fail(errno.EPERM)
@@ -123,17 +126,17 @@ def _fail(number: int) -> _Code:
 
 
 def _argument(index: int) -> tuple[int, int, int, int]:
-    """The instruction that loads an argument of the call."""
+    """The instruction that loads the low half of an argument of the call, from 0."""
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * index)  # the low half; both processors are little-endian
 
 
 def _if_one_of(index: int, values: Iterable[int], *, then: _Code, other: _Code) -> _Code:
-    """Code that goes on with `then` if the argument is one of the values, else with `other`."""
+    """Code that goes on with `then` if the call's argument `index` is one of the values, else with `other`."""
     return _switch(index, dict.fromkeys(values, then), other=other)
 
 
 def _switch(index: int, cases: Mapping[int, _Code], *, other: _Code) -> _Code:
-    """Code that goes on with the case of the argument's value, else with `other`."""
+    """Code that goes on with the case of the value that the call's argument `index` has, else with `other`."""
     code = [_argument(index)]
     for value, then in cases.items():
         code += [(_JUMP_EQUAL, 0, len(then), value), *then]
@@ -141,7 +144,7 @@ def _switch(index: int, cases: Mapping[int, _Code], *, other: _Code) -> _Code:
 
 
 def _rules_on_arguments(*, network: bool, namespaces: bool, pid: int) -> Mapping[str, _Code]:
-    """Name -> code, of the calls that are allowed with certain arguments only."""
+    """Name of a system call -> code, of those that are allowed with certain arguments only; see `program`."""
     allow, refuse = _allow(), _fail(errno.EPERM)
     stream_pair = [
         _argument(0),

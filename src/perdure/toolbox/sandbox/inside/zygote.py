@@ -49,7 +49,7 @@ _CAP_KILL, _CAP_SETGID, _CAP_SETUID = 5, 6, 7
 
 
 def main(control_fd: int) -> None:
-    """Serve until the other end of the socket is closed."""
+    """Run the fork server: take its settings from a socket, and serve until the other end of that is closed."""
     os.setsid()  # an interrupt in the server's terminal is the server's
     os.dup2(control_fd, _CONTROL_FD)
     os.closerange(_CONTROL_FD + 1, os.sysconf("SC_OPEN_MAX"))
@@ -70,12 +70,13 @@ def main(control_fd: int) -> None:
         readable = system_files(sys.executable, libraries)
         serve = _serve_with_namespaces if settings["namespaces"] else _serve_without_namespaces
         serve(control, settings, readable)
-    except Exception as error:  # whatever it is, the server has to hear of it
+    except Exception as error:  # the server waits for an answer, whatever happens
         _send(control, {"failure": str(error) or type(error).__name__})
 
 
 def _freeze_memory() -> None:
-    """Before the first fork: what is never collected is not written to, and so not copied into any process."""
+    """Keep the objects that exist before the first fork from garbage collection, which would write to their pages:
+    those would be copied into every process."""
     gc.collect()
     gc.freeze()
 
@@ -121,7 +122,7 @@ def _serve_with_namespaces(control: socket.socket, settings: Mapping[str, Any], 
 
 
 def _serve_without_namespaces(control: socket.socket, settings: Mapping[str, Any], readable: Sequence[Path]) -> None:
-    """Serve calls that Landlock and the filter of system calls hold back."""
+    """Serve calls that are held back by Landlock and the filter of system calls; `readable`: what they may read."""
     first = None
     if os.geteuid() == 0:
         slots = int(settings["slots"])
@@ -171,7 +172,7 @@ class _Forks:
         self._poll.register(control, select.POLLIN)
 
     def serve(self) -> None:
-        """Report what this server has, then serve until the socket is closed."""
+        """Report what this server can use, then serve until the socket is closed."""
         plan = self._plan
         facts = {"namespaces": plan.namespaces, "landlock": plan.landlock, "own_users": plan.first_uid is not None}
         _send(self._control, facts)
@@ -189,7 +190,7 @@ class _Forks:
                 self._weigh()
 
     def _handle(self, message: Mapping[str, Any], fds: list[int]) -> None:
-        """Start or end a call."""
+        """Start the call that a message asks for, with these pipes, or end one."""
         if "kill" in message:
             for call in self._calls.values():
                 if call.number == message["kill"]:
@@ -218,6 +219,7 @@ class _Forks:
         self._weigh_at = time.monotonic() + WEIGH_S
 
     def _start(self, request: Mapping[str, Any], fds: list[int]) -> None:
+        """Fork the process of a call, with these pipes (descriptors), and watch it. Raises: OSError."""
         if self._plan.namespaces:
             set_namespace(self._own_pids, CLONE_NEWPID)  # else the next line would be refused after the first call
             unshare(CLONE_NEWPID)  # for the next child
@@ -232,7 +234,7 @@ class _Forks:
         self._poll.register(pidfd, select.POLLIN)
 
     def _report_end(self, pidfd: int) -> None:
-        """Wait for a call's process that has ended, and say how."""
+        """Reap a call's process that has ended, known by its pidfd, and tell the server how it ended."""
         call = self._calls.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
@@ -243,6 +245,7 @@ class _Forks:
 
 
 def _send(control: socket.socket, message: Mapping[str, Any]) -> None:
+    """Send a message to the server; end this process, if the server is gone."""
     try:
         control.send(json.dumps(message).encode())
     except (BrokenPipeError, ConnectionResetError):  # the server is gone
@@ -257,7 +260,7 @@ _SOCKETS_LINE = re.compile(r"^sockets: used (\d+)$", re.MULTILINE)
 
 
 def host_pid(pidfd: int) -> int:
-    """The number of a process in /proc, which may belong to another process namespace than this one's."""
+    """The number in /proc of a pidfd's process, which namespaces may number otherwise. Raises: ProcessLookupError."""
     for line in _read(f"self/fdinfo/{pidfd}").splitlines():
         if line.startswith("Pid:"):
             return int(line.split()[1])
@@ -273,7 +276,7 @@ def full_socket_bytes() -> int:
 
 
 def weight_bytes(pid: int, *, shared_bytes: int) -> int:
-    """The memory and page tables of a process and all below it, each without what it was forked with."""
+    """The memory and page tables of a process and its descendants, each without `shared_bytes`, had from the fork."""
     total, pids = 0, [pid]
     for _ in range(_PROCESSES_MAX):
         if not pids:
@@ -289,18 +292,19 @@ def weight_bytes(pid: int, *, shared_bytes: int) -> int:
 
 
 def sockets_bytes(pid: int, *, each: int) -> int:
-    """The memory of all sockets of a process's network namespace if they are full, at `each` bytes. Those on their way
-    between processes count."""
+    """The memory of all sockets of a process's network namespace, as if each had a full buffer of `each` bytes; also of
+    those that are sent from one process to another."""
     match = _SOCKETS_LINE.search(_read(f"{pid}/net/sockstat"))
     return int(match[1]) * each if match else 0
 
 
 def _memory_bytes(name: str) -> int:
-    """The anonymous memory, swap and page tables of a process, by its folder in /proc."""
+    """The anonymous memory, swap and page tables of a process, by the name of its folder in /proc."""
     return 1024 * sum(map(int, _MEMORY_LINES.findall(_read(f"{name}/status"))))
 
 
 def _thread_ids(pid: int) -> list[str]:
+    """The numbers of a process's threads. Raises: OSError: it has ended."""
     fd = os.open(f"{pid}/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=PROC_FD)
     try:
         with os.scandir(fd) as threads:
@@ -310,6 +314,7 @@ def _thread_ids(pid: int) -> list[str]:
 
 
 def _read(name: str) -> str:
+    """The beginning of a file below /proc, 64 kB. Raises: OSError."""
     fd = os.open(name, os.O_RDONLY, dir_fd=PROC_FD)
     try:
         return os.read(fd, 1 << 16).decode(errors="replace")
