@@ -70,7 +70,7 @@ def test_a_folder_that_is_none_is_refused(project: Path, tmp_path: Path, monkeyp
         (tmp_path / "gone", "No such file or directory"),
         (tmp_path / "nowhere", "No such file or directory"),
         (tmp_path / "loop", "can't be used"),
-        (project / "file", "is a file: give the folder it lies in"),
+        (project / "file", "is a file"),
         (project / "file" / "x", "can't be used"),
         ("a\0b", "can't be used"),
         ("x" * 10_000, "can't be used"),
