@@ -17,7 +17,7 @@ from perdure.features.notes.service import NOTES_MAX
 from perdure.testing import ScriptedModel
 from tests.features.notes.examples import KINDS, fields_of, title_of
 from tests.support.library import open_sync
-from tests.support.two_apps import two_apps
+from tests.support.two_apps import STORES, address_of, two_apps
 
 
 @pytest.fixture
@@ -63,9 +63,10 @@ def test_an_edit_changes_what_it_names_and_keeps_the_rest(store: Perdure, agent:
     assert agent.notes.get(note.id).fields == note.fields
 
 
-async def test_two_processes_that_change_different_fields_at_once_lose_nothing(tmp_path: Path) -> None:
-    fields = list(fields_of("error"))
-    async with two_apps(str(tmp_path / "perdure.db"), ScriptedModel()) as (first, second):
+@pytest.mark.parametrize("store", STORES)
+async def test_two_apps_that_change_different_fields_at_once_lose_nothing(tmp_path: Path, store: str) -> None:
+    fields, address = list(fields_of("error")), await address_of(store, tmp_path)
+    async with two_apps(address, ScriptedModel()) as (first, second):
         agent = await first.create_agent("ann")
         note, _ = await agent.notes.add("error", "the tent", fields_of("error"))
         writers = [first.agent_of(agent.id).notes, second.agent_of(agent.id).notes]
