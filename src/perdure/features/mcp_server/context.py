@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ Readers = Sequence[tuple[MemoryLevel, AsyncAgent]]
 BLOCKS_SHARE, HANDOFF_SHARE, FACTS_SHARE = 0.4, 0.25, 0.3
 """The most of a context's tokens that blocks, the newest handoff, and facts take."""
 NOTES_SHOWN, SAID_SHOWN = 10, 5
+WORD_CHARS = 4
 TASK_TOKENS = 100
 """What is remembered about a task is left out of a context that has less room for it."""
 SPLIT_TOKENS, OWN_SHARE, TEXT_SHARE = 300, 0.65, 0.75
@@ -82,7 +84,7 @@ class MemoryReader:
         """What all agents remember about a query, with the sources, in at most so many tokens; empty: nothing.
 
         Args:
-            blocks: whether it may quote blocks.
+            blocks: whether it may quote blocks; it does if one has most words of the query.
         """
         parts = list[str]()
         too_long = False
@@ -103,7 +105,7 @@ class MemoryReader:
         """(What an agent remembers, empty if that is nothing or does not fit; whether something did not fit)."""
         head = f"# {level}: {agent.name}\n"
         budget = Budget(self.counter, room - self.counter.count(head))
-        left_out = False
+        left_out, blocks = False, blocks and await _are_in_blocks(agent, query)
         for share in (TEXT_SHARE, 1.0):  # sources are left out rather than the text
             if (tokens := int(budget.tokens * share)) < 1:
                 continue
@@ -124,6 +126,14 @@ class MemoryReader:
         part = budget.cut(text)
         line_end = part.rfind("\n")
         return part[:line_end] if line_end > len(part) // 2 else part
+
+
+async def _are_in_blocks(agent: AsyncAgent, query: str) -> bool:
+    """Return whether half of a query's words stand in one block: a recall quotes all blocks or none, and sessions start
+    with them."""
+    words = {word for word in re.findall(r"\w+", query.casefold()) if len(word) >= WORD_CHARS}
+    values = [block.value.casefold() for block in await agent.blocks.list()]
+    return any(0 < len(words) <= 2 * sum(word in value for word in words) for value in values)
 
 
 def _with_sources(text: str, lines: Sequence[str], budget: Budget) -> str:

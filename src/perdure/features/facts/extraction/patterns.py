@@ -44,6 +44,8 @@ _OF_PEOPLE_ONLY, _SPEAKER, _PARTS, _TITLES, _JOBS, _SAYING = (
     frozenset[str](_DOCUMENTS[name]) for name in ("of_people_only", "speaker", "parts", "titles", "jobs", "saying")
 )
 _PERSON: Final = frozenset(KIN) | frozenset(_DOCUMENTS["person"])
+_TOLD_OF = re.compile(r"\b(?:The u|the u|U)ser\b(?: (?P<name>[A-Z][\w'-]+(?: [A-Z][\w'-]+){0,2})(?= [a-z]))?")
+_NAME_TOLD = re.compile(r"\b(?:The u|the u|U)ser(?:'s name is| is (?:called|named))\b")
 _LINE = re.compile(r"(?P<path>[^:：\n]+): (?P<value>.+)")
 
 
@@ -77,6 +79,14 @@ def said_in_document(text: str, speaker: str) -> Sequence[str]:
         for (*record, _), value in lines
         if tuple(record) in own or not any(tuple(record[: len(other)]) == other for other in others)
     ]
+
+
+def told_of_user(text: str) -> tuple[str, Mapping[str, str]]:
+    """Return a text that a program wrote down about its user, with names said in the first person, and how it calls the
+    user -> the subject of what it says so; empty: the speaker. "The user Ada" is Ada: that is no name of the speaker
+    ("the user Service lives in a container")."""
+    named = {match[0]: match["name"] or "" for match in _TOLD_OF.finditer(text)}
+    return _NAME_TOLD.sub("My name is", text), dict(sorted(named.items(), key=lambda one: -len(one[0])))
 
 
 def _place(path: list[str], key: str) -> tuple[tuple[str, ...], str]:
@@ -172,8 +182,10 @@ class _Extraction:
                 is_json = turn.kind == "json"
                 previous = before[-1] if before and not is_json else ""
                 new = [*statements_in_document(turn.text, now=turn.occurred_at)] if is_json else []
-                for words in said_in_document(turn.text, turn.speaker) if is_json else (turn.text,):
-                    new += statements_in(words, now=turn.occurred_at, people=people, before=previous)
+                text, told_of = told_of_user(turn.text) if turn.kind == "text" else (turn.text, {})
+                for words in said_in_document(turn.text, turn.speaker) if is_json else (text,):
+                    spoken = statements_in(words, now=turn.occurred_at, people=[*told_of, *people], before=previous)
+                    new += [replace(one, subject=told_of.get(one.subject, one.subject)) for one in spoken]
                 found += [(turn, statement) for statement in new]
             before = [turn.text] if turn.is_user else [] if asks(turn.text) else before
         for turn, statement in found:

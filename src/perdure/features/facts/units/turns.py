@@ -87,6 +87,7 @@ def turn_of_passage(
         occurred_at=local(passage.occurred_at, zone(agent.timezone)),
         trust=trust,
         is_user=is_user,
+        kind="text",
     )
 
 

@@ -1,0 +1,144 @@
+"""Large texts kept out of the window: stored, described, asked; and which files may be read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from perdure import AsyncPerdure
+from perdure.core.errors import InvalidInput, NotFound, ToolError
+from perdure.features.mcp_server import outputs
+from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs
+from perdure.testing import InlineStore
+from tests.features.mcp_server.clients import connected, opened, refused, said
+
+LOG = "\n".join(f"line {number} status={'failed' if number % 7 == 0 else 'ok'}" for number in range(500))
+
+
+async def test_a_text_is_described_and_asked_of_in_each_way(tmp_path: Path) -> None:
+    table = '[{"name": "ann", "age": 31}, {"name": "bob", "age": 77}]'
+    async with connected(tmp_path) as client:
+        told = await said(client, "index_output", text=LOG, title="a\x1blog\nof jobs")
+        await said(client, "index_output", text=table)
+        grep = await said(client, "search_output", output="output:1", grep="line 49[0-3]")
+        lines = await said(client, "search_output", output="output:1", lines="3..4")
+        query = await said(client, "search_output", output="output:1", query="failed", budget_tokens=100)
+        where = await said(client, "search_output", output="output:2", where="age>40")
+        path = await said(client, "search_output", output="output:2", path="[0].name")
+        listed = await said(client, "memory_list", kind="outputs")
+        nothing = await refused(client, "search_output", output="output:1")
+        unknown = await refused(client, "search_output", output="output:9", query="x")
+        strange = await refused(client, "search_output", output="../../etc/passwd", query="x")
+        neither = await refused(client, "index_output")
+        empty = await refused(client, "index_output", text=" \n ")
+
+    assert told.startswith("output:1 a log of jobs: 500 lines, ") and "line 499" in told and len(told) < 1_000
+    assert "line 492" in grep and "line 494" not in grep and "line 2 " in lines and "line 9 " not in lines
+    assert "line 7 status=failed" in query and len(query) < 600
+    assert "bob" in where and "ann" not in where and "ann" in path
+    assert listed.splitlines()[1] == "output:1 a log of jobs (500 lines)"
+    assert "nothing is asked" in nothing and "not found" in unknown and "not found" in strange
+    assert "either path" in neither and "empty" in empty
+
+
+async def test_a_file_is_read_inside_the_project_and_further_roots_only(tmp_path: Path) -> None:
+    """Links out of them, `..`, folders, pipes, devices and files of 30 MB are refused."""
+    project, more, secret = tmp_path / "project", tmp_path / "more", tmp_path / "secret.txt"
+    more.mkdir()
+    project.mkdir()
+    (project / "sub").mkdir()
+    secret.write_text("the secret")
+    (more / "b.txt").write_text("of a further root")
+    (project / "a.txt").write_bytes(b"caf\xe9 and more")
+    (project / "link.txt").symlink_to(secret)
+    (project / "inside.txt").symlink_to(project / "a.txt")
+    (project / "loop").symlink_to(project / "loop")
+    (project / "null").symlink_to("/dev/zero")
+    os.mkfifo(project / "pipe")
+    with (project / "large").open("wb") as large:
+        large.truncate(30_000_000)
+    async with connected(tmp_path, roots=[more]) as client:
+        read = [
+            await said(client, "index_output", path=path)
+            for path in ("a.txt", str(project / "a.txt"), "sub/../a.txt", "inside.txt", str(more / "b.txt"))
+        ]
+        errors = {
+            path: await refused(client, "index_output", path=path)
+            for path in (
+                *("link.txt", "../secret.txt", str(secret), "/dev/zero", "null", "loop", "pipe", "large", "sub", "."),
+                *("none", "a.txt/x", "x\x00y", "~/x", "x" * 5_000),
+            )
+        }
+        stored = await said(client, "memory_list", kind="outputs")
+
+    assert "caf\ufffd and more" in read[0] and "of a further root" in read[4]
+    assert len(stored.splitlines()) == 5 and not any("the secret" in error for error in errors.values())
+    for path in ("link.txt", "../secret.txt", str(secret), "/dev/zero", "null"):
+        assert "outside the allowed folders" in errors[path] and "--root" in errors[path]
+    assert "is no regular file" in errors["pipe"] and "Is a directory" in errors["sub"]
+    assert "30,000,000 bytes" in errors["large"]
+    assert all(len(error) < 700 for error in errors.values())
+
+
+async def test_outputs_belong_to_one_project(tmp_path: Path) -> None:
+    async with await AsyncPerdure.open(store=InlineStore()) as perdure:
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+        async with opened(perdure, tmp_path / "one") as client:
+            await said(client, "index_output", text="of one")
+        async with opened(perdure, tmp_path / "two") as client:
+            other = await refused(client, "search_output", output="output:1", query="one")
+        async with opened(perdure, tmp_path / "one") as client:
+            own = await said(client, "search_output", output="output:1", query="one")
+
+    assert "not found" in other and "of one" in own
+
+
+def test_the_oldest_outputs_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their number, and by their size together; the newest stays, and numbers are not used again."""
+    monkeypatch.setattr(outputs, "OUTPUTS_MAX", 3)
+    kept = Outputs(tmp_path, [])
+    for number in range(5):
+        kept.store(f"text {number}", "")
+    by_number = [one.handle for one in kept.list(10)]
+    monkeypatch.setattr(outputs, "OUTPUTS_BYTES", 1_000)
+    kept.store("x" * 2_000, "")
+    by_size = [one.handle for one in kept.list(10)]
+
+    assert by_number == ["output:5", "output:4", "output:3"] and by_size == ["output:6"]
+    assert kept.text("output:6") == "x" * 2_000
+
+
+def test_nothing_is_left_of_what_could_not_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what a killed process left goes after an hour."""
+    kept = Outputs(tmp_path, [])
+    kept.store("one", "")
+    left = tmp_path / "outputs" / ".new-old"
+    left.write_text("half")
+    os.utime(left, (0, 0))
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", _no_space)
+        with pytest.raises(ToolError, match="can't be stored"):
+            kept.store("two", "")
+    with pytest.raises(InvalidInput, match="20,000,000"):
+        kept.store("x" * (OUTPUT_BYTES + 1), "")
+    kept.store("three", "")
+
+    assert sorted(file.name for file in (tmp_path / "outputs").iterdir()) == ["1", "2"]
+    assert kept.text("2") == "three"
+
+
+def _no_space(descriptor: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_two_processes_never_share_a_number(tmp_path: Path) -> None:
+    """The one that comes second takes the next."""
+    first, second = Outputs(tmp_path, []), Outputs(tmp_path, [])
+    handles = [store.store(f"text {number}", "").handle for number in range(3) for store in (first, second)]
+    with pytest.raises(NotFound):
+        first.text("output:7")
+
+    assert handles == [f"output:{number}" for number in range(1, 7)]
