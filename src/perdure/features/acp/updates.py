@@ -145,7 +145,9 @@ def _chunk(say: Callable[[Any], Any], text: str, message_id: MessageId) -> Itera
 def _result(shown_id: str, result: ToolResult) -> Update:
     images = [acp.image_block(image.data, image.media_type) for image in result.images]
     content = [acp.tool_content(block) for block in (acp.text_block(result.shown_text or result.text), *images)]
-    return acp.update_tool_call(shown_id, status="completed" if result.status == "success" else "failed", content=content)
+    return acp.update_tool_call(
+        shown_id, status="completed" if result.status == "success" else "failed", content=content
+    )
 
 
 def _arguments(call: ToolCall) -> dict[str, Any]:
