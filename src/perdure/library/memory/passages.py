@@ -227,7 +227,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         """Change a passage of the agent, as a correction.
 
         Args:
-            changes: the new values; or a function of the passage that returns them, so that nobody changes it meanwhile.
+            changes: the new values; or a function of the passage that returns them, called in the same transaction.
         Raises: NotFound, InvalidInput; what the function raises.
         """
         now = self._ports.clock.now()
