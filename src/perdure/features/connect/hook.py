@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,6 +70,8 @@ def _capture(folder: Path, payload: dict[str, Any]) -> None:
 
 def _work_later(arguments: Sequence[str]) -> None:
     """Start a process that outlives this one."""
+    import subprocess  # not every hook needs it
+
     subprocess.Popen(
         [sys.executable, "-m", "perdure", "hook", "work", *arguments],
         stdin=subprocess.DEVNULL,
