@@ -14,6 +14,7 @@ from acp import schema
 from perdure import tool
 from perdure.core.ids import ConversationId
 from perdure.core.messages import Image
+from perdure.features.acp.agent import EditorAgent
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
 from tests.features.acp.editors import CANCELLED, connected, until
 from tests.support.library import SlowSpeaker
@@ -160,6 +161,33 @@ async def test_cancelled_in_the_middle_of_an_answer_it_stops(tmp_path: Path) -> 
         model.go.set()
         assert await desk.say(session, "again") == "end_turn"
         assert desk.editor.texts(session) == "One One two three."
+
+
+async def test_cancelled_at_any_moment_a_prompt_ends(tmp_path: Path) -> None:
+    """Before its run is there, while it begins, and after: no run goes on unseen."""
+    async with connected(tmp_path / "a.db", model=SlowSpeaker("for ", "ever")) as desk:
+        served = EditorAgent(desk.perdure, desk.agent, desk.notes.append)
+        served.on_connect(desk.editor)
+        session = (await served.new_session("/")).session_id
+        for ticks in range(1, 40):  # the prompt comes first
+            asked = asyncio.create_task(served.prompt(session, [acp.text_block("hello")]))
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            await served.cancel(session)
+
+            assert (await asyncio.wait_for(asked, 5)).stop_reason == "cancelled", ticks
+
+
+async def test_calls_of_several_prompts_are_kept_apart(tmp_path: Path) -> None:
+    """A model may give the calls of each run the same ids."""
+    script = [line for n in (1, 2) for line in (calls("pay", call_id="call_0", n=n), says("Done."))]
+    async with connected(tmp_path / "a.db", *script, tools=[pay]) as desk:
+        session = await desk.begin()
+        for text in ("pay one", "pay two"):
+            await desk.say(session, text)
+
+        assert len({start.tool_call_id for start in desk.editor.of(schema.ToolCallStart)}) == 2
+        assert [status for _, status in desk.editor.calls()] == ["pending", "in_progress", "completed"] * 2
 
 
 async def test_two_sessions_are_answered_at_once(tmp_path: Path) -> None:

@@ -116,8 +116,6 @@ class EditorAgent:
         session.turns.append(turn)
         try:
             async with session.answering:
-                if turn.cancelled.is_set():  # while it waited; it was not sent
-                    return schema.PromptResponse(stop_reason="cancelled")
                 if text.partition(" ")[0] in SLASHES:
                     shown = await run_slash(self._perdure, self._agent, session.conversation.id, text)
                     await turn.update(acp.update_agent_message_text(shown))
