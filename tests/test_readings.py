@@ -40,6 +40,8 @@ OTHERWISE = {
     "context/window/summary.py": "extracts by code",
     "context/engines/chat.py": "the caller's own, without a store",
     "cli/commands/doctor.py": "a text of its own",
+    "features/mcp_server/memory.py": "asks the library's `extract`, which checks by itself",
+    "features/connect/capture.py": "the same",
 }
 
 OUTSIDE = ("providers/", "testing/", "telemetry/", "library/sync/", "features/local/")

@@ -107,6 +107,7 @@ DELETIONS = {
     "archive delete": (("house",), "Deleted archive 'house' with 1 passage. This can't be undone."),
     "forget": (("ann", "under the pot"), "`perdure undo ann 1` brings it back."),
     "fact forget": (("{fact}",), "brings it back."),
+    "note delete": (("tree", "--global"), "Deleted note 'tree'. `perdure undo agent-"),
     "conversation delete": (("1", "ann"), "Deleted conversation 1 of agent 'ann'. This can't be undone; memory blocks"),
     "agent reset": (("ann",), "This can't be undone; `perdure chat ann` begins anew."),
     "group reset": (("trip",), "This can't be undone; `perdure group send group-"),
@@ -137,6 +138,7 @@ NEXT_STEPS = {
     "memory history human": "perdure memory restore human N",
     "memory restore human 0": "perdure chat ann",
     "memory show human": "perdure memory history human",
+    "note list --global": "perdure note show ID",
     "run list": "perdure run show ID",
     "schedule list": "perdure schedule show ID",
     "secret list": "perdure secret set NAME",
@@ -147,6 +149,7 @@ NEXT_STEPS = {
 
 
 @pytest.mark.uses("groups")
+@pytest.mark.uses("notes")
 @pytest.mark.uses("origins")
 def test_whatever_takes_away_asks_first_and_says_how_to_undo_it(tmp_path: Path) -> None:
     """Each command of the tree that does has a line above; without a terminal nothing is changed. What only shows names
@@ -174,6 +177,7 @@ def _store_one_of_each(home: Path) -> str:
     """Store one of each thing that a command deletes; return the id of the fact."""
     for noun, name in (("org", "lab"), ("user", "tom"), ("key", "ci")):
         assert run_inside(home, noun, "create", name).returncode == 0
+    assert run_inside(home, "note", "add", "doc", "tree", "A quince.", "--global").returncode == 0
     (home / "models").mkdir()
     (home / "models" / "tiny.gguf.part").write_bytes(b"GGUF")
     with open_sync(home / "perdure.db") as store:

@@ -51,6 +51,7 @@ async def fill(library: AsyncPerdure) -> list[str]:
     await agent.send("I like coffee now")
     await agent.archive("The garden has two pear trees.", tags=["garden"])
     await library.folders.create("notes")
+    await agent.notes.add("plan", "The pears", {"goal": "Pick the pears.", "steps": "[x] a ladder"}, tags=["garden"])
     fact = (await agent.facts.add("Ada lives in Turin.", subject="Ada", relation="LIVES_IN", object="Turin")).fact
     await agent.facts.add_fact("Ada likes tea.", subject="Ada", state="proposed")
     await agent.facts.add_fact("Ada has a red bicycle.", subject="Ada", state="archived", trust="web")
@@ -97,6 +98,7 @@ async def test_a_word_without_end_stays_in_its_place(chromium: Browser, tmp_path
         agent = await library.create_agent(LONG[:100], description=f"https://{LONG}", tags=[LONG[:50]])
         await agent.blocks.create(LONG[:80], LONG, description=LONG)
         await agent.archive(LONG, tags=[LONG[:50]])
+        await agent.notes.add("doc", LONG[:200], {"text": LONG}, tags=[LONG[:50]])
         await agent.facts.add(LONG, subject=LONG[:80], relation=LONG[:50].upper(), object=LONG[1:80])
         await agent.require_approval("pay")
         await agent.send(LONG)

@@ -177,3 +177,14 @@ async def test_what_is_not_there_is_not_found() -> None:
 
 
 ACTIONS = ("archive", "restore", "keep")
+
+
+@pytest.mark.uses("access")
+def test_reading_needs_a_key_that_may_read_and_writing_one_of_a_user() -> None:
+    """On the routes and on the page."""
+    from perdure.features.access.scopes import rule_of
+
+    for path in (f"/v1/agents/{NOBODY}/notes", f"/agents/{NOBODY}/notes"):
+        for more in ("", f"/{NOTHING}", f"/{NOTHING}/archive"):
+            rules = {method: rule_of(method, path + more) for method in ("GET", "POST", "PATCH", "DELETE")}
+            assert [rule.scope for rule in rules.values() if rule] == ["read-only", "user", "user", "user"]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from datetime import UTC, datetime
 from functools import wraps
 from importlib.metadata import version
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 import acp
 from acp import schema
@@ -16,50 +14,40 @@ from acp import schema
 from perdure.core.conversations import Conversation
 from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
 from perdure.core.ids import ConversationId, MessageId
-from perdure.features.acp.prompts import read_prompt
-from perdure.features.acp.sessions import EditorSession, begin, list_infos, model_option, set_option, title_of
-from perdure.features.acp.slashes import NAMES, available_commands, run_slash
+from perdure.features.acp.sessions import SLASHES, EditorSession, begin, command_list, list_sessions, run_slash
 from perdure.features.acp.transport import INTERNAL_ERROR
-from perdure.features.acp.turns import PromptTurn
+from perdure.features.acp.turns import PromptTurn, read_prompt
 from perdure.features.acp.updates import SessionUpdates, memory_edit
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
 
-HISTORY_PAGE, VERSIONS_MAX = 500, 10_000
-RESOURCE_NOT_FOUND, INVALID_PARAMS = -32002, -32602
+HISTORY_PAGE, VERSIONS_MAX, TITLE_CHARS = 500, 10_000, 80
+_CODES = {NotFound: -32002, InvalidInput: -32602, Conflict: -32602}
+"""Kind of error -> the protocol's code; others are internal errors."""
 
 
-def with_protocol_errors(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def with_protocol_errors(method: Method) -> Method:
     """Answer errors of Perdure as the protocol has them, with their text."""
 
     @wraps(method)
-    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(*args: Any, **named: Any) -> Any:
         try:
-            return await method(*args, **kwargs)
-        except NotFound as error:
-            raise acp.RequestError(RESOURCE_NOT_FOUND, str(error)) from error
-        except (InvalidInput, Conflict) as error:
-            raise acp.RequestError(INVALID_PARAMS, str(error)) from error
-        except (PerdureError, ConnectionError) as error:  # the second: the editor is gone, what it sent is stored
-            raise acp.RequestError(INTERNAL_ERROR, str(error)) from error
+            return await method(*args, **named)
+        except (PerdureError, ConnectionError) as error:  # the second: the editor is gone; what it sent is stored
+            code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), INTERNAL_ERROR)
+            raise acp.RequestError(code, str(error)) from error
 
-    return run
+    return cast("Method", run)
 
 
 class EditorAgent:
-    """One agent of Perdure as an editor sees it.
-
-    Args:
-        note: shows a text to whoever looks for what is wrong; editors keep what is written to stderr.
-    """
+    """One agent of Perdure as an editor sees it. `note` shows a text to whoever looks for what is wrong."""
 
     def __init__(self, perdure: AsyncPerdure, agent: AsyncAgent, note: Callable[[str], None]) -> None:
         self._perdure, self._agent, self._note = perdure, agent, note
         self._sessions: dict[str, EditorSession] = {}
-        self._sending: set[asyncio.Future[None]] = set()
         self._client: Any = None
 
     def on_connect(self, conn: Any) -> None:
@@ -68,21 +56,21 @@ class EditorAgent:
 
     async def initialize(self, protocol_version: int, **others: Any) -> schema.InitializeResponse:
         """Say what is spoken here: the newest version that both know."""
-        capabilities = {"loadSession": True, "promptCapabilities": {"image": True, "embeddedContext": True}}
-        capabilities["sessionCapabilities"] = {"list": {}, "fork": {}, "resume": {}, "close": {}}
+        prompts = {"image": True, "embeddedContext": True}
+        sessions: dict[str, Any] = {"list": {}, "fork": {}, "resume": {}, "close": {}}
+        able = {"loadSession": True, "promptCapabilities": prompts, "sessionCapabilities": sessions}
+        title = f"Perdure: {self._agent.name}"
         return schema.InitializeResponse(
             protocol_version=min(protocol_version, acp.PROTOCOL_VERSION) or acp.PROTOCOL_VERSION,
-            agent_info=schema.Implementation(
-                name="perdure", title=f"Perdure: {self._agent.name}", version=version("perdure")
-            ),
-            agent_capabilities=schema.AgentCapabilities.model_validate(capabilities),
+            agent_info=schema.Implementation(name="perdure", title=title, version=version("perdure")),
+            agent_capabilities=schema.AgentCapabilities.model_validate(able),
         )
 
     @with_protocol_errors
-    async def new_session(self, cwd: str, mcp_servers: Any = None, **others: Any) -> schema.NewSessionResponse:
+    async def new_session(self, cwd: str, **others: Any) -> schema.NewSessionResponse:
         """Begin a conversation."""
-        session = self._open(await begin(self._agent, cwd), mcp_servers)
-        return schema.NewSessionResponse(session_id=session.id, config_options=self._options(session))
+        session = self._open(await begin(self._agent, cwd), **others)
+        return schema.NewSessionResponse(session_id=session.conversation.id)
 
     @with_protocol_errors
     async def load_session(self, session_id: str, **others: Any) -> schema.LoadSessionResponse:
@@ -90,21 +78,21 @@ class EditorAgent:
         conversation = await self._agent.find_conversation(ConversationId(session_id))
         async for update in self._history(conversation):
             await self._client.session_update(session_id=session_id, update=update)
-        return schema.LoadSessionResponse(config_options=await self._resume(session_id, **others))
+        self._open(conversation, **others)
+        return schema.LoadSessionResponse()
 
     @with_protocol_errors
     async def resume_session(self, session_id: str, **others: Any) -> schema.ResumeSessionResponse:
         """Go on with a conversation without showing it again. Raises: RequestError: there is none of this id."""
-        return schema.ResumeSessionResponse(config_options=await self._resume(session_id, **others))
+        self._open(await self._agent.find_conversation(ConversationId(session_id)), **others)
+        return schema.ResumeSessionResponse()
 
     @with_protocol_errors
-    async def fork_session(
-        self, cwd: str, session_id: str, mcp_servers: Any = None, **others: Any
-    ) -> schema.ForkSessionResponse:
+    async def fork_session(self, cwd: str, session_id: str, **others: Any) -> schema.ForkSessionResponse:
         """Begin a conversation with a copy of what another one has in view."""
         source = await self._agent.find_conversation(ConversationId(session_id))
-        session = self._open(await begin(self._agent, cwd, copy_of=source), mcp_servers)
-        return schema.ForkSessionResponse(session_id=session.id, config_options=self._options(session))
+        session = self._open(await begin(self._agent, cwd, copy_of=source), **others)
+        return schema.ForkSessionResponse(session_id=session.conversation.id)
 
     async def close_session(self, session_id: str, **others: Any) -> schema.CloseSessionResponse:
         """Stop what a session does; its conversation stays, and can be loaded."""
@@ -117,31 +105,21 @@ class EditorAgent:
         self, cwd: str | None = None, cursor: str | None = None, **others: Any
     ) -> schema.ListSessionsResponse:
         """List the conversations, a page at a time; with `cwd` those that were begun in this folder."""
-        infos, next_cursor = await list_infos(self._agent, cwd, cursor)
-        return schema.ListSessionsResponse(sessions=infos, next_cursor=next_cursor)
-
-    @with_protocol_errors
-    async def set_config_option(
-        self, config_id: str, session_id: str, value: str | bool, **others: Any
-    ) -> schema.SetSessionConfigOptionResponse:
-        """Change the model of a session."""
-        session = self._session(session_id)
-        await set_option(self._agent, session, config_id, value)
-        return schema.SetSessionConfigOptionResponse(config_options=self._options(session))
+        return await list_sessions(self._agent, cwd, cursor)
 
     @with_protocol_errors
     async def prompt(self, session_id: str, prompt: Sequence[Any], **others: Any) -> schema.PromptResponse:
         """Answer a message, after those that the session got before it."""
         session = self._session(session_id)
         text, images = read_prompt(prompt)
-        turn = PromptTurn(self._agent, session.id, self._client)
+        turn = PromptTurn(self._agent, session.conversation.id, self._client)
         session.turns.append(turn)
         try:
             async with session.answering:
-                if turn.is_cancelled:  # while it waited; it was not sent
+                if turn.cancelled.is_set():  # while it waited; it was not sent
                     return schema.PromptResponse(stop_reason="cancelled")
-                if text.partition(" ")[0] in NAMES:
-                    shown = await run_slash(self._perdure, self._agent, session.id, text)
+                if text.partition(" ")[0] in SLASHES:
+                    shown = await run_slash(self._perdure, self._agent, session.conversation.id, text)
                     await turn.update(acp.update_agent_message_text(shown))
                     return schema.PromptResponse(stop_reason="end_turn")
                 response = await turn.answer(text, images)
@@ -165,32 +143,16 @@ class EditorAgent:
             raise NotFound("open session", f"{session_id:.80}", hint="begin or load one first")
         return session
 
-    def _open(self, conversation: Conversation, mcp_servers: Any) -> EditorSession:
+    def _open(self, conversation: Conversation, mcp_servers: Any = None, **others: Any) -> EditorSession:
         """Open a session of a conversation, and send the commands that it takes after the answer."""
         if mcp_servers:
             names = ", ".join(server.name for server in mcp_servers)
             self._note(f"the editor's MCP servers are not connected ({names}): `perdure mcp add` gives an agent one")
         session = self._sessions.setdefault(conversation.id, EditorSession(conversation))
         session.conversation = conversation
-        sending = asyncio.ensure_future(self._show_commands(session))
-        self._sending.add(sending)
-        sending.add_done_callback(self._sending.discard)
+        sending = self._client.session_update(session_id=session.conversation.id, update=command_list())
+        session.sending = asyncio.ensure_future(sending)
         return session
-
-    async def _resume(self, session_id: str, mcp_servers: Any = None, **others: Any) -> list[Any]:
-        """Open a session again, and return its options. Raises: NotFound."""
-        conversation = await self._agent.find_conversation(ConversationId(session_id))
-        return self._options(self._open(conversation, mcp_servers))
-
-    def _options(self, session: EditorSession) -> list[Any]:
-        return [model_option(self._perdure, self._agent, session)]
-
-    async def _show_commands(self, session: EditorSession) -> None:
-        update = schema.AvailableCommandsUpdate(
-            session_update="available_commands_update", available_commands=[*available_commands()]
-        )
-        with contextlib.suppress(ConnectionError):
-            await self._client.session_update(session_id=session.id, update=update)
 
     async def _history(self, conversation: Conversation) -> AsyncIterator[Any]:
         """Yield the updates that show a conversation, each message with the changes of memory that came of it."""
@@ -209,11 +171,9 @@ class EditorAgent:
 
     async def _show_state(self, session: EditorSession, turn: PromptTurn, text: str) -> None:
         """Send how full the window is after a prompt; a conversation without a title gets one."""
-        overview = await self._agent.context(conversation=session.id)
+        overview = await self._agent.context(conversation=session.conversation.id)
         used, size = overview.used_tokens, overview.window_tokens
         await turn.update(schema.UsageUpdate(session_update="usage_update", used=used, size=size))
-        title = session.conversation.summary or title_of(text)
-        if title != session.conversation.summary:
-            session.conversation = await self._agent.update_conversation(session.id, summary=title)
-        now = datetime.now(UTC).isoformat()
-        await turn.update(schema.SessionInfoUpdate(session_update="session_info_update", title=title, updated_at=now))
+        if session.conversation.summary is None and (title := " ".join(text.split())[:TITLE_CHARS]):
+            session.conversation = await self._agent.update_conversation(session.conversation.id, summary=title)
+            await turn.update(schema.SessionInfoUpdate(session_update="session_info_update", title=title))

@@ -10,7 +10,6 @@ if for_work(__name__):
     import sys
 
     from perdure.cli.session.agent_choice import open_agent
-    from perdure.cli.views.terminal import standard_streams
     from perdure.cli.views.text import TextView
     from perdure.cli.views.view import Output
     from perdure.core.errors import InvalidInput
@@ -25,8 +24,7 @@ async def serve_acp(
 ) -> None:
     """Serve an agent to an editor, such as Zed.
 
-    It speaks the Agent Client Protocol over stdio; the editor starts it by itself. `perdure connect zed` enters it
-    there.
+    It speaks the Agent Client Protocol over stdio. The editor starts it: `perdure connect zed` enters it there.
     """
     try:
         import acp
@@ -38,8 +36,7 @@ async def serve_acp(
     if sys.stdin is not None and sys.stdin.isatty():
         view.hint("an editor starts this command and speaks to it: `perdure connect zed` enters it in Zed")
     connection = await open_stdio()  # stdout is the protocol's: what is printed from here on goes to stderr
-    err = standard_streams()[1]
-    notes = TextView(err, err, interactive=False)
+    notes = TextView(sys.stderr, sys.stderr, interactive=False)
     chosen = await open_agent(perdure, name=agent, new=False, model=None, view=notes)
     served: Any = EditorAgent(perdure, chosen.agent, notes.note)
     await acp.run_agent(served, connection, use_unstable_protocol=True)  # which resume, fork and close are part of

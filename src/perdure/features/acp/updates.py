@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
 import acp
 from acp import schema
 
-from perdure.core.events import Delta, DeltaStreamed, MemoryEdited, MessageAdded, StoredEvent, ToolStarted
+from perdure.core.events import Delta, MemoryEdited, MessageAdded, StoredEvent, ToolStarted
 from perdure.core.ids import BlockId, MessageId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.tools.answers import PendingCall
 
-Update = Any
-"""One of the protocol's updates of a session."""
-
-_WORDS: Mapping[schema.ToolKind, str] = {
-    "fetch": "fetch browse download",
-    "search": "search find grep query recall",
-    "execute": "run execute shell bash command code",
-    "read": "read open get list show view expand",
-    "edit": "insert append replace rethink write edit update remember create apply",
-    "delete": "delete remove forget",
+_WORDS: Mapping[schema.ToolKind, Sequence[str]] = {
+    "search": ("search", "find", "grep"),
+    "read": ("read", "open", "get", "list", "fetch"),
+    "edit": ("insert", "append", "replace", "rethink", "write", "edit", "update", "delete"),
+    "execute": ("run", "execute", "shell"),
 }
-"""Kind of tool -> words of names of such tools."""
-_KINDS: Mapping[str, schema.ToolKind] = {word: kind for kind, words in _WORDS.items() for word in words.split()}
-_PATHS = ("path", "file_path", "file", "filename")
-"""Arguments that may name a file."""
+"""Kind of tool -> words of the names of such tools."""
 
 
 class SessionUpdates:
@@ -45,13 +37,14 @@ class SessionUpdates:
         self._streamed: dict[tuple[MessageId, str], str] = {}  # (message, kind) -> what was sent of it
         self._open: dict[str, str] = {}  # call without a result -> its id for the editor
 
-    def of(self, sent: StoredEvent | Delta) -> Iterator[Update]:
+    def of(self, sent: StoredEvent | Delta) -> Iterator[Any]:
         """Yield the updates of an event of a run."""
         match sent if isinstance(sent, Delta) else sent.event:
-            case Delta(kind="text" | "reasoning") as delta:
-                yield from self._piece(delta)
-            case DeltaStreamed(delta=Delta(kind="text" | "reasoning") as delta):
-                yield from self._piece(delta)
+            case Delta(kind="text" | "reasoning" as kind) as delta:
+                key = delta.message_id, kind
+                self._streamed[key] = self._streamed.get(key, "") + delta.text
+                say = acp.update_agent_message if kind == "text" else acp.update_agent_thought
+                yield from _chunk(say, delta.text, delta.message_id)
             case MessageAdded(message=Message() as message) if message.role != "user":
                 yield from self.of_message(message)
             case ToolStarted(call_id=call_id) if call_id in self._open:
@@ -59,7 +52,7 @@ class SessionUpdates:
             case MemoryEdited() as edit:
                 yield memory_edit(edit.block_id, edit.label, edit.version, edit.diff)
 
-    def of_message(self, message: Message) -> Iterator[Update]:
+    def of_message(self, message: Message) -> Iterator[Any]:
         """Yield the updates that show a message."""
         if message.kind != "message":
             return
@@ -77,7 +70,13 @@ class SessionUpdates:
                 case ToolCall():
                     yield self._start(part, message.id)
                 case ToolResult(call_id=call_id) if call_id in self._open:  # else its call was shown as a text
-                    yield _result(self._open.pop(call_id), part)
+                    texts = [acp.text_block(part.shown_text or part.text)]
+                    images = [acp.image_block(image.data, image.media_type) for image in part.images]
+                    yield acp.update_tool_call(
+                        self._open.pop(call_id),
+                        status="completed" if part.status == "success" else "failed",
+                        content=[*map(acp.tool_content, texts), *map(acp.tool_content, images)],
+                    )
                 case _:
                     pass
 
@@ -87,47 +86,34 @@ class SessionUpdates:
         title = f"{pending.name}: {pending.reason}" if pending.reason else pending.name
         return schema.ToolCallUpdate(**start.model_dump(exclude={"session_update", "title"}), title=title)
 
-    def close(self) -> Iterator[Update]:
+    def close(self) -> Iterator[Any]:
         """Yield the ends of calls that get no result any more, as their run was cancelled or failed."""
         for shown_id in self._open.values():
             yield acp.update_tool_call(shown_id, status="failed")
         self._open.clear()
-
-    def _piece(self, delta: Delta) -> Iterator[Update]:
-        key = delta.message_id, delta.kind
-        self._streamed[key] = self._streamed.get(key, "") + delta.text
-        say = acp.update_agent_message if delta.kind == "text" else acp.update_agent_thought
-        yield from _chunk(say, delta.text, delta.message_id)
 
     def _rest(self, message_id: MessageId, kind: str, text: str) -> str:
         """What was not streamed of a text."""
         streamed = self._streamed.get((message_id, kind), "")
         return text[len(streamed) :] if text.startswith(streamed) else ""
 
-    def _start(self, call: ToolCall, message_id: MessageId) -> Update:
+    def _start(self, call: ToolCall, message_id: MessageId) -> Any:
         self._open[call.call_id] = shown_id = f"{message_id}/{call.call_id}"
-        arguments = _arguments(call)
-        paths = [arguments.get(name) for name in _PATHS]
+        arguments, words = _arguments(call), re.split("[^a-z]+", call.name.lower())
+        paths = [path for name in ("path", "file_path", "file") if isinstance(path := arguments.get(name), str)]
         return acp.start_tool_call(
             shown_id,
             call.name,
-            kind=next((_KINDS[word] for word in re.split("[^a-z]+", call.name.lower()) if word in _KINDS), "other"),
+            kind=next((kind for kind, names in _WORDS.items() if not {*names}.isdisjoint(words)), "other"),
             status="pending",
             raw_input=arguments,
-            locations=[
-                schema.ToolCallLocation(path=one)
-                for one in paths
-                if isinstance(one, str) and PurePath(one).is_absolute()
-            ],
+            locations=[schema.ToolCallLocation(path=path) for path in paths if PurePath(path).is_absolute()],
         )
 
 
-def memory_edit(block_id: BlockId, label: str, version: int, diff: str) -> Update:
-    """Return the update of a block that changed, as a diff of a file that is named after it.
-
-    Args:
-        diff: unified, without file headers; the editor gets the lines that it has.
-    """
+def memory_edit(block_id: BlockId, label: str, version: int, diff: str) -> Any:
+    """Return the update of a block that changed, as a diff of a file that is named after it: the lines of `diff`, which
+    is unified, without file headers."""
     lines = [(mark, mark if mark == "…" else text) for mark, text in diff_lines(diff)]
     old, new = ("\n".join(text for mark, text in lines if mark in marks) for marks in ("- …", "+ …"))
     content = [acp.tool_diff_content(f"/memory/{label}.md", new, old)]
@@ -135,17 +121,11 @@ def memory_edit(block_id: BlockId, label: str, version: int, diff: str) -> Updat
     return acp.start_tool_call(shown_id, title, kind="edit", status="completed", content=content)
 
 
-def _chunk(say: Callable[[Any], Any], text: str, message_id: MessageId) -> Iterator[Update]:
+def _chunk(say: Callable[[Any], Any], text: str, message_id: MessageId) -> Iterator[Any]:
     if text:
         chunk = say(acp.text_block(text))
         chunk.message_id = message_id
         yield chunk
-
-
-def _result(shown_id: str, result: ToolResult) -> Update:
-    images = [acp.image_block(image.data, image.media_type) for image in result.images]
-    content = [acp.tool_content(block) for block in (acp.text_block(result.shown_text or result.text), *images)]
-    return acp.update_tool_call(shown_id, status="completed" if result.status == "success" else "failed", content=content)
 
 
 def _arguments(call: ToolCall) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from perdure.cli.commands.run import Yes, argument, command, flag, for_work, opt
 
 if for_work(__name__):
     import difflib
-    import json
     import os
     from collections.abc import Sequence
     from pathlib import Path
@@ -21,6 +20,7 @@ if for_work(__name__):
     from perdure.features.connect.files import FileChange, check_writable, plan_changes
     from perdure.features.connect.hooks import hook_entries
     from perdure.features.connect.programs import ADDRESS, ConfigEntry, Program, find_program, plan_entries
+    from perdure.features.connect.snippets import entry_text
     from perdure.features.connect.undo import undo_changes, write_changes
     from perdure.features.notes.folders import find_project_folder
 
@@ -100,13 +100,4 @@ def _show_change(view: Output, change: FileChange) -> None:
 def _print_entries(view: Output, program: Program, entries: Sequence[ConfigEntry]) -> None:
     """Print what belongs into each file, to be added by hand."""
     for entry in entries:
-        if entry.format == "toml":
-            from perdure.features.connect.tomltext import set_table
-
-            text = set_table("", entry.names, entry.value)
-        else:
-            value = entry.value
-            for name in reversed(entry.names):
-                value = {name: value}
-            text = json.dumps(value, indent=2, ensure_ascii=False)
-        view.print(f"{visible(str(entry.path))}:\n{visible(text)}")
+        view.print(f"{visible(str(entry.path))}:\n{visible(entry_text(entry))}")

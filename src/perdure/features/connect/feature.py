@@ -7,6 +7,7 @@ from perdure.core.features import Feature, Noun
 FEATURE = Feature(
     name="connect",
     uses=("mcp_server", "notes"),
+    sections={"connections": "pages:SECTION"},
     verbs={"connect": Noun(modules=("commands",), help="Connect a program, such as Claude Code, to memory.")},
     quick_verbs={
         f"hook {name}": "hook:run" for name in ("session-start", "post-tool-use", "stop", "session-end", "work")

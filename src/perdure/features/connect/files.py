@@ -6,7 +6,6 @@ import fcntl
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -122,19 +121,22 @@ def replace_file(path: Path, data: bytes) -> None:
     target = real_path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        # In its folder, so that it takes the file's place at once. One process writes at a time: what a killed one left
+        # under this name is nobody's.
+        new = target.with_name(f".{target.name}.perdure")
+        new.unlink(missing_ok=True)
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             if target.exists():
                 with suppress(PermissionError):
-                    os.chown(name, target.stat().st_uid, target.stat().st_gid)
-                shutil.copymode(target, name)
-            Path(name).replace(target)
+                    os.chown(new, target.stat().st_uid, target.stat().st_gid)
+                shutil.copymode(target, new)
+            new.replace(target)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            new.unlink(missing_ok=True)
             raise
     except OSError as error:
         raise InvalidInput(f"{path} can't be written: {error.strerror}") from error

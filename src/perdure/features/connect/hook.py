@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,6 +42,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _start(folder: Path, payload: dict[str, Any]) -> None:
     """Print what is remembered of the project, as it was prepared last, and have it prepared anew."""
+    EditCounter(state_folder(folder)).begin_session()
     try:
         text = (state_folder(folder) / CONTEXT_FILE).read_bytes()[:CONTEXT_BYTES].decode("utf-8", "ignore")
     except OSError:
@@ -70,6 +70,8 @@ def _capture(folder: Path, payload: dict[str, Any]) -> None:
 
 def _work_later(arguments: Sequence[str]) -> None:
     """Start a process that outlives this one."""
+    import subprocess  # not every hook needs it
+
     subprocess.Popen(
         [sys.executable, "-m", "perdure", "hook", "work", *arguments],
         stdin=subprocess.DEVNULL,

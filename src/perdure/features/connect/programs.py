@@ -16,6 +16,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.incoming.addresses import is_postgres
 
 ADDRESS = "http://127.0.0.1:8283"
+_PORTABLE = {"home": "~", "xdg": "~/.config", "config": "~/.config", "codex": "~/.codex", "claude_home": "~"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,22 +78,28 @@ def find_program(name: str) -> Program:
     return found
 
 
-def plan_entries(program: Program, *, folder: Path | None, read_only: bool = False) -> Sequence[ConfigEntry]:
+def plan_entries(
+    program: Program, *, folder: Path | None, read_only: bool = False, portable: bool = False
+) -> Sequence[ConfigEntry]:
     """Return the entries to write.
 
     Args:
         folder: of a project, whose own configuration is changed; None: the user's.
         read_only: whether the server only reads.
+        portable: for any Linux machine: `perdure` by its name, ~ for the user's home, nothing of this process.
     Raises: InvalidInput: a password would stand in a project's file.
     """
     project = program.user_project if folder is None else program.project
     arguments = ["mcp", *(["--project", project] if project else []), *(["--read-only"] if read_only else [])]
+    command = ["perdure"] if portable else own_command()
+    environment = {} if portable else kept_environment(shared=folder is not None)
+    folders = _PORTABLE if portable else _folders()
     return [
         ConfigEntry(
-            path=_place(table["user"]) if folder is None else folder / table["project"],
+            path=Path(table["user"].format(**folders)) if folder is None else folder / table["project"],
             format=table["format"],
             names=tuple(table["entry"]),
-            value=_filled(table["value"], arguments, kept_environment(shared=folder is not None)),
+            value=_filled(table["value"], command, arguments, environment),
         )
         for table in program.config
         if folder is None or "project" in table
@@ -134,13 +141,13 @@ def claude_folder() -> Path:
     return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude").expanduser()
 
 
-def _place(text: str) -> Path:
-    """Return the path of a user's file, with the folders of this machine."""
+def _folders() -> Mapping[str, Path]:
+    """Return the folders of this machine that stand in paths."""
     home = Path.home()
     xdg = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     if sys.platform == "win32":
         xdg = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
-    folders = {
+    return {
         "home": home,
         "xdg": xdg,
         "config": home / "Library" / "Application Support" if sys.platform == "darwin" else xdg,
@@ -148,12 +155,14 @@ def _place(text: str) -> Path:
         # With the variable also the file that is in the user's home otherwise is in that folder.
         "claude_home": claude_folder() if os.environ.get("CLAUDE_CONFIG_DIR") else home,
     }
-    return Path(text.format(**folders))
 
 
-def _filled(value: Mapping[str, Any], arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the value of an entry with the command, its arguments and what it needs of the environment."""
-    command, *before = own_command()
+def _filled(
+    value: Mapping[str, Any], words: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the value of an entry with the words of the command, its arguments and what it needs of the
+    environment."""
+    command, *before = words
     filled: dict[str, Any] = {}
     for name, one in value.items():
         if one == "{command}":

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from perdure.core.features import BuiltIn, Feature
-from perdure.core.models import EXTRACTIVE
 
 FEATURE = Feature(
     name="extractive",
     built_in={
-        EXTRACTIVE: BuiltIn(
+        "perdure/extractive": BuiltIn(  # EXTRACTIVE, whose module each start would wait for
             model="model:ExtractiveModel",
             about="built in, needs no key: no language model, it notes and finds what you tell it",
         )

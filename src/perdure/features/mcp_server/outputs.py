@@ -6,8 +6,6 @@ import json
 import os
 import re
 import stat
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +15,11 @@ from perdure.context.sections.expand import Budget
 from perdure.core.errors import InvalidInput, NotFound, ToolError
 from perdure.domain.tools.context_tools import LOOK_UP
 from perdure.features.mcp_server.lines import line_of
+from perdure.scratch import remove_leftovers, scratch_folder
 
 OUTPUT_BYTES = 20_000_000
 OUTPUTS_MAX, OUTPUTS_BYTES = 100, 400_000_000
 """The most stored texts of a project, and their size together: with more, the oldest go."""
-LEFTOVER_S = 3_600
-"""The file of a process that ended while it wrote is deleted after this time."""
 FIRST_LINES, LINE_CHARS, TITLE_CHARS = 5, 160, 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -105,21 +102,19 @@ class Outputs:
     def _write(self, data: bytes) -> int:
         """Write a file under the next number, which comes into being whole; return the number."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=self._folder, prefix=".new-")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
+        with scratch_folder("output", parent=self._folder) as folder:
+            new = folder / "text"
+            with new.open("wb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(descriptor)
+                os.fsync(file.fileno())
             number = max(self._numbers(), default=0) + 1
             while True:
                 try:
-                    os.link(name, self._folder / str(number))  # fails where another process took the number
+                    os.link(new, self._folder / str(number))  # fails where another process took the number
                     return number
                 except FileExistsError:
                     number += 1
-        finally:
-            Path(name).unlink(missing_ok=True)
 
     def _delete_oldest(self) -> None:
         """Delete the oldest texts beyond the limits, and what processes left that ended while they wrote."""
@@ -129,9 +124,7 @@ class Outputs:
             room -= file.stat().st_size if file.exists() else 0
             if place and (place >= OUTPUTS_MAX or room < 0):
                 file.unlink(missing_ok=True)
-        for file in self._folder.glob(".new-*"):
-            if file.exists() and time.time() - file.stat().st_mtime > LEFTOVER_S:
-                file.unlink(missing_ok=True)
+        remove_leftovers(self._folder)
 
     def list(self, limit: int) -> Sequence[StoredOutput]:
         """Return the stored texts, the newest first."""

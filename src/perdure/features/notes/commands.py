@@ -12,14 +12,14 @@ from perdure.cli.commands.run import Limit, Yes, agent_option, argument, command
 if for_work(__name__):
     from rich.text import Text
 
-    from perdure.cli.session.work import deleting, read_pairs, read_text
+    from perdure.cli.session.work import confirm, read_pairs, read_text
     from perdure.cli.views.json import fields as fields_of
     from perdure.cli.views.view import Output, local_time, new_table, plural, short_id, visible
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.features.notes.kinds import find_kind, note_kinds
     from perdure.features.notes.projects import ProjectMemory
     from perdure.features.notes.service import AsyncNotes
-    from perdure.features.notes.values import Note
+    from perdure.features.notes.values import MemoryLevel, Note
     from perdure.library.perdure import AsyncPerdure
 
 NoteId = Annotated[str, argument("Its id or the beginning of it, or its title.", "ID")]
@@ -79,11 +79,11 @@ async def list_notes(
 ) -> None:
     """List the notes of the project and those behind it, newest first."""
     found = [
-        note
-        for notes in await _find_notes(perdure, where)
+        (level, note)
+        for level, notes in await _find_notes(perdure, where)
         for note in await notes.list(kind=kind, archived=archived, limit=limit)
     ]
-    _show_notes(view, sorted(found, key=lambda note: note.changed_at, reverse=True)[:limit])
+    _show_notes(view, sorted(found, key=lambda one: one[1].changed_at, reverse=True)[:limit])
 
 
 @command("note search", none=NO_NOTES)
@@ -98,11 +98,12 @@ async def search_notes(
 ) -> None:
     """Search titles and whole texts of notes, best first."""
     found = [
-        hit
-        for notes in await _find_notes(perdure, where)
+        (hit.score, level, hit.note)
+        for level, notes in await _find_notes(perdure, where)
         for hit in await notes.search(query, kind=kind, archived=archived, limit=limit)
     ]
-    _show_notes(view, [hit.note for hit in sorted(found, key=lambda hit: -hit.score)[:limit]])
+    best = sorted(found, key=lambda one: -one[0])[:limit]
+    _show_notes(view, [(level, note) for _, level, note in best], none="No note was found.")
 
 
 @command("note show", finds="note")
@@ -149,8 +150,15 @@ async def restore_note(view: Output, perdure: AsyncPerdure, note: NoteId, where:
 async def delete_note(view: Output, perdure: AsyncPerdure, note: NoteId, where: NotePlace, yes: Yes = False) -> None:
     """Delete a note."""
     notes, found = await _find_note(perdure, note, where)
-    with deleting(view, f"note {visible(found.title)!r}", "`perdure undo` brings it back", yes=yes):
-        await notes.delete(found.id)
+    what = f"note {visible(found.title)!r}"
+    confirm(
+        view,
+        f"{what[0].upper()}{what[1:]} will be gone until it is undone. Delete?",
+        action=f"delete the {what}",
+        yes=yes,
+    )
+    correction = await notes.delete(found.id)
+    view.hint(f"Deleted {what}. `perdure undo {correction.agent_id} {correction.number}` brings it back.")
 
 
 @command("note review", none=NO_NOTES)
@@ -162,8 +170,12 @@ async def review_notes(
     limit: Limit = 50,
 ) -> None:
     """List notes that nobody changed for long, the oldest first."""
-    found = [note for notes in await _find_notes(perdure, where) for note in await notes.review(days=days, limit=limit)]
-    _show_notes(view, sorted(found, key=lambda note: note.changed_at)[:limit], none="No note is due for a review.")
+    found = [
+        (level, note)
+        for level, notes in await _find_notes(perdure, where)
+        for note in await notes.review(days=days, limit=limit)
+    ]
+    _show_notes(view, sorted(found, key=lambda one: one[1].changed_at)[:limit], none="No note is due for a review.")
     if found:
         view.hint("`perdure note keep ID` says that one still holds, `perdure note archive ID` puts it away.")
 
@@ -196,29 +208,31 @@ def note_shape(note: Note) -> dict[str, object]:
     return {**fields_of(note, *names), "fields": dict(note.fields)}
 
 
-def _show_notes(view: Output, notes: Sequence[Note], *, none: str = NO_NOTES) -> None:
-    """Show notes as a table."""
-    table = new_table("note", "kind", "title", "changed", styles={"kind": "dim", "changed": "dim"})
-    for note in notes:
-        table.add_row(*map(visible, (short_id(note.id), note.kind, note.title, local_time(note.changed_at))))
-    view.show([note_shape(note) for note in notes], table if notes else none)
+def _show_notes(view: Output, notes: Sequence[tuple[MemoryLevel, Note]], *, none: str = NO_NOTES) -> None:
+    """Show notes as a table, each with the level whose memory it is of."""
+    table = new_table("note", "level", "kind", "title", "changed", styles=dict.fromkeys(("level", "changed"), "dim"))
+    for level, note in notes:
+        table.add_row(*map(visible, (short_id(note.id), level, note.kind, note.title, local_time(note.changed_at))))
+    view.show([{**note_shape(note), "level": level} for level, note in notes], table if notes else none)
     if notes:
         view.hint(f"{plural(len(notes), 'note')}; `perdure note show ID` prints one.")
 
 
 def _open_memory(perdure: AsyncPerdure, where: NotePlace) -> ProjectMemory:
-    """The memory that a command is about. Raises: InvalidInput: there is no such folder."""
+    """The memory that a command is about. Raises: InvalidInput: there is no such folder, or two memories are named."""
+    if where.is_global and where.agent is not None:
+        raise InvalidInput(f"--global and --agent {where.agent!r:.80} don't go together: give one of them")
     return ProjectMemory(perdure) if where.is_global else ProjectMemory(perdure, where.project, agent=where.agent)
 
 
-async def _find_notes(perdure: AsyncPerdure, where: NotePlace) -> Sequence[AsyncNotes]:
-    """The notes of the project and those behind it, or only these."""
-    return [owner.notes for _, owner in await _open_memory(perdure, where).readers()]
+async def _find_notes(perdure: AsyncPerdure, where: NotePlace) -> Sequence[tuple[MemoryLevel, AsyncNotes]]:
+    """The notes of the project and those behind it, or only these, each with its level."""
+    return [(level, owner.notes) for level, owner in await _open_memory(perdure, where).readers()]
 
 
 async def _find_note(perdure: AsyncPerdure, text: str, where: NotePlace) -> tuple[AsyncNotes, Note]:
     """The note that a text means, with the notes that it is one of. Raises: NotFound, InvalidInput."""
-    for notes in await _find_notes(perdure, where):
+    for _, notes in await _find_notes(perdure, where):
         with suppress(NotFound):
             return notes, await notes.find(text)
     raise NotFound("note", text, hint="`perdure note list` shows those that there are")

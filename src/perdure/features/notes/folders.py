@@ -7,8 +7,6 @@ import hashlib
 import os
 from pathlib import Path
 
-from perdure.core.errors import InvalidInput
-
 MARK = ".git"
 """A folder that contains this is a project, with all folders below it."""
 
@@ -20,13 +18,13 @@ def find_project_folder(folder: str | Path) -> Path:
     """
     try:
         resolved = Path(folder).expanduser().resolve(strict=True)
+        why = "" if resolved.is_dir() else "it is a file"
     except (OSError, RuntimeError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InvalidInput(
-            f"project {os.fspath(folder)!r:.200} can't be used ({why}): give a folder that exists"
-        ) from error
-    if not resolved.is_dir():
-        raise InvalidInput(f"project {os.fspath(folder)!r:.200} is a file: give the folder it lies in")
+        why = str(getattr(error, "strerror", None) or error)
+    if why:
+        from perdure.core.errors import InvalidInput  # a hook needs none, and would wait for it
+
+        raise InvalidInput(f"project {os.fspath(folder)!r:.200} can't be used ({why}): give a folder that exists")
     home = Path.home()
     for parent in (resolved, *resolved.parents):
         if os.path.exists(parent / MARK) and parent != home:  # noqa: PTH110  # pathlib raises where it may not look

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from perdure.core.errors import InvalidInput
-
 NudgeLevel = Literal["off", "light", "balanced", "strict"]
 NUDGE_LEVELS: Final[tuple[NudgeLevel, ...]] = get_args(NudgeLevel)
 EDITS_FILE = "edits.jsonl"
@@ -75,6 +73,8 @@ def check_nudge_level(level: str) -> NudgeLevel:
     for known in NUDGE_LEVELS:
         if level == known:
             return known
+    from perdure.core.errors import InvalidInput  # a hook needs none, and would wait for it
+
     raise InvalidInput(f"nudges is {level!r:.80}: give one of {', '.join(NUDGE_LEVELS)}")
 
 

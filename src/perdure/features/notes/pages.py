@@ -13,7 +13,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import PassageId, is_id
 from perdure.core.text.reprs import attributes
-from perdure.features.notes.kinds import TITLE_CHARS, NoteKind, find_kind, label_of, note_kinds
+from perdure.features.notes.kinds import NOTE_CHARS, TITLE_CHARS, NoteKind, find_kind, label_of, note_kinds
 from perdure.features.notes.service import AsyncNotes
 from perdure.features.notes.values import Note
 from perdure.library.perdure import AsyncPerdure
@@ -54,6 +54,7 @@ async def notes(request: Request, library: AsyncPerdure) -> Data:
         "kinds": [attributes(kind, "name", "about") for kind in note_kinds().values()],
         "new": None if new is None else {"kind": new.name, "about": new.about, "fields": _field_shapes(new, {})},
         "title_chars": TITLE_CHARS,
+        "note_chars": NOTE_CHARS,
         "more": None if last is None else urlencode(used | {"after": last}),
     }
 

@@ -1,0 +1,246 @@
+"""What a person does in an editor: talk, watch tools, allow and refuse calls, cancel, come back later."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+import acp
+import pytest
+from acp import schema
+
+from perdure import tool
+from perdure.core.ids import ConversationId
+from perdure.core.messages import Image
+from perdure.testing import ScriptedModel, calls, fails, says, thinks
+from tests.features.acp.editors import CANCELLED, connected, until
+from tests.support.library import SlowSpeaker
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@tool
+def pay(n: int) -> str:
+    """Pay."""
+    return f"paid {n}"
+
+
+@tool
+def read_path(path: str) -> str:
+    """Read a file."""
+    raise ValueError("it is gone")
+
+
+async def test_an_answer_comes_in_pieces_and_its_session_gets_a_title(tmp_path: Path) -> None:
+    """Each piece once, with the id of its message; then how full the window is, and what the answer took."""
+    async with connected(tmp_path / "a.db", thinks("Hm.", says("Hello, Ada."))) as desk:
+        session = await desk.begin()
+        answered = await desk.connection.prompt(session_id=session, prompt=[acp.text_block("I am\nAda.")])
+
+        assert (answered.stop_reason, answered.usage and answered.usage.total_tokens) == ("end_turn", 12)
+        assert desk.editor.texts(session) == "Hello, Ada."
+        assert desk.editor.texts(session, schema.AgentThoughtChunk) == "Hm."
+        chunks = desk.editor.of(schema.AgentMessageChunk)
+        (stored,) = [m for m in await desk.agent.messages() if m.role == "assistant"]
+        assert {chunk.message_id for chunk in chunks} == {stored.id}
+        assert len(chunks) == 2
+        assert [update.title for update in desk.editor.of(schema.SessionInfoUpdate)] == ["I am Ada."]
+        (usage,) = desk.editor.of(schema.UsageUpdate)
+        assert 0 < usage.used < usage.size
+
+
+async def test_a_tool_call_is_shown_from_its_start_to_its_result(tmp_path: Path) -> None:
+    """With its kind, its arguments and the file that it names; a failed one has the error."""
+    script = (calls("read_path", path="/tmp/a.txt"), calls("pay", n=2), says("Done."))
+    async with connected(tmp_path / "a.db", *script, tools=[pay, read_path]) as desk:
+        session = await desk.begin()
+
+        assert await desk.say(session, "go") == "end_turn"
+        assert desk.editor.calls() == [
+            *[("read_path", "pending"), ("read_path", "in_progress"), ("read_path", "failed")],
+            *[("pay", "pending"), ("pay", "in_progress"), ("pay", "completed")],
+        ]
+        first, second = desk.editor.of(schema.ToolCallStart)
+        assert (first.kind, first.locations[0].path, first.raw_input) == ("read", "/tmp/a.txt", {"path": "/tmp/a.txt"})
+        assert (second.kind, second.locations, second.raw_input) == ("other", [], {"n": 2})
+        results = [one for one in desk.editor.of(schema.ToolCallProgress) if one.content]
+        assert "it is gone" in results[0].content[0].content.text
+        assert results[1].content[0].content.text == "paid 2"
+
+
+async def test_a_change_of_memory_is_a_diff_also_after_a_reload(tmp_path: Path) -> None:
+    """Once live, and again by another process, in the same place."""
+    script = (calls("memory_insert", label="human", new_string="Lives in Ghent"), says("Noted."))
+    async with connected(tmp_path / "a.db", *script) as desk:
+        await desk.agent.blocks.update("human", "Name: Ada")
+        session = await desk.begin()
+        await desk.say(session, "I live in Ghent.")
+        live = desk.editor.diffs()
+        shown = [type(update).__name__ for _, update in desk.editor.updates]
+    async with connected(tmp_path / "a.db") as desk:
+        await desk.connection.load_session(cwd="/elsewhere", session_id=session, mcp_servers=[])
+
+        assert live == [("/memory/human.md", "Name: Ada", "Name: Ada\nLives in Ghent")]
+        assert desk.editor.diffs() == live
+        assert desk.editor.calls() == [("memory_insert", "pending"), ("memory_insert", "completed")]
+        assert shown.count("ToolCallStart") == 2
+        assert desk.editor.texts(session) == "Noted."
+        assert desk.editor.texts(session, schema.UserMessageChunk) == "I live in Ghent."
+
+
+@pytest.mark.parametrize(
+    ("choice", "status", "seen"),
+    [
+        ("allow_once", "completed", "paid 1"),
+        ("reject_once", "failed", "the user rejected it in the editor"),
+        ("nonsense", "failed", "the user rejected it in the editor"),
+    ],
+)
+async def test_a_call_is_allowed_or_refused_in_the_editor(tmp_path: Path, choice: str, status: str, seen: str) -> None:
+    """It runs only if it was allowed, and the model reads what came of it."""
+    model = ScriptedModel(calls("pay", n=1), says("Well."))
+    async with connected(tmp_path / "a.db", model=model, tools=[pay], asks="pay", choices=[choice]) as desk:
+        session = await desk.begin()
+
+        assert await desk.say(session, "pay one") == "end_turn"
+        (question,) = desk.editor.questions
+        assert (question.title, question.raw_input, question.status) == ("pay", {"n": 1}, "pending")
+        assert question.tool_call_id == desk.editor.of(schema.ToolCallStart)[0].tool_call_id
+        assert desk.editor.options == [["allow_once", "reject_once", "allow_always"]]
+        assert desk.editor.calls()[-1] == ("pay", status)
+        assert seen in model.requests[-1].messages[-1].text
+        assert desk.editor.texts(session) == "Well."
+
+
+async def test_a_tool_that_is_always_allowed_is_not_asked_about_again(tmp_path: Path) -> None:
+    """Until somebody requires approval for it again."""
+    script = (calls("pay", n=1), says("One."), calls("pay", n=2), says("Two."))
+    async with connected(tmp_path / "a.db", *script, tools=[pay], asks="pay", choices=["allow_always"]) as desk:
+        session = await desk.begin()
+        await desk.say(session, "pay one")
+
+        assert await desk.say(session, "pay two") == "end_turn"
+        assert len(desk.editor.questions) == 1
+        assert desk.editor.texts(session) == "One.Two."
+
+
+async def test_cancelled_while_asked_the_call_is_given_up(tmp_path: Path) -> None:
+    """Whether the editor answers its question then or not; the session goes on with the next prompt."""
+    script = (calls("pay", n=1), calls("pay", n=2), says("Fine."))
+    choices: list[str | None] = [None, CANCELLED]
+    async with connected(tmp_path / "a.db", *script, tools=[pay], asks="pay", choices=choices) as desk:
+        session = await desk.begin()
+        asking = asyncio.create_task(desk.say(session, "pay one"))
+        await desk.editor.asked.wait()
+        await desk.connection.cancel(session_id=session)
+
+        assert await asking == "cancelled"
+        assert desk.editor.calls() == [("pay", "pending"), ("pay", "failed")]
+        assert await desk.say(session, "pay two") == "cancelled"
+        assert list(await desk.agent.pending(conversation=ConversationId(session))) == []
+        assert await desk.say(session, "leave it") == "end_turn"
+        assert desk.editor.texts(session) == "Fine."
+
+
+async def test_cancelled_in_the_middle_of_an_answer_it_stops(tmp_path: Path) -> None:
+    """The prompt ends with `cancelled`; what was said stays, and the next prompt is answered."""
+    model = SlowSpeaker("One ", "two ", "three.")
+    async with connected(tmp_path / "a.db", model=model) as desk:
+        session = await desk.begin()
+        speaking = asyncio.create_task(desk.say(session, "count"))
+        await desk.editor.shown.wait()
+        await desk.connection.cancel(session_id=session)
+
+        assert await speaking == "cancelled"
+        assert desk.editor.texts(session) == "One "
+        model.go.set()
+        assert await desk.say(session, "again") == "end_turn"
+        assert desk.editor.texts(session) == "One One two three."
+
+
+async def test_two_sessions_are_answered_at_once(tmp_path: Path) -> None:
+    """Neither waits for the other, and each gets its own updates."""
+    model = SlowSpeaker("slow ", "end")
+    async with connected(tmp_path / "a.db", model=model) as desk:
+        sessions = [await desk.begin() for _ in range(2)]
+        speaking = [asyncio.create_task(desk.say(session, f"in {session}")) for session in sessions]
+        await until(lambda: all(desk.editor.texts(session) == "slow " for session in sessions))
+        model.go.set()
+
+        assert await asyncio.gather(*speaking) == ["end_turn", "end_turn"]
+        assert [desk.editor.texts(session) for session in sessions] == ["slow end", "slow end"]
+
+
+async def test_two_prompts_of_a_session_are_answered_in_order(tmp_path: Path) -> None:
+    """The second waits for the first; cancelled, both end, and the second was never sent."""
+    model = SlowSpeaker("a ", "b ")
+    async with connected(tmp_path / "a.db", model=model) as desk:
+        session = await desk.begin()
+        first = asyncio.create_task(desk.say(session, "first"))
+        await desk.editor.shown.wait()
+        second = asyncio.create_task(desk.say(session, "second"))
+        await asyncio.sleep(0.05)
+
+        assert desk.editor.texts(session) == "a "
+        model.go.set()
+        assert (await first, await second) == ("end_turn", "end_turn")
+        assert desk.editor.texts(session) == "a b a b "
+        model.go.clear()
+        third, fourth = (asyncio.create_task(desk.say(session, text)) for text in ("third", "fourth"))
+        await until(lambda: desk.editor.texts(session).endswith("a "))
+        await desk.connection.cancel(session_id=session)
+        assert (await third, await fourth) == ("cancelled", "cancelled")
+        said = [message.text for message in await desk.agent.messages() if message.role == "user"]
+        assert sorted(said) == ["first", "second", "third"]
+
+
+async def test_images_reach_the_model_and_come_back_after_a_reload(tmp_path: Path) -> None:
+    """With the text and the files around them."""
+    model = ScriptedModel(says("A pixel."))
+    prompt: list[Any] = [
+        acp.text_block("What is it?"),
+        acp.image_block(base64.b64encode(PIXEL).decode(), "image/png"),
+        acp.resource_link_block("notes.md", "file:///home/ada/notes.md"),
+        acp.resource_block(acp.embedded_text_resource("file:///home/ada/a.py", "x = 1")),
+    ]
+    async with connected(tmp_path / "a.db", model=model) as desk:
+        session = await desk.begin()
+        await desk.connection.prompt(session_id=session, prompt=prompt)
+        await desk.connection.load_session(cwd="/", session_id=session, mcp_servers=[])
+
+        parts = model.requests[0].messages[-1].parts
+        assert [part.media_type for part in parts if isinstance(part, Image)] == ["image/png"]
+        chunks = [chunk.content for chunk in desk.editor.of(schema.UserMessageChunk)]
+        assert [chunk.data for chunk in chunks if chunk.type == "image"] == [base64.b64encode(PIXEL).decode()]
+        text = desk.editor.texts(session, schema.UserMessageChunk)
+        assert text.split("\n\n") == [
+            "What is it?",
+            "[notes.md](file:///home/ada/notes.md)",
+            "Contents of file:///home/ada/a.py:",
+            "x = 1",
+        ]
+
+
+async def test_a_model_that_fails_is_an_error_with_its_text(tmp_path: Path) -> None:
+    """The message is stored, and the session goes on."""
+    async with connected(tmp_path / "a.db", fails("no credit left"), says("Here again.")) as desk:
+        session = await desk.begin()
+        with pytest.raises(acp.RequestError, match="no credit left") as failed:
+            await desk.say(session, "hello?")
+
+        assert (failed.value.code, failed.value.data) == (-32603, {"stop_reason": "llm_api_error"})
+        assert await desk.say(session, "and now?") == "end_turn"
+        assert [m.text for m in await desk.agent.messages() if m.role == "user"] == ["hello?", "and now?"]
+
+
+async def test_a_run_without_end_stops_at_its_limit_of_steps(tmp_path: Path) -> None:
+    """The protocol has a word for it."""
+    model = ScriptedModel(otherwise=calls("pay", n=1))
+    async with connected(tmp_path / "a.db", model=model, tools=[pay]) as desk:
+        session = await desk.begin()
+
+        assert await desk.say(session, "for ever") == "max_turn_requests"

@@ -1,0 +1,215 @@
+"""`perdure connect`: it shows, asks, writes, checks, and takes back; and says what to add by hand where it can't."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from perdure.core.errors import InvalidInput
+from perdure.features.connect.checks import check_starts
+from perdure.features.connect.jsonc_parser import parse_jsonc
+from perdure.features.connect.programs import find_program, kept_environment, plan_entries, programs
+from tests.support.programs import SRC, run_inside
+from tests.ui.browser import BASE, dashboard
+
+FILES = {
+    "claude-code": (".claude.json", ".mcp.json"),
+    "cursor": (".cursor/mcp.json", ".cursor/mcp.json"),
+    "codex": (".codex/config.toml", ".codex/config.toml"),
+    "vscode": (".config/Code/User/mcp.json", ".vscode/mcp.json"),
+    "zed": (".config/zed/settings.json", ".zed/settings.json"),
+}
+NAMES = {
+    "claude-code": "mcpServers",
+    "cursor": "mcpServers",
+    "codex": "mcp_servers",
+    "vscode": "servers",
+    "zed": "context_servers",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a user, in whose project `a project` the command runs."""
+    folder = tmp_path / "home"
+    (folder / "a project" / ".git").mkdir(parents=True)
+    monkeypatch.chdir(folder / "a project")
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(SRC))
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "PERDURE_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+
+@pytest.mark.parametrize("program", FILES)
+@pytest.mark.parametrize("is_project", [False, True])
+def test_a_program_is_connected_and_taken_out_again(home: Path, program: str, is_project: bool) -> None:
+    """Its own file names the server, which starts; undo leaves nothing."""
+    data, options = home.parent / 'data "of" mine', ("--project", ".") if is_project else ()
+    done = run_inside(data, "connect", program, "--yes", *options)
+    assert (done.returncode, "starts and answers" in done.stdout) == (0, True), done
+    folder = home / "a project" if is_project else home
+    path = folder / FILES[program][is_project]
+    text = path.read_text()
+    found = tomllib.loads(text) if path.suffix == ".toml" else parse_jsonc(text).value
+    server = found[NAMES[program]]["perdure"]
+    assert server["env"] == {"PERDURE_HOME": str(data)}
+    assert Path(server["command"]).is_absolute()
+    assert server["args"][server["args"].index("mcp") :] in (
+        ["mcp", "--project", "."],
+        ["mcp", "--project", "${workspaceFolder}"],
+        ["mcp"],
+    )
+    assert run_inside(data, "connect", program, "--undo").returncode == 0
+
+    assert files_in(home) == {}
+    assert sorted(one.name for one in home.iterdir()) == ["a project"]
+
+
+def test_nothing_is_written_without_a_yes(home: Path) -> None:
+    """The difference is shown."""
+    (home / ".cursor").mkdir()
+    (home / ".cursor/mcp.json").write_text('{\n  "mcpServers": {} // mine\n}\n')
+    done = run_inside(home.parent / "data", "connect", "cursor")
+
+    assert (done.returncode, "Pass --yes" in done.stderr) == (1, True)
+    assert '+     "perdure": {' in done.stdout
+    assert (home / ".cursor/mcp.json").read_text() == '{\n  "mcpServers": {} // mine\n}\n'
+
+
+def test_print_writes_nothing(home: Path) -> None:
+    done = run_inside(home.parent / "data", "connect", "claude-code", "--print")
+
+    assert (done.returncode, files_in(home)) == (0, {})
+    assert done.stdout.startswith(f'{home}/.claude.json:\n{{\n  "mcpServers": {{')
+    assert f"{home}/.claude/settings.json:" in done.stdout
+
+
+def test_a_broken_file_is_left_alone_with_what_to_add_by_hand(home: Path) -> None:
+    """Also the other file of the same program is not written."""
+    (home / ".claude").mkdir()
+    (home / ".claude/settings.json").write_text('{"hooks": {')
+    done = run_inside(home.parent / "data", "connect", "claude-code", "--yes")
+
+    assert (done.returncode, files_in(home)) == (1, {".claude/settings.json": b'{"hooks": {'})
+    assert "line 1 can't be read as JSON" in done.stdout and "To add by hand:" in done.stdout
+    assert '"SessionStart": [' in done.stdout
+    assert "Claude Code was not connected: nothing was written" in done.stderr
+
+
+def test_hooks_are_added_beside_those_that_are_there(home: Path) -> None:
+    """Once, however often; undo leaves the others. Quotes in the path of the data hold in the shell."""
+    mine = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "mine"}]}]}}
+    (home / ".claude").mkdir()
+    settings = home / ".claude/settings.json"
+    settings.write_text(json.dumps(mine, indent=4))
+    before, data = settings.read_bytes(), home.parent / "my 'data'"
+    run_inside(data, "connect", "claude-code", "--yes")
+    assert "is connected already" in run_inside(data, "connect", "claude-code", "--yes").stdout
+    found = json.loads(settings.read_text())["hooks"]
+    assert {name: len(groups) for name, groups in found.items()} == {
+        "Stop": 2,
+        "SessionStart": 1,
+        "PostToolUse": 1,
+        "SessionEnd": 1,
+    }
+    command = found["PostToolUse"][0]["hooks"][0]["command"]
+    (home / "payload.json").write_text(json.dumps({"cwd": ".", "tool_input": {"file_path": "/a"}}))
+    assert os.system(f"{command} < {home}/payload.json") == 0
+    assert list(data.rglob("edits.jsonl"))
+    run_inside(data, "connect", "claude-code", "--undo")
+
+    assert settings.read_bytes() == before
+
+
+@pytest.mark.parametrize("option", ["--read-only", "--no-hooks"])
+def test_without_hooks_only_the_server_is_written(home: Path, option: str) -> None:
+    run_inside(home.parent / "data", "connect", "claude-code", "--yes", option)
+
+    assert list(files_in(home)) == [".claude.json"]
+    args = json.loads((home / ".claude.json").read_text())["mcpServers"]["perdure"]["args"]
+    assert ("--read-only" in args) == (option == "--read-only")
+
+
+def test_programs_own_variables_move_their_files(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each system has its own folders."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "c"))
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "x"))
+
+    def path_of(name: str) -> Path:
+        return plan_entries(find_program(name), folder=None)[0].path
+
+    assert path_of("claude-code") == tmp_path / "c" / ".claude.json"
+    assert path_of("codex") == tmp_path / "x" / "config.toml"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert path_of("vscode") == home / "Library/Application Support/Code/User/mcp.json"
+    assert path_of("zed") == home / ".config/zed/settings.json"
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("APPDATA", str(tmp_path / "Roaming"))
+    assert path_of("vscode") == tmp_path / "Roaming/Code/User/mcp.json"
+    assert path_of("zed") == tmp_path / "Roaming/zed/settings.json"
+
+
+def test_a_password_does_not_get_into_a_file_of_the_project(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may read it."""
+    monkeypatch.setenv("PERDURE_STORE", "postgresql://ada:secret@db/perdure")
+    with pytest.raises(InvalidInput, match="PERDURE_STORE has a password"):
+        plan_entries(find_program("cursor"), folder=home)
+
+    assert kept_environment(shared=False)["PERDURE_STORE"].endswith("@db/perdure")
+
+
+def test_programs_without_a_file_say_what_a_person_does(home: Path) -> None:
+    for name in ("open-webui", "letta-code"):
+        done = run_inside(home.parent / "data", "connect", name, PERDURE_BASE_URL="http://127.0.0.1:9999")
+        assert (done.returncode, "http://127.0.0.1:9999" in done.stdout) == (0, True)
+    unknown = run_inside(home.parent / "data", "connect", "emacs")
+
+    assert (unknown.returncode, "there are claude-code, cursor, codex" in unknown.stderr) == (1, True)
+
+
+def test_each_program_says_where_its_format_is_documented() -> None:
+    assert [one.name for one in programs().values() if "2026" not in one.source] == []
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("print('hello')", "Expecting value"),
+        ("import sys; sys.exit('no store here')", "no store here"),
+        ('print(\'{"jsonrpc": "2.0", "id": 1, "error": {}}\')', "it answered"),
+    ],
+)
+async def test_a_server_that_does_not_start_is_told(tmp_path: Path, program: str, why: str) -> None:
+    """With what it said itself."""
+    assert why in await check_starts([sys.executable, "-c", program], {}, str(tmp_path))
+    assert "can't be started" in await check_starts(["/no/such/program"], {}, str(tmp_path))
+
+
+async def test_the_page_of_connections_has_the_same_snippets() -> None:
+    """Each with a button that copies it, and with nothing of the server's machine."""
+    async with dashboard() as (client, _):
+        page = (await client.get("/connections")).text
+        found = (await client.get("/connections?format=json")).json()["connect"]
+    texts = {one["name"]: (one["command"], [part["text"] for part in one["texts"]]) for one in found}
+
+    assert list(texts) == ["Claude Code", "Cursor", "Codex", "VS Code", "Zed", "Open WebUI"]
+    assert texts["Claude Code"][0] == "perdure connect claude-code"
+    assert json.loads(texts["Claude Code"][1][0])["mcpServers"]["perdure"] == {
+        "type": "stdio",
+        "command": "perdure",
+        "args": ["mcp", "--project", "."],
+    }
+    assert f"{BASE}/mcp" in texts["Open WebUI"][1][0]
+    assert page.count('data-copy="connect-') == sum(bool(command) + len(parts) for command, parts in texts.values())
+    assert str(Path.home()) not in json.dumps(found)

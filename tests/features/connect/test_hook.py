@@ -1,0 +1,155 @@
+"""Hooks of Claude Code: they print what is remembered, count edits, and never stand in the way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.features.connect.hook_files import CONTEXT_FILE
+from perdure.features.notes.folders import state_folder
+from perdure.features.notes.nudges import EditCounter
+from tests.support.programs import environment, perdure_from_cold
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
+    folder = tmp_path / "my project"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "sub").mkdir()
+    return folder
+
+
+def hook(project: Path, name: str, stdin: bytes | str, **more: str) -> subprocess.CompletedProcess[str]:
+    home = project.parent
+    return perdure_from_cold(home / "data", "hook", name, stdin=stdin, HOME=str(home), **more)
+
+
+def payload(project: Path, **more: Any) -> str:
+    return json.dumps({"session_id": "s1", "cwd": str(project / "sub"), **more})
+
+
+def log(project: Path) -> str:
+    path = project.parent / "data" / "hooks.log"
+    return path.read_text() if path.exists() else ""
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_session_begins_with_what_is_remembered(project: Path) -> None:
+    """As Claude Code takes it: JSON on stdout. Where nothing is remembered nothing is printed."""
+    assert hook(project, "session-start", payload(project, source="startup")).stdout == ""
+    state = state_folder(project)
+    state.mkdir(parents=True, exist_ok=True)
+    (state / CONTEXT_FILE).write_text('The build is "make all", ü.\n')
+    done = hook(project, "session-start", payload(project, source="startup"))
+
+    assert json.loads(done.stdout) == {
+        "hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": 'The build is "make all", ü.\n'}
+    }
+
+
+def test_edits_are_counted_for_the_project_where_the_session_was_started(project: Path, tmp_path: Path) -> None:
+    """Not for the folder into which it went meanwhile."""
+    edit = {"tool_name": "Edit", "tool_input": {"file_path": "/a.py"}}
+    notebook = {"tool_name": "NotebookEdit", "tool_input": {"notebook_path": "/b.ipynb"}}
+    (tmp_path / "elsewhere").mkdir()
+    elsewhere = {"cwd": str(tmp_path / "elsewhere")}
+    for more in (edit, notebook, {**edit, **elsewhere}):
+        hook(project, "post-tool-use", payload(project, **more), CLAUDE_PROJECT_DIR=str(project / "sub"))
+    hook(project, "post-tool-use", payload(project, **edit))
+
+    assert EditCounter(state_folder(project)).totals() == (4, 2)
+
+
+@pytest.mark.parametrize("name", ["session-start", "post-tool-use", "stop", "session-end"])
+def test_a_hook_never_blocks(project: Path, name: str) -> None:
+    """Whatever is on stdin: the exit code is 0, nothing is printed, and a defect is a line in the log."""
+    hostile = [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"null",
+        b"[1]",
+        b'{"a":' * 100_000,
+        b'{"cwd": "/no/such/folder"}',
+        b'{"cwd": 3}',
+    ]
+    odd = {"tool_input": [], "transcript_path": 3, "session_id": {}}
+    for stdin in (*hostile, payload(project, **odd).encode()):
+        done = hook(project, name, stdin)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+    assert f" {name}: JSONDecodeError" in log(project)
+    assert f" {name}: RecursionError" in log(project)
+    assert f" {name}: InvalidInput: project '/no/such/folder' can't be used" in log(project)
+
+
+def test_a_data_folder_that_can_not_be_written_does_not_block(project: Path) -> None:
+    (project.parent / "data").write_text("a file")
+    edit = payload(project, tool_input={"file_path": "/a.py"})
+
+    assert hook(project, "post-tool-use", edit).returncode == 0
+
+
+def test_a_session_is_stored_by_a_process_of_its_own(project: Path) -> None:
+    """The hook does not wait for it; the next session begins with what was said."""
+    transcript = project.parent / "s1.jsonl"
+    message = {"role": "user", "content": "I live in Turin."}
+    entry = {"type": "user", "uuid": "u1", "timestamp": "2026-11-29T04:00:00Z", "message": message}
+    transcript.write_text(json.dumps(entry) + "\n")
+    done = hook(project, "stop", payload(project, transcript_path=str(transcript)))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    wait_for((state_folder(project) / CONTEXT_FILE).exists)
+
+    assert "Turin" in hook(project, "session-start", payload(project, source="startup")).stdout
+    assert log(project) == ""
+
+
+def test_many_sessions_at_once_are_all_stored(project: Path) -> None:
+    """They wait for one another."""
+    for number in range(4):
+        message = {"role": "user", "content": f"Session {number}."}
+        entry = {"type": "user", "uuid": f"u{number}", "timestamp": "2026-11-29T04:00:00Z", "message": message}
+        (project.parent / f"s{number}.jsonl").write_text(json.dumps(entry) + "\n")
+    ours = environment(project.parent / "data", HOME=str(project.parent))
+    words: list[str | Path] = [sys.executable, "-m", "perdure", "hook", "work", "capture", project]
+    started = [
+        subprocess.Popen([*words, f"s{number}", project.parent / f"s{number}.jsonl"], env=ours) for number in range(4)
+    ]
+    assert [one.wait(90) for one in started] == [0] * 4
+
+    text = (state_folder(project) / CONTEXT_FILE).read_text()
+    assert [number for number in range(4) if f"Session {number}." not in text] == []
+
+
+def test_a_hook_imports_little() -> None:
+    """A person waits for it: neither the library nor the command line is loaded."""
+    program = (
+        "import sys; sys.argv = ['perdure', 'hook', 'post-tool-use']\n"
+        "from perdure.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "own = ('perdure', 'typer', 'pydantic', 'mcp')\n"
+        "print(*(name for name, module in sys.modules.items() if module and name.split('.')[0] in own))"
+    )
+    ours = environment(Path("/nonexistent"))
+    done = subprocess.run(
+        [sys.executable, "-c", program], input='{"cwd": "/"}', env=ours, capture_output=True, text=True, check=True
+    )
+    loaded = {name for name in done.stdout.split() if not name.startswith("perdure.features")}
+
+    assert loaded == {"perdure", "perdure.cli", "perdure.core", "perdure.core.features"}

@@ -1,0 +1,227 @@
+"""Memory that belongs to a folder, with the one behind all: which folder, which agent, and what two processes make."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from perdure import AsyncPerdure
+from perdure.app import start_organisation
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.core.models import EXTRACTIVE
+from perdure.features.notes.folders import data_folder, find_project_folder, state_folder
+from perdure.features.notes.projects import GLOBAL_NAME, ProjectMemory
+from tests.support.library import open_async
+from tests.support.programs import environment
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = Path(__file__).with_name("open_project.py")
+
+
+@pytest.fixture
+async def perdure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AsyncPerdure]:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    async with await open_async(tmp_path / "perdure.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "shop"
+    (folder / ".git" / "hooks").mkdir(parents=True)
+    (folder / "src" / "deep").mkdir(parents=True)
+    return folder
+
+
+def test_a_folder_below_one_with_git_belongs_to_that_project(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(project / "src")
+    (tmp_path / "plain" / "deep").mkdir(parents=True)
+    worktree = tmp_path / "worktree"
+    worktree.mkdir()
+    (worktree / ".git").write_text("gitdir: elsewhere")  # as a worktree or submodule has it
+
+    for folder in (project, project / "src" / "deep", project / ".git" / "hooks", tmp_path / "link" / "deep"):
+        assert find_project_folder(folder) == project, folder
+    assert find_project_folder(str(project / "src" / ".." / ".")) == project
+    assert find_project_folder(tmp_path / "plain" / "deep") == tmp_path / "plain" / "deep"
+    assert find_project_folder(worktree) == worktree
+
+
+def test_git_in_the_home_folder_makes_no_project_of_all_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "a").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert find_project_folder("~/a") == tmp_path / "a"
+    assert find_project_folder("~") == tmp_path
+
+
+def test_a_folder_that_is_none_is_refused(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "file").write_text("x")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    for folder, says in (
+        (tmp_path / "gone", "No such file or directory"),
+        (tmp_path / "nowhere", "No such file or directory"),
+        (tmp_path / "loop", "can't be used"),
+        (project / "file", "is a file"),
+        (project / "file" / "x", "can't be used"),
+        ("a\0b", "can't be used"),
+        ("x" * 10_000, "can't be used"),
+    ):
+        with pytest.raises(InvalidInput, match=says) as caught:
+            find_project_folder(folder)
+        assert len(str(caught.value)) < 500
+    (tmp_path / "vanished").mkdir()
+    monkeypatch.chdir(tmp_path / "vanished")
+    (tmp_path / "vanished").rmdir()
+    with pytest.raises(InvalidInput, match="give a folder that exists"):
+        find_project_folder(".")
+
+
+def test_each_project_and_organisation_has_a_state_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    folders = [
+        state_folder(one, org)
+        for one in ("/a", "/b", "", b"/\xff".decode("utf-8", "surrogateescape"))
+        for org in ("", "org-1")
+    ]
+
+    assert data_folder() == tmp_path
+    assert len(set(folders)) == 8
+    assert all(folder.is_relative_to(tmp_path / "projects") for folder in folders)
+    assert state_folder(Path("/a")) == state_folder("/a")
+
+
+async def test_the_agents_are_made_with_the_first_write_and_found_from_then_on(
+    perdure: AsyncPerdure, project: Path
+) -> None:
+    memory = ProjectMemory(perdure, project / "src")
+    assert (await memory.readers(), memory.own_level) == ([], "project")
+    agent = await memory.open()
+    behind = await memory.open("global")
+
+    again = ProjectMemory(perdure, project)
+    assert [(level, one.id) for level, one in await again.readers()] == [("project", agent.id), ("global", behind.id)]
+    assert agent.name.startswith("shop-") and behind.name == GLOBAL_NAME
+    for one in (agent, behind):
+        assert (await perdure.all_agents.resolve(one.id)).model == EXTRACTIVE  # no model, no key
+    only_global = ProjectMemory(perdure)
+    assert only_global.own_level == "global"
+    assert [(level, one.id) for level, one in await only_global.readers()] == [("global", behind.id)]
+    with pytest.raises(InvalidInput, match="there is no project"):
+        await only_global.open("project")
+
+
+async def test_two_projects_of_one_name_have_agents_of_their_own(perdure: AsyncPerdure, tmp_path: Path) -> None:
+    for parent in ("a", "b"):
+        (tmp_path / parent / "shop").mkdir(parents=True)
+    first, second = [await ProjectMemory(perdure, tmp_path / one / "shop").open() for one in ("a", "b")]
+
+    assert first.id != second.id and first.name != second.name
+
+
+async def test_an_agent_that_was_renamed_is_found_by_its_project(perdure: AsyncPerdure, project: Path) -> None:
+    agent = await ProjectMemory(perdure, project).open()
+    await agent.edit({"name": "my shop"})
+
+    assert (await ProjectMemory(perdure, project).open()).id == agent.id
+
+
+async def test_an_agent_of_somebody_else_with_the_name_is_left_alone(perdure: AsyncPerdure, project: Path) -> None:
+    """The project's agent gets another name, which is found again."""
+    own = await ProjectMemory(perdure, project).open()
+    name = own.name
+    await own.delete()
+    foreign = [await perdure.create_agent(one) for one in (name, GLOBAL_NAME)]
+    made = [await ProjectMemory(perdure, project).open(level) for level in ("project", "global")]
+
+    assert not {one.id for one in made} & {one.id for one in foreign}
+    assert [one.name for one in made] == [f"{name} 2", f"{GLOBAL_NAME} 2"]
+    again = [await ProjectMemory(perdure, project).open(level) for level in ("project", "global")]
+    assert [one.id for one in again] == [one.id for one in made]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "???",
+        "-'-",
+        "日本語",
+        "a/../b".replace("/", "%"),
+        "x" * 255,
+        "new\nline",
+        "tab\t",
+        "emoji 🦊",
+        " x ",
+        b"\xff\xfe",
+    ],
+)
+async def test_a_folder_with_any_name_has_an_agent(perdure: AsyncPerdure, tmp_path: Path, name: str | bytes) -> None:
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/" + os.fsencode(name))
+    os.mkdir(folder)  # noqa: PTH102
+    agent = await ProjectMemory(perdure, folder).open()
+    await agent.notes.add("doc", "here", {"text": "x"})
+
+    assert (await ProjectMemory(perdure, folder).open()).id == agent.id
+    assert agent.name.strip() == agent.name
+
+
+def test_two_processes_that_open_one_new_folder_make_one_agent(project: Path, tmp_path: Path) -> None:
+    ours = environment(tmp_path / "home")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, PROGRAM, tmp_path / "perdure.db", folder, title],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**ours, "PYTHONPATH": f"{ours['PYTHONPATH']}{os.pathsep}{ROOT}"},
+        )
+        for folder, title in ((project, "one"), (project / "src", "two"), (project, "three"))
+    ]
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    ids = {process.communicate(timeout=60)[0] for process in processes}
+
+    assert len(ids) == 1 and ids != {""}
+
+
+async def test_a_named_agent_takes_the_place_of_the_projects(perdure: AsyncPerdure, project: Path) -> None:
+    ann = await perdure.create_agent("ann")
+    behind = await ProjectMemory(perdure).open()
+    memory = ProjectMemory(perdure, project, agent="ann")
+
+    assert (await memory.open()).id == ann.id
+    assert [(level, one.id) for level, one in await memory.readers()] == [("project", ann.id), ("global", behind.id)]
+    assert (await ProjectMemory(perdure, agent=ann.id).open()).id == ann.id
+    same = ProjectMemory(perdure, project, agent=GLOBAL_NAME)
+    assert [one.id for _, one in await same.readers()] == [behind.id]  # its notes are not listed twice
+    with pytest.raises(NotFound, match="'ben'"):
+        await ProjectMemory(perdure, project, agent="ben").readers()
+
+
+async def test_another_organisation_has_memory_of_its_own(perdure: AsyncPerdure, project: Path) -> None:
+    other_id = OrgId("org-11111111-1111-4111-8111-111111111111")
+    own = await ProjectMemory(perdure, project).open()
+    app = await start_organisation(perdure.app, other_id)
+    try:
+        other = ProjectMemory(AsyncPerdure(app), project)
+        assert await other.readers() == []
+        assert (await other.open()).id != own.id
+        assert other.state != ProjectMemory(perdure, project).state
+        assert perdure.app.org_id == DEFAULT_ORG
+    finally:
+        await app.close()
