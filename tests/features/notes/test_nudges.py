@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -113,6 +113,26 @@ def test_one_of_several_processes_gives_a_reminder_that_is_due(tmp_path: Path, l
         EditCounter(tmp_path).count(f"{number}.py")
 
     assert sum(run_together(tmp_path, [("nudge", level, 20)] * 4)) == 1
+
+
+class SlowCounter(EditCounter):
+    """Finds a reminder due, and before it can note that, another process takes it."""
+
+    taken = ""
+
+    def _append(self, line: Mapping[str, object]) -> bool:
+        if "nudged" in line:
+            self.taken = EditCounter(self._path.parent).take_nudge("balanced")
+        return super()._append(line)
+
+
+def test_who_notes_a_reminder_second_gives_none(tmp_path: Path) -> None:
+    slow = SlowCounter(tmp_path)
+    for number in range(8):
+        slow.count(f"{number}.py")
+
+    assert slow.take_nudge("balanced") == ""
+    assert slow.taken.startswith("8 edits")
 
 
 def test_a_line_that_is_cut_off_or_foreign_counts_nothing_and_spoils_no_other(tmp_path: Path) -> None:

@@ -136,6 +136,18 @@ async def test_an_agent_that_was_renamed_is_found_by_its_project(perdure: AsyncP
     assert (await ProjectMemory(perdure, project).open()).id == agent.id
 
 
+async def test_an_agent_that_was_deleted_is_made_anew_with_the_next_write(perdure: AsyncPerdure, project: Path) -> None:
+    """Also by who has the memory open all the time."""
+    memory = ProjectMemory(perdure, project)
+    agent = await memory.open()
+    await agent.delete()
+
+    assert await memory.readers() == []
+    again = await memory.open()
+    await again.notes.add("doc", "new", {"text": "x"})
+    assert (again.id != agent.id, again.name) == (True, agent.name)
+
+
 async def test_an_agent_of_somebody_else_with_the_name_is_left_alone(perdure: AsyncPerdure, project: Path) -> None:
     """The project's agent gets another name, which is found again."""
     own = await ProjectMemory(perdure, project).open()

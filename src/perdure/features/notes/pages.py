@@ -14,7 +14,7 @@ from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import PassageId, is_id
 from perdure.core.text.reprs import attributes
 from perdure.features.notes.kinds import NOTE_CHARS, TITLE_CHARS, NoteKind, find_kind, label_of, note_kinds
-from perdure.features.notes.service import AsyncNotes
+from perdure.features.notes.service import NOTES_MAX, AsyncNotes
 from perdure.features.notes.values import Note
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_frame, correction_notice
@@ -66,9 +66,9 @@ async def _find(notes: AsyncNotes, used: Mapping[str, str], after: str | None) -
         raise InvalidInput(f"view is {view!r:.40}: choose one of {', '.join(filter(None, VIEWS))}")
     archived = view == "archived"
     if view == "review":
-        due = [note for note in await notes.review(limit=NOTES_SHOWN) if kind in (None, note.kind)]
+        due = [note for note in await notes.review(limit=NOTES_MAX) if kind in (None, note.kind)]
         if not text:
-            return due
+            return due[:NOTES_SHOWN]
         hits = await notes.search(text, kind=kind, limit=NOTES_SHOWN)
         return [hit.note for hit in hits if hit.note.id in {note.id for note in due}]
     if text:

@@ -62,7 +62,6 @@ class ProjectMemory:
         self._perdure, self._agent_name = perdure, agent
         self.folder = None if folder is None else find_project_folder(folder)
         self._key = str(self.folder or "") or name or ""
-        self._found: dict[MemoryLevel, AsyncAgent] = {}
 
     @property
     def state(self) -> Path:
@@ -83,19 +82,13 @@ class ProjectMemory:
 
     async def find(self, level: MemoryLevel) -> AsyncAgent | None:
         """The agent of a level; None: there is none yet. Raises: NotFound: there is no agent of the given name."""
-        if level in self._found:
-            return self._found[level]
         if level == "project" and self._agent_name is not None:
-            found: AsyncAgent | None = await self._perdure.agent(self._agent_name)
-        elif (tag := self._tag(level)) is None:
+            return await self._perdure.agent(self._agent_name)
+        if (tag := self._tag(level)) is None:
             return None
-        else:
-            where = AgentFilter(tags=(tag,))
-            page = await self._perdure.all_agents.page(where, Page(1, ascending=True))
-            found = AsyncAgent(self._perdure.app, page[0]) if page else None
-        if found is not None:
-            self._found[level] = found
-        return found
+        # Not kept: somebody may delete the agent while an editor has this memory open, and 0.3 ms are little.
+        page = await self._perdure.all_agents.page(AgentFilter(tags=(tag,)), Page(1, ascending=True))
+        return AsyncAgent(self._perdure.app, page[0]) if page else None
 
     async def open(self, level: MemoryLevel | None = None) -> AsyncAgent:
         """The agent of a level, by default the one that is written to; it is made if there is none.
@@ -107,8 +100,7 @@ class ProjectMemory:
             return found
         if (tag := self._tag(level)) is None:
             raise InvalidInput("level is 'project', and there is no project: give its folder, or use 'global'")
-        self._found[level] = await self._create(level, tag)
-        return self._found[level]
+        return await self._create(level, tag)
 
     async def _create(self, level: MemoryLevel, tag: str) -> AsyncAgent:
         """Make the agent of a level. Several processes derive one name: the second finds the agent of the first. Where
