@@ -32,10 +32,8 @@ from perdure.storage.tx import Tx
 
 
 class AsyncSchedules(AsyncPart):
-    """The schedules of an agent, or of all.
-
-    They are fired while a process has the store open, by one of all that have it.
-    """
+    """The schedules of an agent, or of all. They are fired while a process has the store open, by one of all that have
+    it."""
 
     async def create(
         self,
@@ -139,10 +137,7 @@ class AsyncSchedules(AsyncPart):
         after: ScheduleId | None = None,
     ) -> Sequence[Schedule]:
         """A page of the schedules in these statuses (none: in any), oldest first; `after` is the last one of the page
-        before.
-
-        Raises: InvalidInput, NotFound.
-        """
+        before. Raises: InvalidInput, NotFound."""
         check_limit(limit)
         if self._agent_id is not None:
             tx.agents.model(self._agent_id)

@@ -17,10 +17,8 @@ __all__ = ["Events", "Schedules"]
 
 
 class Schedules(Part):
-    """The schedules of an agent, or of all.
-
-    They are fired while a process has the store open, by one of all that have it.
-    """
+    """The schedules of an agent, or of all. They are fired while a process has the store open, by one of all that have
+    it."""
 
     _inner: AsyncSchedules
 
@@ -91,10 +89,7 @@ class Schedules(Part):
         self, *, statuses: Sequence[ScheduleStatus] = ("active",), limit: int = 50, after: ScheduleId | None = None
     ) -> Sequence[Schedule]:
         """A page of the schedules in these statuses (none: in any), oldest first; `after` is the last one of the page
-        before.
-
-        Raises: InvalidInput, NotFound.
-        """
+        before. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.list(statuses=statuses, limit=limit, after=after))
 
     def get(self, schedule_id: ScheduleId) -> Schedule:
