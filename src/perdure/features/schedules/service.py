@@ -32,8 +32,10 @@ from perdure.storage.tx import Tx
 
 
 class AsyncSchedules(AsyncPart):
-    """The schedules of an agent, or of all. They are fired while a process has the store open, by one of all that have
-    it."""
+    """The schedules of an agent, or of all.
+
+    They are fired while a process has the store open, by one of all that have it.
+    """
 
     async def create(
         self,

@@ -17,8 +17,10 @@ __all__ = ["Events", "Schedules"]
 
 
 class Schedules(Part):
-    """The schedules of an agent, or of all. They are fired while a process has the store open, by one of all that have
-    it."""
+    """The schedules of an agent, or of all.
+
+    They are fired while a process has the store open, by one of all that have it.
+    """
 
     _inner: AsyncSchedules
 
