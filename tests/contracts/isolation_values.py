@@ -56,7 +56,8 @@ PLAIN: Mapping[str, Any] = {
     **{"above": None, "below": None, "newest_first": True, "rows": 0, "words": [Clause(("text",))]},
     **{"after": -1, "after_seq": -1, "after_version": -1, "again": LATER, "answer": {}, "at": LATER, "author": ADA},
     **{"background": False, "before": UNTIL + timedelta(days=9), "begins_at": 1, "call_ids": ["other"]},
-    **{"claimed": UNTIL, "code": ToolCode(source="", function="look"), "context": ["more"], "conversation_seq": 0},
+    **{"claimed": UNTIL, "code": ToolCode(source="", function="look"), "column": "uses", "context": ["more"]},
+    "conversation_seq": 0,
     **{
         "data": b"stolen",
         "digest": "digest",

@@ -151,8 +151,8 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.steps.put_factor("m", 0.9)
     tx.providers.put_traits("m", {"calling": "text"})
     tx.captures.put(agent.id, 0, 0, at=AT)
-    tx.passages.count_use(archive.id, [passage.seq])
-    tx.passages.count_recall(archive.id, [passage.seq])
+    tx.passages.count(archive.id, [passage.seq], "uses")
+    tx.passages.count(archive.id, [passage.seq], "recalls")
     run = tx.runs.put_client_tools(run, "digest", [{"name": "look"}])
     waiting_run = contract.add_run(tx, agent.id, waiting_input="more", origin=run.id)
     waiting_run = tx.runs.resume(

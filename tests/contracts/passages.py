@@ -390,9 +390,9 @@ class PassageContract(Contract):
                 archive = self.add_archive(tx)
                 for _ in range(3):
                     self.add_passage(tx, archive.id, "a walrus")
-                tx.passages.count_recall(archive.id, [0, 99])
-                tx.passages.count_recall(archive.id, [0, 1])
-                tx.passages.count_use(archive.id, [0])
+                tx.passages.count(archive.id, [0, 99], "recalls")
+                tx.passages.count(archive.id, [0, 1], "recalls")
+                tx.passages.count(archive.id, [0], "uses")
                 assert tx.passages.use_counts(archive.id, [0, 1, 2, 99]) == {0: 3, 1: 1}
                 assert tx.passages.use_counts(archive.id, [1]) == {1: 1}
                 (_, two, _) = tx.passages.page(archive.id)
@@ -426,7 +426,7 @@ class PassageContract(Contract):
             await store.write(lambda tx: tx.passages.put(replace(second, source={"file_id": "file-1"})))
 
             def use(tx: Tx, seqs: list[int]) -> None:
-                tx.passages.count_use(archive.id, seqs)
+                tx.passages.count(archive.id, seqs, "uses")
 
             for seqs in ([first.seq], [first.seq, 99], []):
                 await store.write(use, seqs)

@@ -61,6 +61,7 @@ class ToolContract(Contract):
             assert await store.read(lambda tx: tx.tools.list()) == [ask, look]
             assert await store.read(lambda tx: tx.tools.find_by_name("look")) == look
             assert await store.read(lambda tx: tx.tools.find_by_name("absent")) is None
+            assert await store.read(lambda tx: tx.tools.find_named(["absent", "look"])) == {"look": look}
 
     async def test_putting_an_unchanged_tool_changes_nothing(self) -> None:
         """The same tool under a fresh id is the stored one, and its agents keep their revision."""

@@ -90,4 +90,4 @@ def _changed(tx: Tx, archive: Archive, step: Step, text: str, model: str) -> Non
         elif step.kind == "delete":
             tx.passages.delete(archive.id, [there.seq])
         else:
-            tx.passages.count_use(archive.id, [there.seq])
+            tx.passages.count(archive.id, [there.seq], "uses")

@@ -26,11 +26,8 @@ log = logging.getLogger(__name__)
 
 
 class StoredProviders(Worker):
-    """Keeps the models of a process at the providers that clients of any process have registered.
-
-    Args:
-        model: the default model of the settings, or nothing.
-    """
+    """Keeps the models of a process at the providers that clients of any process have registered. `model`: the default
+    model of the settings, or nothing."""
 
     def __init__(self, store: Store, cipher: Cipher, registry: ModelRegistry, signals: Signals, *, model: str) -> None:
         super().__init__("loading changed providers", self.load, LOOK_S)

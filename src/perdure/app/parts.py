@@ -28,11 +28,8 @@ from perdure.toolbox.hook_commands import HOOKS_FILE, command_hooks, entry_point
 
 def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
     """Return the hooks of this machine in the order of calls: the user's commands, then those of installed packages.
-
-    Args:
-        at_home: whether the store is the one of the settings; only then the `hooks.toml` beside its file is read.
-    Raises: InvalidInput: an unusable file or package.
-    """
+    Only with `at_home`, for the store of the settings, the `hooks.toml` beside its file is read. Raises: InvalidInput:
+    an unusable file or package."""
     if settings.hooks == "none":
         return []
     if not settings.hooks and (not at_home or is_postgres(settings.store)):

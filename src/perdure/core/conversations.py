@@ -307,10 +307,8 @@ ConversationOrder = Literal["created", "last_message", "last_run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageCounts:
-    """The number of messages in view before `next_seq`, by conversation.
-
-    It holds while the agent has the same settings revision, except for conversations that were reset since.
-    """
+    """The number of messages in view before `next_seq`, by conversation. It holds while the agent has the same settings
+    revision, except for conversations that were reset since."""
 
     next_seq: int
     settings_revision: int

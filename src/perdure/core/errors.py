@@ -93,12 +93,8 @@ class InvalidInput(PerdureError):
 
 
 class FeatureMissing(InvalidInput):
-    """The program lacks the feature that would do this. Nothing was written.
-
-    Args:
-        problem: what can't be done.
-        helps: what helps instead.
-    """
+    """The program lacks the feature that would do this. Nothing was written. `problem`: what can't be done; `helps`:
+    what helps instead."""
 
     def __init__(self, feature: str, problem: str, helps: str) -> None:
         super().__init__(f"{problem}: this program lacks its feature `{feature}`; {helps}")
@@ -113,12 +109,8 @@ class EmptyMessage(InvalidInput):
 
 
 class MessageTooLarge(InvalidInput):
-    """A message has more characters than the server, or the limit `message_chars` of an agent or key allows.
-
-    Args:
-        whose: who has this limit; empty: the server.
-        helps: how it is changed.
-    """
+    """A message has more characters than the server, or the limit `message_chars` of an agent or key allows. `whose`:
+    who has this limit, empty for the server; `helps`: how it is changed."""
 
     def __init__(
         self, *, size: int, limit: int, whose: str = "", helps: str = "raise PERDURE_MESSAGE_LIMIT_CHARS"
@@ -255,11 +247,8 @@ class NotFound(PerdureError):
 
 
 class LimitReached(PerdureError):
-    """An agent or key has used what it may in a minute or a day. Nothing was written.
-
-    Args:
-        retry_after_s: the seconds after which there is room again.
-    """
+    """An agent or key has used what it may in a minute or a day, and nothing was written. After `retry_after_s` seconds
+    there is room again."""
 
     def __init__(self, text: str, *, retry_after_s: int) -> None:
         super().__init__(f"{text}: wait {retry_after_s:,} s, or raise its limit")

@@ -16,12 +16,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noun:
-    """The commands `perdure NOUN VERB` of one noun.
-
-    Args:
-        modules: the modules that hold its verbs.
-        help: what its help says; empty: the kernel or another feature declares the noun, and these verbs are added.
-    """
+    """The commands `perdure NOUN VERB` of one noun, in these modules. `help`: what its help says; empty: the kernel or
+    another feature declares the noun, and these verbs are added."""
 
     modules: Sequence[str]
     help: str = ""
@@ -48,12 +44,8 @@ class AgentSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltIn:
-    """A model that Perdure offers without a provider.
-
-    Args:
-        model: reference of its class.
-        about: the text that tells users about it where there is no other model.
-    """
+    """A model that Perdure offers without a provider. `model`: reference of its class; `about`: the text that tells
+    users about it where there is no other model."""
 
     model: str
     about: str

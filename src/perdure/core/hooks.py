@@ -36,12 +36,8 @@ FailurePolicy = Literal["go_on", "block"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer of a hook.
-
-    Args:
-        block: the reason to block the action; None: it goes on.
-        context: a text for the agent's next model call.
-    """
+    """The answer of a hook. `block`: the reason to block the action, None: it goes on; `context`: a text for the
+    agent's next model call."""
 
     block: str | None = None
     context: str | None = None

@@ -94,11 +94,8 @@ class ModelTakesNoTools(ModelRequestRefused, kind="llm_bad_request"):
 
 
 class ModelOverflow(ModelError, kind="context_window_exceeded"):
-    """The request is larger than the model's window.
-
-    Args:
-        window_tokens, prompt_tokens: of the window and the request, as the server counts them; None: it does not say.
-    """
+    """The request is larger than the model's window. `window_tokens`, `prompt_tokens`: of the window and the request,
+    as the server counts them; None: it does not say."""
 
     def __init__(
         self, message: str, *, window_tokens: int | None = None, prompt_tokens: int | None = None, **facts: Any
@@ -205,11 +202,8 @@ class BlockReadOnly(ToolError):
 
 
 class BlockChanged(ToolError):
-    """A tool would rewrite a block that another writer has changed since the model was shown it. Nothing was written.
-
-    Args:
-        value: what the block holds now.
-    """
+    """A tool would rewrite a block that another writer has changed since the model was shown it: it holds `value` now.
+    Nothing was written."""
 
     words = "was changed by somebody else since you were shown it"
 
@@ -343,10 +337,7 @@ class AddressRefused(ToolError):
 
 class SandboxUnavailable(PerdureError):
     """Custom tools are not run: this machine can't hold code back well enough, or the sandbox does not start.
-
-    Args:
-        missing: the names of the measures that don't hold here; `perdure doctor` says what each means.
-    """
+    `missing`: the names of the measures that don't hold here; `perdure doctor` says what each means."""
 
     def __init__(self, why: str, *, missing: Sequence[str] = ()) -> None:
         details = f" (missing: {', '.join(missing)})" if missing else ""
@@ -355,11 +346,8 @@ class SandboxUnavailable(PerdureError):
 
 
 class HookBlocked(PerdureError):
-    """A hook blocked an action. A message that it refused was not stored; a run that it ended keeps its messages.
-
-    Args:
-        point: the `core.hooks.HookPoint` at which it was called.
-    """
+    """A hook blocked an action, at this `point` (`core.hooks.HookPoint`). A message that it refused was not stored; a
+    run that it ended keeps its messages."""
 
     def __init__(self, hook: str, point: str, reason: str) -> None:
         super().__init__(f"blocked by hook {hook!r}: {reason}")

@@ -233,12 +233,9 @@ class SecretMask:
 
 
 class _View:
-    """A text in which each match of `pattern` is decoded, with the place of each character in the original text.
-
-    Args:
-        pattern: None: nothing is decoded.
-        decode: a match -> (decoded characters, how many characters of the match they were written with) in order.
-    """
+    """A text in which each match of `pattern` (None: nothing) is decoded, with the place of each character in the
+    original text. `decode`: a match -> (decoded characters, how many characters of the match they were written with) in
+    order."""
 
     def __init__(
         self, text: str, pattern: re.Pattern[str] | None, decode: Callable[[str], list[tuple[str, int]]]

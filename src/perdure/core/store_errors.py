@@ -119,12 +119,8 @@ class SecretUnreadable(PerdureError):
 
 
 class McpUnreachable(PerdureError):
-    """An MCP server can't be reached, does not speak MCP, or ended.
-
-    Args:
-        why: the reason, for everybody.
-        detail: the reason for whoever registered the server, with what its process wrote last.
-    """
+    """An MCP server can't be reached, does not speak MCP, or ended. `why`: the reason, for everybody; `detail`: the
+    reason for whoever registered the server, with what its process wrote last."""
 
     code = "mcp_connection_error"
 

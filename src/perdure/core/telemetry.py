@@ -25,11 +25,8 @@ current_run: ContextVar[Run | None] = ContextVar("current_run", default=None)
 
 @dataclass(slots=True, kw_only=True)
 class Work:
-    """A piece of work. Whoever does it fills in the fields of its result until its end.
-
-    Args:
-        error: the kind of the error that ended it, such as `rate_limited`; empty: none.
-    """
+    """A piece of work. Whoever does it fills in the fields of its result until its end. `error`: the kind of the error
+    that ended it, such as `rate_limited`; empty: none."""
 
     error: str = ""
 

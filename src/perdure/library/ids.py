@@ -28,10 +28,8 @@ class ShortIds(AsyncPart):
     """The ids of everything in the store, by their beginnings."""
 
     async def find(self, start: str, *kinds: str) -> str:
-        """The whole id that begins with `start` and is of one of these kinds; a step's leads to its run.
-
-        Raises: NotFound; InvalidInput: several begin so, or it is of another kind.
-        """
+        """The whole id that begins with `start` and is of one of these kinds; a step's leads to its run. Raises:
+        NotFound; InvalidInput: several begin so, or it is of another kind."""
         check_text("id", start)
         return await self._ports.store.read(_find, start.strip(), kinds)
 

@@ -210,12 +210,8 @@ _NOTE: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a request with a tool showed.
-
-    Args:
-        problem: why no call came; empty if one came, in whichever form.
-        calling: how the model calls tools; None: it did not answer.
-    """
+    """What a request with a tool showed. `problem`: why no call came, empty if one came in whichever form; `calling`:
+    how the model calls tools, None: it did not answer."""
 
     problem: str = ""
     calling: Calling | None = None
@@ -268,11 +264,7 @@ def _writes_note_call(text: str) -> bool:
 
 
 async def look_closer(endpoint: Endpoint, name: str, listed: ServerTraits) -> ServerTraits:
-    """What a server says of a model: in its list of models, and where its kind has more, asked anew. Never raises.
-
-    Args:
-        listed: what the list says of the model.
-    """
+    """What a server says of a model: `listed` in its list, and where its kind has more, asked anew. Never raises."""
 
     async def ask(path: str, body: Mapping[str, Any] | None = None) -> Any:
         headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.has_key else {}

@@ -49,11 +49,8 @@ async def read_answer(response: httpx.Response, size_bytes: int) -> bytes:
 
 
 async def error_body(response: httpx.Response, deadline: float | None = None) -> str:
-    """The body of a streamed response that is no success, as far as it comes and can be read.
-
-    Args:
-        deadline: when reading ends, by the clock of the event loop.
-    """
+    """The body of a streamed response that is no success, as far as it can be read and comes until `deadline`, by the
+    clock of the event loop."""
     import httpx
 
     body = bytearray()

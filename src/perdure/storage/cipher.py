@@ -110,9 +110,8 @@ class AesCipher:
         """Read the texts of the keys, unless they are known and the file has not changed; `create`: see `_keys`."""
         own = [text for text in (self._setting, self._old) if text]
         stamp = () if self._file is None else _stamp_of(self._file)
-        if self._texts and (
-            stamp == self._stamp or not stamp
-        ):  # a file that is gone counts as long as the process runs
+        # A file that is gone counts as long as the process runs.
+        if self._texts and (stamp == self._stamp or not stamp):
             return
         if self._file is None and not self._setting:
             raise SecretKeyMissing

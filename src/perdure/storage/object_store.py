@@ -97,10 +97,8 @@ class ObjectStore:
 
 
 def open_object_store(address: str) -> ObjectStore | None:
-    """The object store at `s3://bucket/prefix`; None for an empty address. Nothing is asked of it yet.
-
-    Raises: InvalidInput: another address; ExtraMissing: without the `s3` extra.
-    """
+    """The object store at `s3://bucket/prefix`, of which nothing is asked yet; None for an empty address. Raises:
+    InvalidInput: another address; ExtraMissing: without the `s3` extra."""
     if not address:
         return None
     if not address.startswith("s3://") or not address.removeprefix("s3://").partition("/")[0]:

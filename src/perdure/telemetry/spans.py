@@ -51,12 +51,9 @@ TOOL_TYPES: Mapping[str, str] = {"memory": "datastore", "mcp": "extension"}
 
 
 class Spans:
-    """`Telemetry` that makes spans, as soon as this process has set up OpenTelemetry or is sent a trace.
-
-    Args:
-        providers: our name of a provider -> the conventions' name, where they differ.
-        content: whether messages, arguments and results are recorded.
-    """
+    """`Telemetry` that makes spans, as soon as this process has set up OpenTelemetry or is sent a trace. `providers`:
+    our name of a provider -> the conventions' name, where they differ. `content`: whether messages, arguments and
+    results are recorded."""
 
     def __init__(self, names: ModelNames, *, providers: Mapping[str, str] = {}, content: bool = False) -> None:
         self._names, self._providers, self._content = names, providers, content

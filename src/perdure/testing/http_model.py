@@ -71,10 +71,8 @@ class Hanging:
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """The first `after` chunks (streamed) or eighths (not streamed) of an answer; then the connection is closed.
-
-    A `clean` end is valid HTTP; the stream only lacks `[DONE]`.
-    """
+    """The first `after` chunks (streamed) or eighths (not streamed) of an answer; then the connection is closed. A
+    `clean` end is valid HTTP; the stream only lacks `[DONE]`."""
 
     line: ModelReply
     after: int
@@ -333,10 +331,8 @@ class _Wire:
         return True
 
     async def stream(self, events: Sequence[bytes], *, end: str = "clean") -> bool:
-        """Send events of a stream, which begins with the first call; return whether the connection stays open.
-
-        `end`: `clean` ends the stream; `open` goes on; `cut` makes the caller close the connection.
-        """
+        """Send events of a stream, which begins with the first call; return whether the connection stays open. `end`:
+        `clean` ends the stream; `open` goes on; `cut` makes the caller close the connection."""
         if not self._in_stream:
             await self.head(200, {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"})
         self._in_stream = True

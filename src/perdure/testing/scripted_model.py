@@ -125,19 +125,15 @@ def _python(name: str, arguments: Mapping[str, Any]) -> str:
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
-def _openai(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return a call in the shape of OpenAI's answers."""
-    function = {"name": name, "arguments": json.dumps(dict(arguments))}
-    return json.dumps({"tool_calls": [{"type": "function", "function": function}]})
-
-
 CALL_FORMS: Final[Mapping[str, _Form]] = {
     "fence": lambda name, arguments: f"```json\n{_object(name, arguments)}\n```",
     "tag": lambda name, arguments: f"<tool_call>\n{_object(name, arguments)}\n</tool_call>",
     "bare": _object,
     "prose before": lambda name, arguments: f"Sure! I'll store that.\n\n{_object(name, arguments)}",
     "list": lambda name, arguments: f"[{_object(name, arguments)}]",
-    "openai": _openai,
+    "openai": lambda name, arguments: json.dumps(
+        {"tool_calls": [{"type": "function", "function": {"name": name, "arguments": json.dumps(dict(arguments))}}]}
+    ),
     "parameters": lambda name, arguments: _object(name, arguments, "parameters"),
     "arguments as a string": lambda name, arguments: json.dumps(
         {"name": name, "arguments": json.dumps(dict(arguments))}
@@ -164,15 +160,9 @@ HANG_S = 0.01
 
 
 class ScriptedEmbedder:
-    """`Embedder` and `WordEmbedder` by hashed words: a text has the same vector on every machine.
-
-    A text's vector is the sum of the vectors of its stemmed words, so the cosine of two texts grows with the words they
-    share. `requests` holds the texts of each call, in order, failed calls included; `closed` says whether `close` was
-    called.
-
-    Args:
-        fails: the errors of the first calls; later calls succeed.
-    """
+    """`Embedder` and `WordEmbedder` by hashed words: a text has the same vector on every machine, the sum of those of
+    its stemmed words, so the cosine of two texts grows with the words they share. `requests` holds the texts of each
+    call, in order, failed ones too; `closed` says whether `close` was called. The first calls fail with `fails`."""
 
     def __init__(
         self, *fails: ModelError, handle: str = "test/words", dimensions: int = 64, local: bool = True

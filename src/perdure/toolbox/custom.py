@@ -27,11 +27,7 @@ LoadInputs = Callable[[ToolId, AgentId, ConversationId], Awaitable[ToolInputs]]
 
 
 class CustomTools:
-    """`Toolbox` of custom tools.
-
-    Args:
-        sandbox: runs them; None: calls are refused.
-    """
+    """`Toolbox` of custom tools. `sandbox` runs them; None: calls are refused."""
 
     def __init__(self, load_inputs: LoadInputs, sandbox: Sandbox | None) -> None:
         self._load_inputs, self._sandbox = load_inputs, sandbox

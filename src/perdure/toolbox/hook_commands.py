@@ -50,13 +50,8 @@ class CommandFailed(Exception):
 
 
 class CommandHook:
-    """`Hook` that runs a command, in a process group of its own.
-
-    Args:
-        command: a text for the shell, or a program and its arguments.
-        folder: its current folder.
-        environment: the names of variables that it sees besides `PASSED_VARIABLES`.
-    """
+    """`Hook` that runs a command, a text for the shell or a program with its arguments, in `folder` and in a process
+    group of its own. `environment`: the names of variables that it sees besides `PASSED_VARIABLES`."""
 
     def __init__(
         self, command: str | tuple[str, ...], info: HookInfo, *, folder: Path, environment: tuple[str, ...] = ()

@@ -231,14 +231,9 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
 
 async def send_checked(guard: WebGuard, inner: Any, request: R, http: Any) -> Any:
-    """Send a request to the first address of its host that answers, after the guard has checked all of them; return the
-    response.
-
-    Args:
-        inner: the transport that connects.
-        http: the package of the request: `httpx`, or `httpx2`.
-    Raises: AddressRefused; the package's TransportError.
-    """
+    """Send a request, by transport `inner`, to the first address of its host that answers, after the guard has checked
+    all of them; return the response. `http`: the package of the request, `httpx` or `httpx2`. Raises: AddressRefused;
+    the package's TransportError."""
     try:
         host, addresses = await guard.resolve_url(request.url)
     except OSError as error:

@@ -179,10 +179,8 @@ class Extract(Compressor):
 
 
 class Composition(ContextEngine):
-    """When a request does not fit, the compressor shortens what it can, then the assembler plans.
-
-    The callbacks are the assembler's.
-    """
+    """When a request does not fit, the compressor shortens what it can, then the assembler plans, whose callbacks it
+    has."""
 
     def __init__(self, assembler: ContextEngine, compressor: Compressor) -> None:
         self.assembler, self.compressor = assembler, compressor

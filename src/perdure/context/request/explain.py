@@ -205,12 +205,9 @@ def explain(step: Step, view: View, *, prices: Prices | None = None, counter: To
 def divide_use(
     parts: Sequence[Segment], usage: Usage, *, certified_tokens: int, prices: Prices, sent_before: int = 0
 ) -> tuple[SegmentUse, ...]:
-    """Divide a request's tokens and cache use over its parts.
-
-    Args:
-        certified_tokens: the corrected estimate, for a request whose provider reported nothing.
-        sent_before: the tokens of the request before it; those that are not read from the cache are missed.
-    """
+    """Divide a request's tokens and cache use over its parts; `certified_tokens`, the corrected estimate, where the
+    provider reported nothing. `sent_before`: the tokens of the request before it; those not read from the cache are
+    missed."""
     measured = usage.input_tokens > 0
     tokens = share_out([part.tokens for part in parts], usage.input_tokens if measured else certified_tokens)
     cached, written = _cache_tokens(usage) if measured else (0, 0)

@@ -318,13 +318,8 @@ def _tail_bytes(tail: str) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailNotes:
-    """What a tail says about the agent's own work.
-
-    Args:
-        checkpoint: its working notes.
-        recent_steps: a line for each of its newest steps, oldest first.
-        notices: what it should know now: that its window is nearly full, or that it makes no progress.
-    """
+    """What a tail says about the agent's own work: its working notes, a line for each of its newest steps, oldest
+    first, and what it should know now: that its window is nearly full, or that it makes no progress."""
 
     checkpoint: str = ""
     recent_steps: tuple[str, ...] = ()

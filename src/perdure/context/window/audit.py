@@ -50,12 +50,8 @@ class SourceText:
 
 @dataclass(frozen=True, slots=True)
 class AuditedSummary:
-    """A summary with what it lacked put behind it.
-
-    Args:
-        missing: the required items, with their handles, for which there is no room behind it.
-        invented: the names and handles in it that its source does not have.
-    """
+    """A summary with what it lacked put behind it. `missing`: the required items, with their handles, for which there
+    is no room; `invented`: the names and handles in it that its source does not have."""
 
     text: str
     missing: tuple[str, ...] = ()

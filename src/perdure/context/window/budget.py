@@ -81,12 +81,8 @@ class Certificate:
 
 
 def measure_overcount(estimated: int, measured: int, *, window_tokens: int, before: Sequence[int] = ()) -> int | None:
-    """Return by how much a request was overestimated; None if `measured` is no plausible size of the whole request.
-
-    Args:
-        window_tokens: the model's window; the model answered, so the request was not larger.
-        before: the measured tokens of earlier requests that this one extends.
-    """
+    """Return by how much a request was overestimated; None if `measured` is no plausible size of the whole request:
+    above the window, far from the estimate, or below the tokens of `before`, earlier requests that it extends."""
     low, high = PLAUSIBLE
     if measured > window_tokens or not estimated * low <= measured <= estimated * high:
         return None

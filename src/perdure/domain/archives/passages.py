@@ -242,7 +242,7 @@ def count_passages(tx: Tx, ids: Sequence[PassageId]) -> None:
     for archive_id, seq in tx.passages.find_places(ids).values():
         by_archive.setdefault(archive_id, []).append(seq)
     for archive_id, seqs in by_archive.items():
-        tx.passages.count_recall(archive_id, seqs)
+        tx.passages.count(archive_id, seqs, "recalls")
 
 
 def _half_floats(vector: Sequence[float]) -> bytes:

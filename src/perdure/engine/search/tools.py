@@ -207,7 +207,8 @@ def _ago(now: datetime, then: datetime) -> str:
 def count_use(tx: Tx, passages: Sequence[Passage]) -> None:
     """Count that the passages were shown: what is used often comes a little earlier."""
     for archive_id in dict.fromkeys(passage.archive_id for passage in passages):
-        tx.passages.count_use(archive_id, [passage.seq for passage in passages if passage.archive_id == archive_id])
+        seqs = [passage.seq for passage in passages if passage.archive_id == archive_id]
+        tx.passages.count(archive_id, seqs, "uses")
 
 
 _SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {

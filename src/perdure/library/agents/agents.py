@@ -154,10 +154,8 @@ class AllAgents(AsyncPart):
         return await ports.store.write(create)
 
     async def check_model(self, handle: str) -> None:
-        """Check that an agent can have this model; a server of local models is asked before one is refused.
-
-        Raises: InvalidInput; ModelNotFound, with the models that there are, and what helps.
-        """
+        """Check that an agent can have this model; a server of local models is asked before one is refused. Raises:
+        InvalidInput; ModelNotFound, with the models that there are, and what helps."""
         check_text("model", handle)
         models = self._app.models
         await models.look_for(handle)

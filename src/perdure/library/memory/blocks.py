@@ -93,10 +93,8 @@ class AsyncBlocks(AsyncPart):
         return await self._ports.store.read(lambda tx: tx.blocks.count(where))
 
     async def update(self, block_id: BlockId, *, expected: int | None = None, **changes: Any) -> Block:
-        """Change fields of a block, and return it. `expected`: the version that the caller has seen.
-
-        Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput.
-        """
+        """Change fields of a block of which the caller has seen the version `expected`, and return it. Raises:
+        NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""
         return await self.edit(block_id, changes, expected=expected)
 
     @writes
@@ -202,9 +200,7 @@ class AsyncAgentBlocks(AsyncPart):
 
     async def delete_line(self, label: str, line: int | str) -> Block:
         """Remove a line of a block, by its number from 1 or what it says, and return the block; `undo` takes it back.
-
-        Raises: BlockNotFound; InvalidInput: there is no such line.
-        """
+        Raises: BlockNotFound; InvalidInput: there is no such line."""
         return await self.replace_line(label, line, None)
 
     @reads

@@ -88,20 +88,16 @@ class AsyncPassages(AsyncPart):
 
     @writes
     def update_passage(self, tx: Tx, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
-        """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it.
-
-        Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
-        """
+        """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it. Raises: NotFound,
+        also for another owner's; InvalidInput: a value that can't be used, no such field."""
         check_text("passage_id", passage_id)
         fields, now = changes_in_utc(changes), self._ports.clock.now()
         return update_passage(tx, get_passage(tx, self.id, passage_id), fields, at=now)
 
     @writes
     def restore_passage(self, tx: Tx, passage_id: PassageId) -> Passage:
-        """Have a passage recalled and found again that has faded or is archived; return it.
-
-        Raises: NotFound, also for another owner's.
-        """
+        """Have a faded or archived passage recalled and found again; return it. Raises: NotFound, also for another
+        owner's."""
         check_text("passage_id", passage_id)
         now = self._ports.clock.now()
         return restore_passage(tx, get_passage(tx, self.id, passage_id), at=now)

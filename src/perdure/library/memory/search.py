@@ -198,12 +198,8 @@ class AsyncSearch(AsyncAgentPart):
         limit: int = 10,
         explain: bool = False,
     ) -> FoundMessages:
-        """The messages of an agent, of a conversation, or of all agents that best match.
-
-        Args:
-            conversation_id: "default" is the first conversation of the agent that is named.
-        Raises: NotFound; InvalidInput: a value that can't be used, no vectors here.
-        """
+        """The messages of an agent, of a conversation ("default": the agent's first), or of all agents that best match.
+        Raises: NotFound; InvalidInput: a value that can't be used, no vectors here."""
         agents, seq = await self._ports.store.read(_agents_to_search, agent_id, conversation_id)
         zone = agents[0].timezone if len(agents) == 1 else "UTC"
         first, last = period(since, until, zone)

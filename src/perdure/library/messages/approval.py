@@ -29,10 +29,7 @@ from perdure.storage.tx import Tx
 
 
 def _check_answer(answer: object) -> None:
-    """Check the types of an answer's fields: a value that only looks true must not count as approval.
-
-    Raises: InvalidInput.
-    """
+    """Check the types of an answer's fields: what only looks true must not count as approval. Raises: InvalidInput."""
     fields: dict[str, bool]
     match answer:
         case ToolDecision(call_id, approve, reason, arguments):

@@ -226,11 +226,8 @@ class AsyncConversations(AsyncAgentPart):
         before: MessageId | None = None,
         hidden: bool = False,
     ) -> WholeConversation:
-        """A new conversation with a copy of what this one has in view, up to a message if one is given, or up to the
-        one `before` it.
-
-        Raises: InvalidInput, NotFound.
-        """
+        """A new conversation with a copy of what this one has in view, all or up to a message, or up to the one
+        `before` it. Raises: InvalidInput, NotFound."""
         inputs, fork_id = self._ports.inputs(), ConversationId(self._ports.ids.new("conversation"))
         source = find_conversation(tx, self._agent_id, conversation)
         return _load_states(tx, [fork(tx, source, fork_id, inputs, upto=upto, before=before, hidden=hidden)])[0]

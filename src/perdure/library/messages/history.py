@@ -48,12 +48,8 @@ class AsyncHistory(AsyncRequests):
         newest_first: bool = False,
         reset: bool = False,
     ) -> Sequence[Message]:
-        """A page of the history: of one conversation, or of all of them.
-
-        Args:
-            reset: also what a `reset` took out of view.
-        Raises: InvalidInput, NotFound.
-        """
+        """A page of the history: of one conversation, or of all of them. `reset`: also what a `reset` took out of view.
+        Raises: InvalidInput, NotFound."""
         check_limit(limit)
         check_number("before_seq", before_seq)
         check_number("after_seq", after_seq)
@@ -90,10 +86,8 @@ class AsyncHistory(AsyncRequests):
 
     @reads
     def message(self, tx: Tx, message_id: MessageId) -> Message:
-        """The message of this id, which may be a conversation's system message; a result with the others of its batch.
-
-        Raises: NotFound.
-        """
+        """The message of this id, also a conversation's system message; a result with the others of its batch. Raises:
+        NotFound."""
         inputs = self._ports.inputs()
         agent_id, seq = tx.messages.place(message_id)
         # System messages have numbers of their own, below 0.
@@ -186,11 +180,8 @@ class AsyncHistory(AsyncRequests):
         return await import_history(self._ports, target, found, progress=progress)
 
     async def import_waiting(self, conversation: Conversation, rows: Sequence[ImportedMessage]) -> None:
-        """Put an answer some of whose calls wait for an approval or a client, and the results of its other calls,
-        behind imported history.
-
-        Raises: NotFound, ConversationBusy, ApprovalPending, StoreError.
-        """
+        """Put an answer of which calls wait for an approval or a client, and the results of its other calls, behind
+        imported history. Raises: NotFound, ConversationBusy, ApprovalPending, StoreError."""
         importer = Importer(conversation.agent_id, conversation.id)
         drafts = [importer.draft(row) for row in rows]
         await import_waiting(conversation.agent_id, conversation.seq, drafts, self._ports, self._app.settings.max_steps)

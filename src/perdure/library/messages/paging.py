@@ -73,8 +73,7 @@ class History:
 
     def cursor(self, message_id: str | None) -> Place | None:
         """The place of the message at a page's edge, also of one that a reset took out of view meanwhile; None for
-        None.
-        Raises: NotFound: the list has no such message."""
+        None. Raises: NotFound: the list has no such message."""
         if message_id is None:
             return None
         place = self.tx.messages.place(MessageId(message_id))
@@ -112,10 +111,7 @@ class History:
 
 def list_shown(history: History, page: HistoryPage, show: Show[T]) -> Sequence[T]:
     """What `show` makes of the messages of a page, as one list; a message is not split over two pages. A batch of
-    results is one message, at the place of its first row.
-
-    Raises: NotFound: the list has no such message.
-    """
+    results is one message, at the place of its first row. Raises: NotFound: the list has no such message."""
 
     def scan(after: Place | None, before: Place | None, *, newest_first: bool) -> list[tuple[Place, Sequence[T]]]:
         """(place, what is shown) of the first messages between two places of which anything is shown."""

@@ -96,10 +96,8 @@ def _in_transaction(
 
 
 def find_conversation(tx: Tx, agent_id: AgentId | None, conversation: ConversationId | None) -> Conversation:
-    """The agent's conversation; without an agent, anybody's; without a conversation, the agent's first.
-
-    Raises: InvalidInput; NotFound, also for another agent's.
-    """
+    """The agent's conversation; without an agent, anybody's; without a conversation, the agent's first. Raises:
+    InvalidInput; NotFound, also for another agent's."""
     if conversation is None:
         if agent_id is None:
             raise InvalidInput("agent_id: the conversation 'default' needs one")

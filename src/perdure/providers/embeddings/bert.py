@@ -50,12 +50,8 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Bert:
-    """An encoder's weights.
-
-    Args:
-        words: a row for each word piece.
-        places: a row for each place in a text, with that of the only segment added.
-    """
+    """An encoder's weights. `words`: a row for each word piece; `places`: a row for each place in a text, with that of
+    the only segment added."""
 
     words: Array
     places: Array
@@ -97,11 +93,8 @@ def hidden_states(bert: Bert, texts: Sequence[Sequence[int]]) -> list[Array]:
 
 
 def _attention(qkv: Array, mask: Array, heads: int) -> Array:
-    """The attention of each piece to the others of its text, shape (all pieces, dimensions).
-
-    Args:
-        mask: 0 for each piece of each text, minus infinity for padding; shape (texts, 1, 1, pieces).
-    """
+    """The attention of each piece to the others of its text, shape (all pieces, dimensions). `mask`: 0 for each piece
+    of each text, minus infinity for padding; shape (texts, 1, 1, pieces)."""
     count, length = len(mask), mask.shape[-1]
     parts = qkv.reshape(count, length, 3, heads, -1).transpose(2, 0, 3, 1, 4)  # each (texts, heads, pieces, features)
     query, key, value = parts

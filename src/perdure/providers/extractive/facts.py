@@ -62,11 +62,8 @@ class BlockFact:
 
 
 def facts_in(text: str, *, greeted: bool = False) -> tuple[BlockFact, ...]:
-    """The facts of a text, in order. Of two facts with one slot the later counts: people correct themselves.
-
-    Args:
-        greeted: a greeting came before the text, so that "I'm Ada" gives a name.
-    """
+    """The facts of a text, in order. Of two facts with one slot the later counts: people correct themselves. `greeted`:
+    a greeting came before the text, so that "I'm Ada" gives a name."""
     facts: dict[tuple[str, str], BlockFact] = {}
     for sentence in sentences_in(text):
         greeted = greeted or _FORM["greets"].match(sentence.masked) is not None
@@ -77,11 +74,8 @@ def facts_in(text: str, *, greeted: bool = False) -> tuple[BlockFact, ...]:
 
 
 def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[BlockFact]:
-    """The facts of a sentence that is not a question.
-
-    Args:
-        greeted: the text began with a greeting, so that "I'm Ada" gives a name.
-    """
+    """The facts of a sentence that is no question. `greeted`: the text began with a greeting, so "I'm Ada" gives a
+    name."""
     request = _FORM["remembers"].match(sentence.masked)
     if request is not None:
         sentence = sentence.cut(request.end(), len(sentence.masked.rstrip(" ?？")))
@@ -128,11 +122,8 @@ def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iter
 
 
 def _name_of(value: str, *, says_name: bool = False) -> str:
-    """The name that a value begins with; empty: it may be something else.
-
-    Args:
-        says_name: "my name is" came before it, so that one word in lower case is a name, too.
-    """
+    """The name that a value begins with; empty: it may be something else. `says_name`: "my name is" came before it, so
+    that one word in lower case is a name, too."""
     value = _FORM["signs"].sub("", one_line(value)).strip(" *_\"'“”「」.!?…。！？~")
     if (found := _FORM["name_en"].match(value)) or (
         says_name and (found := re.match(r"(?P<v>[^\W\d_]{2,20})(?P<rest>)$", value))
@@ -172,10 +163,7 @@ def _named_facts(key: str, value: str, *, capitals: bool) -> Iterator[BlockFact]
 
 def named(key: str, value: str, *, capitals: bool = True) -> str:
     """The place, employer or job that a value begins with, without what follows it; empty: it may be something else.
-
-    Args:
-        capitals: the one who wrote it writes capitals, so that a name has one.
-    """
+    `capitals`: the one who wrote it writes capitals, so that a name has one."""
     value, idioms = one_line(value), phrases()
     if _is_idiom(key, value):
         return ""

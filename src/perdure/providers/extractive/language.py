@@ -48,6 +48,7 @@ _LATIN = re.compile(r"[A-Za-zÀ-ÖØ-öø-ɏ]+(?:'[A-Za-z]+)*")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _STRAIGHT = str.maketrans({"’": "'", "‘": "'", "\u00a0": " ", "\u3000": " "})
 _SPACES = re.compile(r"[^\S\n]+")
+_ACTING = ("act", "pretend", "role", "play", "扮演", "假装", "模仿")
 _LINE_ENDS = re.compile(r"(?: ?\n)+ ?")
 
 
@@ -104,12 +105,17 @@ def sentences_in(text: str, *, limit_chars: int = MAX_ANALYSED_CHARS) -> list[Se
     """
     plain = _LINE_ENDS.sub("\n", _SPACES.sub(" ", text[:limit_chars].translate(_STRAIGHT)))
     masked = _FORM["quoted"].sub(lambda quoted: "\ue000" * len(quoted[0]), plain)
-    if request := _FORM["works_on"].search(masked):
+    if _may_work_on(masked) and (request := _FORM["works_on"].search(masked)):
         masked = masked[: request.end()] + re.sub(r"[^\s]", "\ue000", masked[request.end() :])
     whole = Sentence(plain, masked)
     ends = [0, *(end.end() for end in _FORM["end"].finditer(whole.masked)), len(plain)]
     sentences = (whole.cut(start, end) for start, end in itertools.pairwise(ends))
     return [sentence for sentence in sentences if sentence.text.strip()]
+
+
+def _may_work_on(text: str) -> bool:
+    """Whether `works_on` can be in a text: quick, since most texts have none of the signs and words that it needs."""
+    return any(map(text.__contains__, ":：\n")) or any(map(text.lower().__contains__, _ACTING))
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,11 +110,8 @@ class Statement:
 
 
 def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), before: str = "") -> Sequence[Statement]:
-    """Find the statements of a text, in order, about the speaker, their relatives and pets, and known `people`.
-
-    Args:
-        now: when the text was said; `before`: what the same person said before it, which the text may correct.
-    """
+    """Find the statements of a text, said at `now`, in order, about the speaker, their relatives and pets, and known
+    `people`. `before`: what the same person said before it, which the text may correct."""
     found: list[Statement] = []
     earlier: list[Sequence[Statement]] = [statements_in(before, now=now, people=people)] if before else []
     named, spoken_of = list(people), dict[str, None]()

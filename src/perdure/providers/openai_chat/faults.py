@@ -174,12 +174,8 @@ def error_in_answer(error: Any, target: Target) -> ModelError:
 
 
 def error_of_connection(error: Exception, target: Target, *, silence_s: float, begun: bool) -> ModelError:
-    """The error of a connection that failed or broke; a ModelError stays as it is.
-
-    Args:
-        silence_s: how long the server may say nothing.
-        begun: whether a part of the answer came.
-    """
+    """The error of a connection that failed or broke; a ModelError stays as it is. `silence_s`: how long the server may
+    say nothing; `begun`: whether a part of the answer came."""
     who = target.who
     detail = target.mask(str(error) or type(error).__name__)
     match error:

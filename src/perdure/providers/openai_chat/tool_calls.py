@@ -38,11 +38,7 @@ class _Call:
 
 
 class ToolCalls:
-    """Takes fragments and returns deltas; `calls` are the calls so far.
-
-    Args:
-        id_start: the start of ids for calls without one.
-    """
+    """Takes fragments and returns deltas; `calls` are the calls so far. `id_start`: of ids for calls without one."""
 
     def __init__(self, id_start: str = "call") -> None:
         self._id_start = id_start

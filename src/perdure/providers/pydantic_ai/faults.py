@@ -36,12 +36,8 @@ def missing_package_error(provider: str, extra: str, error: ImportError) -> Mode
 
 
 def fault(error: Exception, *, handle: str, streaming: bool, secrets: Sequence[str]) -> ModelError | None:
-    """The typed error; None if the exception is a defect of ours and not a failure of a provider.
-
-    Args:
-        handle: `provider/model`, for the message.
-        streaming: the answer had begun.
-    """
+    """The typed error, which names the model by its `handle`; None if the exception is a defect of ours and not a
+    failure of a provider. `streaming`: the answer had begun."""
     from pydantic_ai import exceptions as pa
 
     if (reason := _refused_address(error)) is not None:

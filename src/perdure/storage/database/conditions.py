@@ -13,11 +13,7 @@ PATTERN_BYTES = 40_000
 
 
 class Conditions:
-    """Conditions that must all hold. As a text they are SQL, joined by AND; `params` are the values in them.
-
-    Args:
-        clauses, params: the first conditions, and the parameters that they name.
-    """
+    """Conditions that must all hold. As a text they are SQL, joined by AND; `params` are the values that they name."""
 
     def __init__(self, *clauses: str, **params: Any) -> None:
         self.clauses, self.params = list(clauses), params
@@ -71,9 +67,7 @@ class Conditions:
 
     def hold(self, column: str, members: Sequence[tuple[str, str, str]]) -> None:
         """Require that a column, a JSON object, has all these members: (name of an object in it, name in that, value).
-
-        All text behind the beginning of that object is searched, so it should be the last one of the column.
-        """
+        All text behind the beginning of that object is searched, so it should be the last one of the column."""
         for member, name, value in members:
             text = dump({name: value})[1:-1]
             pattern = f'%"{_escaped(member)}":{{%{_escaped(text)}%'

@@ -159,12 +159,8 @@ def matches(
 
 
 def _choose(query: Query, rows_with: Callable[..., NDArray[Any]], limit: int, *, few: bool) -> Matches:
-    """The best `limit` rows of a query, and how frequent each of its clauses is.
-
-    Args:
-        rows_with: some clauses, and `most` -> the numbers of up to `most` rows that hold all of them, the newest first.
-        few: no clause has more than `CLAUSE_ROWS` rows, so all are read at once.
-    """
+    """The best `limit` rows of a query, and how frequent each of its clauses is. `rows_with` returns the numbers of up
+    to `most` rows with all of some clauses, the newest first. `few`: no clause has more than `CLAUSE_ROWS` rows."""
     probed = CLAUSE_ROWS if few else PROBED_ROWS
     rows = [rows_with(clause, most=probed) for clause in query.clauses]
     last = max((int(numbers[0]) for numbers in rows if len(numbers)), default=0)
@@ -216,8 +212,7 @@ def _best(clauses: Sequence[Weighed], pairs: Sequence[Weighed], limit: int) -> l
 
 
 def _frequency(newest: NDArray[Any], last: int) -> int:
-    """Estimate how many rows up to the number `last` hold a clause, from the numbers of the newest that do, newest
-    first; exact if those are all."""
+    """Estimate how many rows up to `last` hold a clause, from the newest that do; exact if those are all."""
     if len(newest) < PROBED_ROWS:
         return len(newest)
     return max(len(newest), round(len(newest) * (last + 1) / (last + 1 - int(newest[-1]))))

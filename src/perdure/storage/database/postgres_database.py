@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Mapping, Sequence
@@ -73,50 +74,34 @@ class PostgresDatabase:
         return self._send(b"COMMIT").statusmessage
 
     def _send(
-        self, query: bytes = b"", params: Mapping[str, Any] | None = None, *, binary: bool = False
+        self, query: bytes, params: Mapping[str, Any] | None = None, *, binary: bool = False
     ) -> psycopg.Cursor[tuple[Any, ...]]:
         """Run what is queued and then this statement, in one round trip; return the cursor of the last."""
         queue, self._queue = self._queue, []
         try:
-            cursor = self._send_all(queue, query, params, binary=binary)
+            with self._connection.pipeline() if queue else contextlib.nullcontext():
+                for queued, all_params in queue:
+                    self._run_all(queued, all_params)
+                cursor = self._connection.execute(query, params, binary=binary)
             self.has_written |= cursor.rowcount != 0 and not (self.read_only or _SELECT(query))
             return cursor
         except psycopg.Error as error:  # the unit may catch it, but its transaction has failed
             self.failure = self.failure or error
             raise
 
-    def _send_all(
-        self,
-        queue: Sequence[tuple[bytes, Sequence[Mapping[str, Any]]]],
-        query: bytes,
-        params: Mapping[str, Any] | None,
-        *,
-        binary: bool,
-    ) -> psycopg.Cursor[tuple[Any, ...]]:
-        """Run each queued (statement, its sets of parameters), then the query unless it is empty; the last cursor."""
-        if not queue:
-            return self._connection.execute(query, params, binary=binary)
-        with self._connection.pipeline():
-            for queued, all_params in queue:
-                cursor = self._run_all(queued, all_params)
-            return self._connection.execute(query, params, binary=binary) if query else cursor
-
-    def _run_all(self, query: bytes, all_params: Sequence[Mapping[str, Any]]) -> psycopg.Cursor[tuple[Any, ...]]:
+    def _run_all(self, query: bytes, all_params: Sequence[Mapping[str, Any]]) -> None:
         """Run a statement once for each set of parameters, at least one."""
         if len(all_params) == 1:  # `executemany` waits for the server twice
-            return self._connection.execute(query, all_params[0])
-        cursor = self._connection.cursor()
-        cursor.executemany(query, all_params)
-        return cursor
+            self._connection.execute(query, all_params[0])
+        else:
+            self._connection.cursor().executemany(query, all_params)
 
     def signal(self, topic: str) -> None:
         if len(topic) <= TOPIC_CHARS and "," not in topic:
             self.topics[topic] = None
 
     def is_settled(self, number: int) -> bool:
-        """Whether all reads of scope `number` are of one moment: where a transaction may write, each sees later
-        commits."""
-        return self.read_only
+        return self.read_only  # where a transaction may write, each read sees later commits
 
     def lock(self, table: str, id_: str) -> None:
         if not self.read_only and (table, id_) not in self._locked:

@@ -39,10 +39,9 @@ def storable(text: str) -> str:
             return text
         try:
             text.encode()
+            return text
         except UnicodeEncodeError:
             pass
-        else:
-            return text
     return _UNSTORABLE.sub(lambda match: _ESCAPE * 2 if match[0] == _ESCAPE else f"{_ESCAPE}{ord(match[0]):04x}", text)
 
 

@@ -74,10 +74,8 @@ class MarkFile:
 
 
 def check_log(path: Path) -> int:
-    """Return the lowest mark that the store at this path must have; 0: unknown. Call it before the store is opened.
-
-    Raises: StoreDamaged: the store is empty but its log is not.
-    """
+    """The lowest mark that the store at this path must have, read before it is opened; 0: unknown. Raises:
+    StoreDamaged: the store is empty but its log is not."""
     with contextlib.suppress(OSError):
         log = _log_path(path)
         if log.stat().st_size > LOG_HEAD_BYTES and (not path.exists() or path.stat().st_size == 0):

@@ -33,12 +33,7 @@ too. Its name is the command that makes the copy."""
 
 
 class Migration(NamedTuple):
-    """A change of the tables.
-
-    Args:
-        apply: the function that changes them.
-        least: the lowest version that can live with the changed tables; 0: this one.
-    """
+    """A change of the tables. `least`: the lowest version that can live with the changed tables; 0: this one."""
 
     number: int
     name: str
@@ -106,13 +101,8 @@ SCHEMA_VERSION = version_of(MIGRATIONS)
 
 
 def is_current(rows: Rows, place: str, migrations: Sequence[Migration]) -> bool:
-    """Whether a store with tables lacks none of these migrations. Those of a newer version are accepted if this version
-    can live with all of them.
-
-    Args:
-        rows: reads the store; `place` names it in errors.
-    Raises: StoreTooNew: it can't; StoreIncomplete: the store is a copy that is not whole.
-    """
+    """Whether a store with tables, read by `rows`, lacks none of these migrations. Those of a newer version are
+    accepted if this version can live with all of them. Raises: StoreTooNew; StoreIncomplete: a copy, not yet whole."""
     made = rows("SELECT number, name FROM schema_migrations ORDER BY number", {})
     done = {row[0] for row in made}
     if INCOMPLETE in done:
@@ -141,10 +131,8 @@ def _record(db: Database, migrations: Sequence[Migration], *, at: str) -> None:
 
 
 def migrate(db: Database, migrations: Sequence[Migration] = MIGRATIONS, *, at: str) -> int:
-    """Run the migrations that the open transaction's database does not have yet; return how many. Safe to run twice.
-
-    A new store gets its tables from files `schema.sql`, in place of some ninety steps.
-    """
+    """Run the migrations that the open transaction's database does not have yet; return how many. Safe to run twice. A
+    new store gets its tables from files `schema.sql`, in place of some ninety steps."""
     db.run(RECORD, {})
     done = {row[0] for row in db.rows("SELECT number FROM schema_migrations", {})}
     missing = [migration for migration in migrations if migration.number not in done]

@@ -49,12 +49,8 @@ def apply(db: Database) -> None:
 
 
 def _store_in_one_form(db: Database, table: str, column: str, key: str, twins: str) -> None:
-    """Store the values of a column in the one form; a name that another row has then gets a number.
-
-    Args:
-        key: the columns of the table's key.
-        twins: SQL that is true for two rows `o` and `t` that may not have the same value; empty: any two may.
-    """
+    """Store the values of a column in the one form; a name that another row has then gets a number. `twins`: SQL that
+    is true for two rows `o` and `t` that may not have the same value; empty: any two may."""
     checks = _CHECKSUMS.get(table)
     columns, checksum = (", ".join(checks.columns), "checksum") if checks else (key, "NULL")
     # Most names are ASCII, and are not even read.

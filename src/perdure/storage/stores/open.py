@@ -45,10 +45,8 @@ async def open_store(
 
 
 def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str:
-    """What is wrong with the files of the store at `path`, by quick checks that change nothing; empty: nothing.
-
-    `connection` is needed if the store exists.
-    """
+    """What quick checks, which change nothing, find wrong with the files of the store at `path`; empty: nothing.
+    `connection` is needed if the store exists."""
     try:
         least = check_log(path)
         if connection is not None:

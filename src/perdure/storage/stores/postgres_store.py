@@ -219,8 +219,7 @@ class PostgresStore(StoreBase):
         *,
         deadline: float,
     ) -> list[tuple[Any, ...]]:
-        """The rows of a statement, run outside a transaction, and again until `deadline` where the connection is
-        lost."""
+        """The rows of a statement outside a transaction, run again until `deadline` where the connection is lost."""
         pauses = _Pauses(self._closed, deadline)
         while True:
             try:

@@ -38,13 +38,9 @@ def upgrade(
     migrations: Sequence[Migration] = MIGRATIONS,
     patience_s: float = UPGRADE_S,
 ) -> None:
-    """Run the migrations that the database does not have yet, all of them in one transaction, and commit.
-
-    Args:
-        patience_s: how long it tries again where others hold a table that it changes.
-
-    Raises: StoreBusy: they held it all the time; StoreTooNew; StoreIncomplete; psycopg.Error.
-    """
+    """Run the migrations that the database does not have yet in one transaction, and commit; where others hold a table
+    that it changes, try again for `patience_s`. Raises: StoreBusy: they held it all the time; StoreTooNew;
+    StoreIncomplete; psycopg.Error."""
     deadline = time.monotonic() + patience_s
     has_logged = False
     while True:

@@ -179,10 +179,8 @@ class SqliteDatabase:
 
 @functools.lru_cache(maxsize=1024)
 def _positional(sql: str) -> tuple[str, Callable[[Mapping[str, Any]], Sequence[Any]]]:
-    """The statement with `?1`, `?2`, ... for its names, and a function that returns their values in order.
-
-    `sqlite3` looks each name up at every execution, and releases the interpreter lock each time.
-    """
+    """The statement with `?1`, `?2`, ... for its names, and a function that returns their values in order. `sqlite3`
+    looks each name up at every execution, and releases the interpreter lock each time."""
     names = list(dict.fromkeys(_PARAMETER.findall(sql)))
     statement = _PARAMETER.sub(lambda match: f"?{names.index(match[1]) + 1}", sql)
     match names:
@@ -214,10 +212,7 @@ def _column_lengths(sizes: bytes) -> list[int]:
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """Open a connection to a file in autocommit mode; `BEGIN` starts a transaction.
-
-    Raises: StoreReadOnly, NotAStore, StoreError.
-    """
+    """Open a file in autocommit mode; `BEGIN` starts a transaction. Raises: StoreReadOnly, NotAStore, StoreError."""
     try:
         connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=512
@@ -261,12 +256,9 @@ def scrub(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def backup(source: sqlite3.Connection, path: Path, progress: Callable[[int, int], None]) -> None:
-    """Copy the database of a connection, which no other thread uses meanwhile, to a new file.
-
-    Args:
-        progress: takes how many pages are copied, and how many there are; its own error ends the copy.
-    Raises: InvalidInput: the file exists; StoreError. On an error there is no file.
-    """
+    """Copy the database of a connection, which no other thread uses meanwhile, to a new file. `progress` takes how many
+    pages are copied, and how many there are; its own error ends the copy. Raises: InvalidInput: the file exists;
+    StoreError. On an error there is no file."""
     make_new_file(path)
     try:
         with contextlib.closing(sqlite3.connect(path)) as target:
@@ -312,11 +304,8 @@ def scrub_progress(path: Path) -> tuple[int, int]:
 def upgrade(
     connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration] = MIGRATIONS, *, at: datetime
 ) -> None:
-    """Create the tables of a new file, or migrate an older one, in one transaction.
-
-    Raises: StoreTooNew: a newer Perdure wrote it; StoreIncomplete; NotAStore: another program's file; StoreDamaged.
-        Such a file is not changed.
-    """
+    """Create the tables of a new file, or migrate an older one, in one transaction. Raises: StoreTooNew: a newer
+    Perdure wrote it; StoreIncomplete; NotAStore: another program's file; StoreDamaged. Such a file is not changed."""
     try:
         connection.execute("BEGIN")  # one snapshot: another process may be creating the tables
         application = connection.execute("PRAGMA application_id").fetchone()[0]

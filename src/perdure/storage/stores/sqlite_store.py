@@ -106,10 +106,8 @@ class SqliteStore(StoreBase):
         limits: Limits = DEFAULT_LIMITS,
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> SqliteStore:
-        """Open the store in this file; create or upgrade it if needed.
-
-        Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreDamaged, StoreError.
-        """
+        """Open the store in this file; create or upgrade it if needed. Raises: StoreReadOnly, StoreTooNew, NotAStore,
+        StoreDamaged, StoreError."""
         path = path.absolute()  # connections are opened later, too, when the program may be in another folder
         least = check_log(path)
         try:

@@ -104,9 +104,7 @@ class Agents(Table):
         before: AgentId | None = None,
     ) -> Sequence[Agent]:
         """A page in this order: the first agents behind `after`, or with `before` alone the last ones in front of it.
-
-        Raises: NotFound: the agent of a cursor.
-        """
+        Raises: NotFound: the agent of a cursor."""
         columns = tuple(dict.fromkeys((_ORDERS[order], "a.number")))
         places = self._places("agent", "agents a", columns, after, before)
         return self._page(AGENT, _SELECT, _conditions(where), columns, places, ascending=ascending, limit=limit)

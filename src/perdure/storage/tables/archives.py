@@ -69,10 +69,8 @@ class Archives(NumberedTable[Archive]):
         return self._between(where, above, below, newest_first=newest_first, limit=limit)
 
     def delete(self, archive_id: ArchiveId) -> None:
-        """Detach an archive from all agents and delete it.
-
-        Raises: NotFound; InvalidInput: it still has passages, or is a folder's or a graph's.
-        """
+        """Delete an archive, and take it from all agents. Raises: NotFound; InvalidInput: it has passages, or is a
+        folder's or a graph's."""
         archive = self.get(archive_id)
         if archive.passage_count:
             raise InvalidInput(f"{archive_id} still has passages: delete them first")

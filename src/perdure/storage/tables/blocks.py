@@ -79,13 +79,8 @@ def shown_blocks(
     label: str | None = None,
 ) -> Mapping[AgentId, list[row_format.Row]]:
     """Agent -> rows of the blocks that it has in a conversation, in the order they were attached: its own, but in their
-    place those that only the conversation has.
-
-    Args:
-        columns: SQL of what a row holds, of the table `blocks b`.
-        conversation_seq: the number of the conversation, of each agent.
-        label: only the block with this label, as it is stored.
-    """
+    place those that only the conversation has. `columns`: SQL of what a row holds, of the table `blocks b`. `label`:
+    only the block with this label, as it is stored."""
     # Blocks and agents are two families of rows (`storage.distribution`), so this takes two statements.
     places = table.rows_of_each(db, _PLACES, "agent_id", agent_ids, org_id=org_id, conversation_seq=conversation_seq)
     all_places = [place for agent_places in places.values() for place in agent_places]
@@ -102,13 +97,9 @@ def shown_blocks(
 def _in_order(
     places: Sequence[Sequence[Any]], found: Mapping[str, row_format.Row], label: str | None
 ) -> list[row_format.Row]:
-    """The rows of the blocks that a conversation shows, in order, without id, label and number.
-
-    Args:
-        places: (block id, position, label of the agent's block that it stands for; None: it is the agent's) of each.
-        found: block id -> (id, label, number, ...).
-        label: only the block with this label.
-    """
+    """The rows of `found` (block id -> (id, label, number, ...)) that a conversation shows, in order, without id, label
+    and number; with `label` only that one. `places`: (block id, position, label of the agent's block in whose place it
+    stands; None: it is the agent's) of each."""
     own = {place[0] for place in places if place[2] is not None}
     hidden = {place[2] for place in places if place[2] is not None} | {found[id_][1] for id_ in own if id_ in found}
     position = {place[0]: place[1] for place in places if place[2] is None}
@@ -224,10 +215,7 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
 
     def isolate(self, agent_id: AgentId, conversation_seq: int, label: str, block_id: BlockId | None) -> None:
         """Give the conversation a block of its own in place of the agent's with this label; None: it shows none. The
-        block that it had there is deleted, unless an agent has it.
-
-        Raises: NotFound.
-        """
+        block that it had there is deleted, unless an agent has it. Raises: NotFound."""
         own = {
             "agent_id": table.own_agent(self._db, self._org_id, agent_id, lock=True),
             "label": row_format.stored_key(label),

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 from perdure.core.agents import Agent
@@ -133,11 +132,7 @@ class Conversations(Table):
         return agent_in(Agents(self._db, self._org_id).get(agent_id), self.get_by_seq(agent_id, seq))
 
     def put(self, conversation: Conversation, *, at: datetime, shapes_requests: bool = False) -> Conversation:
-        """Update summary, settings and `archived_at`. Raises: NotFound.
-
-        Args:
-            shapes_requests: settings on which requests depend have changed.
-        """
+        """Update summary, settings and `archived_at`; `shapes_requests`: requests depend on them. Raises: NotFound."""
         if shapes_requests:
             revise_settings(self._db, own_agent(self._db, self._org_id, conversation.agent_id))
         conversation = replace(conversation, updated_at=at)
@@ -235,25 +230,15 @@ class Conversations(Table):
         missing = ("conversation", f"{seq} of {agent_id}") if seq else ("agent", agent_id)
         return first(self.list_by_keys([(agent_id, seq)]), *missing)
 
-    @cached_property
-    def _agent_state(self) -> str:
-        """The statement for the state of an agent."""
-        return _AGENT_STATE.format(archives=self._db.concat("y.archive_id"))
-
-    @cached_property
-    def _conversation_state(self) -> str:
-        """The statement for the state of a conversation."""
-        return _CONVERSATION_STATE.format(unended=self._db.by_index("runs_unended"))
-
     def get_state(self, agent_id: AgentId, seq: int) -> ConversationState:
         """The state of a conversation and its agent. A caller that writes by it holds the agent's lock (`Agents.lock`).
-
-        Raises: NotFound: also for a conversation that was removed.
-        """
-        state = first(self._rows(self._agent_state, agent_id=row_format.storable(agent_id)), "agent", agent_id)
+        Raises: NotFound: also for a conversation that was removed."""
+        sql = _AGENT_STATE.format(archives=self._db.concat("y.archive_id"))
+        state = first(self._rows(sql, agent_id=row_format.storable(agent_id)), "agent", agent_id)
         next_run_seq, next_message_seq, embedded, archives, *has = state[-4 - len(_HAS) :]
         agent = AGENT.read(state)
-        rows = self._rows(self._conversation_state, agent_id=agent.id, seq=seq)
+        sql = _CONVERSATION_STATE.format(unended=self._db.by_index("runs_unended"))
+        rows = self._rows(sql, agent_id=agent.id, seq=seq)
         row = first(rows, "conversation", f"{seq} of {agent_id}")
         conversation = _CONVERSATION.read(row)
         blocks = shown_blocks(self._db, self._org_id, "b.id, b.version, b.label", [agent.id], seq)[agent.id]
@@ -308,8 +293,7 @@ class Conversations(Table):
         self._run(f"UPDATE conversations SET {changes} WHERE {_OWN}", **params)
 
     def put_pending(self, agent_id: AgentId, seq: int, *, run_seq: int | None, from_seq: int | None = None) -> None:
-        """Store the number of the run whose calls wait for an answer, and that of the message with these calls; None:
-        no call waits."""
+        """Store the numbers of the run whose calls wait for an answer, and of their message; None: no call waits."""
         key = {"agent_id": agent_id, "seq": seq}
         self._set("conversations", key, pending_run_seq=run_seq, pending_from=from_seq)
 
@@ -343,12 +327,9 @@ class Conversations(Table):
     def put_view(
         self, agent_id: AgentId, seq: int, *, view_tokens: int, stubs: Mapping[int, int], overcount: int
     ) -> None:
-        """Store how the rows in view are shown from now on, and their tokens.
-
-        Args:
-            stubs: number of a row -> how many characters of it are shown; other rows are shown whole.
-            overcount: by how many tokens the estimate of a request is too high; negative: too low.
-        """
+        """Store how the rows in view are shown from now on, and their tokens. `stubs`: number of a row -> how many
+        characters of it are shown, of others all. `overcount`: by how many tokens the estimate of a request is too
+        high."""
         key, shown = {"agent_id": agent_id, "seq": seq}, row_format.dump(stubs)
         self._set("conversations", key, view_tokens=view_tokens, stubs=shown, overcount=overcount)
 

@@ -183,13 +183,8 @@ _TEXTS: Mapping[str, tuple[str, str, str, Callable[..., Iterable[tuple[int, str,
 
 
 def _remove_texts(db: Database, table: str, owner_id: str, number: int, *, limit: int, chars: int) -> bool:
-    """Remove the first messages of an agent, or passages of an archive, with their words in the index, up to `limit`
-    and about `chars` characters; return whether there was one.
-
-    Args:
-        table: messages, or passages.
-        number: that of the owner, by which the index knows it.
-    """
+    """Remove the first messages of an agent, or passages of an archive, from `table`, and by the owner's `number` from
+    the index, up to `limit` and about `chars` characters; return whether there was one."""
     owner, text, index, words_of = _TEXTS[table]
     params: dict[str, Any] = {"id": owner_id, "rows": limit}
     texts = db.rows(f"SELECT seq, LENGTH({text}) FROM {table} WHERE {owner} = :id ORDER BY seq LIMIT :rows", params)
@@ -209,8 +204,7 @@ def _remove_texts(db: Database, table: str, owner_id: str, number: int, *, limit
 
 
 def _remove_versions(db: Database, block_id: str, *, limit: int, chars: int) -> bool:
-    """Remove the oldest versions of a block, up to `limit` and about `chars` characters; return whether none is
-    left."""
+    """Remove a block's oldest versions, up to `limit` and about `chars` characters; return whether none is left."""
     last = -1
     while limit > 0 and chars > 0:
         rows = db.rows(

@@ -31,7 +31,6 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
         return identity
 
     def _where(self, where: IdentityFilter) -> Conditions:
-        """The conditions of a filter."""
         conditions = Conditions("org_id = :org_id")
         conditions.contain("name", where.name)
         conditions.equal("project_id", where.project_id)

@@ -32,10 +32,8 @@ class LeasedTable(Table, Generic[T]):
 
     def keep_lease(self, row: T, *, until: datetime | None = None) -> T:
         """Check that the row's lease still holds, and extend it to `until` if given; no other process can claim it
-        within this transaction. Returns the row as stored now.
-
-        Raises: LeaseLost: another lease holds, or the row has ended or is gone.
-        """
+        within this transaction. Returns the row as stored now. Raises: LeaseLost: another lease holds, or the row has
+        ended or is gone."""
         params = self._format.params(row, f"{self._key}, lease_owner, lease_number")
         held = f"{self._own} AND status = 'running' AND lease_owner = :lease_owner AND lease_number = :lease_number"
         if until is None:
@@ -53,11 +51,8 @@ class LeasedTable(Table, Generic[T]):
         self, key: tuple[str, int], *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
     ) -> T | None:
         """Claim the row with this key (owner, number) under a new lease of process `owner`, from `at` to `until`;
-        return it. None: it has ended, another one stands before it, or another lease holds.
-
-        Args:
-            dead_owner: a process known to be dead, whose lease does not count.
-        """
+        return it. None: it has ended, another one stands before it, or another lease holds. The lease of a `dead_owner`
+        does not count."""
         oldest = self._oldest.format(unended=self._db.by_index(f"{self._table}_unended"))
         return self._one(
             self._format,
@@ -92,13 +87,8 @@ class LeasedTable(Table, Generic[T]):
         return dict(zip(self._key.split(", "), (storable(key[0]), key[1]), strict=True))
 
     def _end(self, row: T, columns: str = "", *, at: datetime, changes: str = "", **fields: Any) -> T | None:
-        """Store that a row has ended, and release it; return it as stored. None: it had ended already.
-
-        Args:
-            row: with its status, stop reason and failure, unless they are among `fields`: what else changes in it.
-            columns: further columns to store, separated by commas.
-            changes: SQL behind those of the UPDATE, from a comma on.
-        """
+        """Store that a row has ended, with `fields` changed in it, and release it; return it as stored. None: it had
+        ended already. `columns`: what else to store, separated by commas. `changes`: SQL behind that."""
         ended: T = replace(cast(Any, row), lease_owner=None, lease_until=None, ended_at=at, **fields)
         columns = f"status, stop_reason, failure, ended_at{columns and f', {columns}'}"
         sql = f"UPDATE {self._table} SET {assignments(columns)}, {RELEASED}{changes} WHERE {self._own} AND {UNENDED}"

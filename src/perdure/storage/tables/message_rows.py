@@ -86,12 +86,8 @@ def words_in(parts: Sequence[Part]) -> str:
 
 
 def read_rows(db: Database, where: str, params: dict[str, Any], *, of_conversation: bool = False) -> Sequence[Message]:
-    """The messages that fulfil a condition, with the parts of their newest revisions.
-
-    Args:
-        where: SQL behind WHERE, with any ORDER BY and LIMIT; `params` are the values in it.
-        of_conversation: the condition names a conversation, so its index is used.
-    """
+    """The messages for which `where` is true, SQL with any ORDER BY and LIMIT and values `params`, with the parts of
+    their newest revisions. `of_conversation`: it names a conversation, so its index is used."""
     source = f"messages{db.by_index('messages_by_conversation') if of_conversation else ''}"
     messages = [MESSAGE.read(row) for row in db.rows(f"SELECT {MESSAGE.columns} FROM {source} WHERE {where}", params)]
     return with_revisions(db, messages)
@@ -136,8 +132,7 @@ def load_revision(db: Database, message: Message, settings_revision: int) -> Mes
 
 
 def reset_pending(table: str, *, agent: str = ":agent_id") -> str:
-    """SQL that is true for a message, a row of `table`, of an agent (an SQL expression) that is out of view by a reset
-    which has not updated the message's row yet."""
+    """SQL that is true for a row of `table` that a reset of the agent (SQL) hides, but has not updated yet."""
     return (
         f"EXISTS (SELECT 1 FROM resetting x WHERE x.agent_id = {agent}"
         f" AND x.conversation_seq = {table}.conversation_seq AND x.upto_seq >= {table}.seq)"

@@ -61,7 +61,7 @@ from perdure.storage.tables.message_rows import (
     words_of,
 )
 from perdure.storage.tables.sources import add_draft_sources
-from perdure.storage.tables.table import BY_ID, OWN_AGENT, Table, first, register
+from perdure.storage.tables.table import BY_ID, OWN_AGENT, OWN_AGENT_OF, Table, first, register
 from perdure.storage.tables.turns import PART, store_turns
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 
@@ -202,14 +202,8 @@ class Messages(Table):
         reset: bool = False,
         since: datetime | None = None,
     ) -> Sequence[Message]:
-        """The messages of an agent between two numbers, both excluded, in their order.
-
-        Args:
-            conversation_seq: of this conversation only.
-            kinds: of these kinds only; None: of all.
-            reset: also those that a reset took out of view.
-            since: only those that occurred from then on.
-        """
+        """The messages of an agent or a conversation between two numbers, both excluded, in their order, of these kinds
+        (None: of all) and that occurred since a time. `reset`: also those that a reset took out of view."""
         where = _range(conversation_seq, after_seq, before_seq)
         where.add(in_view(reset))
         where.add("occurred_at >= ?", since and iso(since))
@@ -232,9 +226,8 @@ class Messages(Table):
         newest_first: bool = False,
     ) -> Sequence[Message]:
         """Messages of all agents (`HISTORY_KINDS`), in order of storing, between two places (agent, number)."""
-        own = "EXISTS (SELECT 1 FROM agents a WHERE a.id = messages.agent_id AND a.org_id = :org_id)"
         in_view = f"removed = 0 AND NOT {reset_pending('messages', agent='messages.agent_id')}"
-        where = Conditions(own, _of(HISTORY_KINDS), in_view)
+        where = Conditions(OWN_AGENT_OF.format("messages"), _of(HISTORY_KINDS), in_view)
         params: dict[str, Any] = {"limit": limit, "org_id": self._org_id}
         for name, sign, place in (("after", ">", after), ("before", "<", before)):
             if place is not None:
@@ -290,9 +283,8 @@ class Messages(Table):
 
     def count(self, agent_id: AgentId) -> int:
         """How many messages the agent's history has, without the engine's own."""
-        return int(
-            self._value("SELECT message_count FROM agents WHERE id = :id AND org_id = :org_id", id=agent_id) or 0
-        )
+        sql = "SELECT message_count FROM agents WHERE id = :id AND org_id = :org_id"
+        return int(self._value(sql, id=agent_id) or 0)
 
     def scopes(self, agent_ids: Sequence[AgentId], *, where: MessageFilter) -> dict[AgentId, MessageScope]:
         """Agent -> what a search with this filter begins with; an agent that does not exist is left out."""
@@ -374,10 +366,8 @@ class Messages(Table):
         return [messages[seq] for seq in seqs if seq in messages]
 
     def revise(self, message_id: MessageId, parts: Sequence[Part] | None, *, author: Author, at: datetime) -> None:
-        """Replace the parts that are shown, or remove the message from view with None; the row itself stays.
-
-        Raises: NotFound; InvalidInput: a call would lose its result, or a result its call.
-        """
+        """Replace the parts that are shown, or remove the message from view with None; the row itself stays. Raises:
+        NotFound; InvalidInput: a call would lose its result, or a result its call."""
         before = self.get(message_id)
         check_same_calls(before, parts)
         # The settings revision makes the next request build a new prefix, and tells which revisions a request showed.

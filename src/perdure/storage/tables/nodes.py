@@ -25,10 +25,7 @@ def _has_one(seqs: Sequence[int], first: int, last: int) -> bool:
 
 class Nodes(Table):
     def add(self, node: SummaryNode) -> SummaryNode:
-        """Add a node, and return it with its number in the conversation. The caller has locked the agent.
-
-        Raises: NotFound: no such agent.
-        """
+        """Add a node, and return it with its number; the caller has locked the agent. Raises: NotFound: the agent."""
         next_seq = (
             "(SELECT COALESCE(MAX(seq) + 1, 0) FROM summary_nodes"
             " WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq)"

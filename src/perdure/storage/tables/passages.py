@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, PassageId
@@ -50,10 +50,8 @@ PASSAGE_CHECKSUMS = row_format.ChecksumColumns(
 
 class Passages(Table):
     def add(self, passages: Sequence[Passage]) -> Sequence[Passage]:
-        """Add passages of one archive, and return them with their numbers; they are searchable at once.
-
-        Raises: NotFound: no such archive; AlreadyExists: an id is taken.
-        """
+        """Add passages of one archive, and return them with their numbers; they are searchable at once. Raises:
+        NotFound: no such archive; AlreadyExists: an id is taken."""
         if not passages:
             return ()
         archive_id = passages[0].archive_id
@@ -317,13 +315,12 @@ class Passages(Table):
             _PASSAGE.read,
         )
 
-    def count_use(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
-        """Increment the uses of passages that a search returned to an agent; ranking reads them."""
-        self._count(archive_id, seqs, "uses")
-
-    def count_recall(self, archive_id: ArchiveId, seqs: Sequence[int]) -> None:
-        """Increment the recalls of passages that automatic recall showed, or an answer cited; no ranking reads them."""
-        self._count(archive_id, seqs, "recalls")
+    def count(self, archive_id: ArchiveId, seqs: Sequence[int], column: Literal["uses", "recalls"]) -> None:
+        """Count a use of passages that a search returned to an agent, which ranking reads; or a recall of those that
+        automatic recall showed, or an answer cited."""
+        condition, params = self._db.in_numbers("seq", "seqs", seqs)
+        where = f"archive_id = :archive_id AND {condition} AND {OWN_ARCHIVE}"
+        self._run(f"UPDATE passages SET {column} = {column} + 1 WHERE {where}", archive_id=archive_id, **params)
 
     def use_counts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> Mapping[int, int]:
         """Number -> uses and recalls together, of these passages; one without any is left out."""
@@ -355,12 +352,6 @@ class Passages(Table):
         where = f"p.archive_id = :archive_id AND {archived} ORDER BY p.seq"
         found = self._read(where, archive_id=archive_id, into=f"%{into}%")
         return [passage for passage in found if passage.state_origin.get("into") == into]
-
-    def _count(self, archive_id: ArchiveId, seqs: Sequence[int], column: str) -> None:
-        """Add 1 to a column of these passages."""
-        condition, params = self._db.in_numbers("seq", "seqs", seqs)
-        where = f"archive_id = :archive_id AND {condition} AND {OWN_ARCHIVE}"
-        self._run(f"UPDATE passages SET {column} = {column} + 1 WHERE {where}", archive_id=archive_id, **params)
 
     def seqs(self, archive_id: ArchiveId, *, where: PassageFilter) -> Sequence[int]:
         """The numbers of all passages that match the filter, in order."""

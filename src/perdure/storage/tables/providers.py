@@ -32,7 +32,6 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
         return provider
 
     def _where(self, where: ProviderFilter) -> Conditions:
-        """The conditions of a filter."""
         conditions = Conditions("org_id = :org_id")
         conditions.equal("name", where.name)
         conditions.equal("provider_type", where.provider_type)

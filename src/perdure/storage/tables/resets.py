@@ -172,8 +172,7 @@ class Resets(Table):
         return {row[0]: row[1] for row in self._rows(sql, agent_id=agent_id)}
 
     def get_last_seqs(self, agent_id: AgentId) -> dict[int, int]:
-        """Number of a conversation -> the number of the last message that a reset took out of view; a conversation that
-        was never reset is left out."""
+        """Number of a conversation that was reset -> the number of the last message that this took out of view."""
         sql = "SELECT seq, first_seq - 1 FROM conversations WHERE agent_id = :agent_id AND first_seq > 0"
         return {row[0]: row[1] for row in self._rows(f"{sql} AND {OWN_AGENT}", agent_id=agent_id)}
 

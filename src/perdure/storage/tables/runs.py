@@ -189,12 +189,8 @@ class Runs(LeasedTable[Run]):
         after: Run | datetime | None = None,
         before: Run | datetime | None = None,
     ) -> Sequence[Run]:
-        """A page of the runs that match a filter: in order of number for one agent, of time for several.
-
-        Args:
-            after, before: the runs around the page, in this order; with `before` alone the page ends in front of it. A
-                time in place of a run stands before all runs of that time.
-        """
+        """A page of the runs that match a filter: in order of number for one agent, of time for several. With `before`
+        alone the page ends in front of it. A time in place of a run stands before all runs of that time."""
         # One agent's runs are in the order of their numbers. Several agents have no number in common: time decides.
         columns = ("r.seq",) if len(where.agent_ids) == 1 else ("r.created_at", "r.agent_id", "r.seq")
         places = [None if place is None else _place(place)[-len(columns) :] for place in (after, before)]

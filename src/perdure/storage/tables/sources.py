@@ -236,16 +236,15 @@ class Owners(Table):
     def list(self, agent_id: AgentId) -> Sequence[tuple[str, str]]:
         """(table, id) of all that holds texts of an agent: its blocks, archives and files, those of its folders too,
         its graph with its archives, and blocks that it once edited and that no agent has."""
-        own = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
         rows = self._rows(
-            f"SELECT 'blocks', b.id FROM blocks b WHERE {own} AND b.org_id = :org_id AND (b.id IN"
+            f"SELECT 'blocks', b.id FROM blocks b WHERE {OWN_AGENT} AND b.org_id = :org_id AND (b.id IN"
             " (SELECT block_id FROM agent_blocks WHERE agent_id = :agent_id) OR b.id IN"
             " (SELECT block_id FROM conversation_blocks WHERE agent_id = :agent_id) OR (b.id IN"
             " (SELECT block_id FROM block_versions WHERE agent_id = :agent_id)"
             " AND NOT EXISTS (SELECT 1 FROM agent_blocks x WHERE x.block_id = b.id)))"
             " UNION SELECT 'archives', r.id FROM agent_archives a JOIN archives r ON r.id = a.archive_id"
-            f" WHERE {own} AND a.agent_id = :agent_id AND r.org_id = :org_id"
-            f"{''.join(_UNION.format(kind, of_agent, own) for kind, of_agent, _ in _MORE_OWNERS)} ORDER BY 1, 2",
+            f" WHERE {OWN_AGENT} AND a.agent_id = :agent_id AND r.org_id = :org_id"
+            f"{''.join(_UNION.format(kind, of_agent, OWN_AGENT) for kind, of_agent, _ in _MORE_OWNERS)} ORDER BY 1, 2",
             agent_id=agent_id,
         )
         return [(row[0], row[1]) for row in rows]

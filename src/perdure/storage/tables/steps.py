@@ -248,8 +248,7 @@ def _place(step: runs.Step) -> tuple[str, str, int, int]:
 
 def _conditions(where: runs.StepFilter) -> Conditions:
     """The conditions of a filter, on the tables `steps s` and `runs r`."""
-    own = "EXISTS (SELECT 1 FROM agents a WHERE a.id = s.agent_id AND a.org_id = :org_id)"
-    conditions = Conditions(own, "r.hidden = 0")
+    conditions = Conditions(OWN_AGENT_OF.format("s"), "r.hidden = 0")
     conditions.equal("s.agent_id", where.agent_id)
     if where.model is not None:
         name = row_format.storable(where.model)

@@ -109,9 +109,8 @@ class Table:
     def _put_upto(
         self, table: str, time: str, agent_id: AgentId, seq: int, upto_seq: int, at: datetime, *, resets: str = ""
     ) -> None:
-        """Set up to which number the messages of a conversation, itself number `seq`, were read, in a table of such
-        numbers, and the column `time` to `at`; the column `resets`, if it has a name, to 0. Raises: NotFound: no such
-        agent."""
+        """Set up to which number the messages of conversation `seq` were read, in a table of such numbers; the column
+        `time` to `at`; the column `resets`, if it has a name, to 0. Raises: NotFound: no such agent."""
         rows = self._rows(
             f"INSERT INTO {table} (agent_id, conversation_seq, upto_seq, {time})"
             f" SELECT :agent_id, :conversation_seq, :upto_seq, :at WHERE {OWN_AGENT}"
@@ -141,12 +140,8 @@ class Table:
         ascending: bool,
         limit: int,
     ) -> list[T]:
-        """A page of what a statement `select` finds with these conditions, in the order of these columns.
-
-        Args:
-            places: (after, before), each values of the columns, or None. The page begins behind the first; with the
-                second alone it ends in front of that.
-        """
+        """A page of what `select` finds, in the order of these columns. `places`: (after, before), each values of the
+        columns, or None. The page begins behind the first; with the second alone it ends in front of that."""
         after, before = places
         order = where.page(columns, ascending=ascending, after=after, before=before)
         found = self._all(rows, f"{select} WHERE {where} {order} LIMIT :limit", limit=limit, **where.params)

@@ -30,11 +30,9 @@ from perdure.storage.upkeep.rebuild import LAST, ROWS, TABLES, rebuild_words, re
 _SHARED = (*(root.name for root in feature_roots()), "archives", "blocks", "tools", "identities")
 
 _PARTS: Mapping[str, tuple[str, str]] = {
-    **{
-        table.name: (table.of[0], f"SELECT id FROM {table.of[1]} WHERE org_id = :org_id")
-        for table in feature_org_tables()
-        if table.of
-    }
+    table.name: (table.of[0], f"SELECT id FROM {table.of[1]} WHERE org_id = :org_id")
+    for table in feature_org_tables()
+    if table.of
 }
 """Table -> its column that names a row of the organisation, and these rows."""
 

@@ -40,11 +40,8 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageBody:
-    """A response: `url` after redirects, `kind` is the server's content type, `charset` is empty if it names none.
-
-    Args:
-        cut: the body is longer than the limit; `body` is its start.
-    """
+    """A response: `url` after redirects, `kind` is the server's content type, `charset` is empty if it names none;
+    `cut`: the body is longer than the limit, and `body` is its start."""
 
     url: str
     status: int
@@ -172,11 +169,7 @@ class PageText:
 
 
 class WebPages:
-    """Fetches pages for agents.
-
-    Args:
-        converter: converts HTML and PDF to text, in a process of its own.
-    """
+    """Fetches pages for agents. `converter` converts HTML and PDF to text, in a process of its own."""
 
     def __init__(self, guard: WebGuard, converter: Converter, *, limits: FetchLimits | None = None) -> None:
         self._guard, self._converter, self._limits = guard, converter, limits or FetchLimits()

@@ -73,13 +73,8 @@ LoadFile = Callable[[AgentId, str, int], Awaitable[tuple[str, str]]]
 
 
 class OutputIndex:
-    """Stores outputs for `search_output`.
-
-    Args:
-        sandbox: runs programs; None: `command` is refused.
-        pages: reads pages of the web.
-        load_file: reads the agent's files.
-    """
+    """Stores outputs for `search_output`. `sandbox` runs programs (None: `command` is refused), `pages` reads pages of
+    the web, and `load_file` the agent's files."""
 
     def __init__(
         self, sandbox: Sandbox | None, pages: Callable[[], WebPages], load_file: LoadFile, counter: TokenCounter
@@ -142,12 +137,8 @@ class OutputIndex:
 
 
 def show_output(text: str, counter: TokenCounter, *, source: str, error: str) -> tuple[str | None, int]:
-    """(what the model sees of an output, None: all of it; how many tokens the output has).
-
-    Args:
-        source: what the output is; empty: what a program printed.
-        error: why the program failed.
-    """
+    """(what the model sees of an output, None: all of it; how many tokens the output has). `source`: what it is, empty
+    for what a program printed; `error`: why that program failed."""
     tokens = counter.count(text)
     if tokens <= SMALL_TOKENS:
         return None, tokens

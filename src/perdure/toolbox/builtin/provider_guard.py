@@ -23,11 +23,8 @@ REPORT_S = 15.0
 
 
 class Reports:
-    """Sends reports to callbacks. The bodies of answers are not read, and redirects are not followed.
-
-    Args:
-        allowed_hosts: as the web guard takes them; receivers that may be private need not be among them.
-    """
+    """Sends reports to callbacks. The bodies of answers are not read, and redirects are not followed. `allowed_hosts`:
+    as the web guard takes them; receivers that may be private need not be among them."""
 
     def __init__(self, allowed_hosts: Iterable[str] = ()) -> None:
         self._allowed_hosts = tuple(allowed_hosts)
@@ -114,12 +111,8 @@ class ProviderGuard:
 
 
 async def place_provider(url: str, *, private: bool) -> ProviderGuard:
-    """The guard of a provider that a client registers at this address now.
-
-    Args:
-        private: whether clients may name addresses on this machine and in private networks.
-    Raises: AddressRefused, InvalidInput.
-    """
+    """The guard of a provider that a client registers at this address now; `private`: it may be on this machine or in a
+    private network. Raises: AddressRefused, InvalidInput."""
     guard = ProviderGuard()
     try:
         await guard.check(url)

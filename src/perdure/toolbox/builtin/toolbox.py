@@ -46,14 +46,8 @@ class WebSettings:
 
 
 class Builtins:
-    """`Toolbox` of the built-in tools.
-
-    Args:
-        converter: converts pages to text.
-        sandbox: runs code; None: `run_code` is refused.
-        load_file: reads an agent's files, for `index_output`.
-        counter: counts the tokens of outputs.
-    """
+    """`Toolbox` of the built-in tools. `converter` converts pages to text, `sandbox` runs code (None: `run_code` is
+    refused), `load_file` reads an agent's files for `index_output`, and `counter` counts the tokens of outputs."""
 
     def __init__(
         self,

@@ -190,12 +190,8 @@ def _post(url: str, fields: Mapping[str, Any], headers: Mapping[str, str]) -> ht
 
 
 def _hits(answer: Any, published: Sequence[str], excerpt: Callable[[Mapping[str, Any]], str]) -> list[WebHit]:
-    """The hits in the list `results` of an answer, best first.
-
-    Args:
-        published: the fields of an entry that may have its day, the better first.
-        excerpt: builds the excerpt of an entry.
-    """
+    """The hits in the list `results` of an answer, best first. `published`: the fields of an entry that may have its
+    day, the better first; `excerpt` builds the excerpt of an entry."""
     return [
         WebHit(
             title=_text(entry, "title"),
@@ -239,12 +235,8 @@ _CATEGORY_DOMAINS = {"github": ("github.com",), "tweet": ("x.com", "twitter.com"
 
 
 def choose_engine(environment: Mapping[str, str], *, name: str = "", searxng_url: str = "") -> SearchEngine | None:
-    """The engine of this name, or the first in the order of `ENGINES`, of those that are set up.
-
-    Args:
-        name: empty: any engine; `none`: no engine, whatever the environment has.
-    Returns: None: no such engine is set up.
-    """
+    """The first engine that is set up, in the order of `ENGINES`, of this name (empty: any; `none`: no engine, whatever
+    the environment has); None: there is none."""
     variables = {**environment, "PERDURE_SEARXNG_URL": searxng_url}
     for engine_name, engine in ENGINES.items():
         if (value := variables.get(engine.variable, "").strip()) and name in ("", engine_name):

@@ -78,12 +78,8 @@ def parse_result(body: bytes, job: SandboxJob) -> SandboxResult:
 
 
 def result_of_exit(end: CallExit, limits: SandboxLimits, *, answered: bool) -> SandboxResult:
-    """The result of a call whose process ended without an answer that can be read.
-
-    Args:
-        end: how the process ended.
-        answered: an answer came, but it was longer than one can be.
-    """
+    """The result of a call whose process ended without an answer that can be read; `answered`: one came, but it was
+    longer than one can be."""
     code = end.code
     if answered:
         return SandboxResult(status="crash", error="the code sent more than an answer can hold, and was stopped")
@@ -148,12 +144,8 @@ class TooMuchOutput(Exception):
 
 
 class PipeReader:
-    """Reads a pipe as it fills. `data` holds the first `bytes_kept` bytes, what follows is counted in `total` only.
-
-    Args:
-        fd: the end to read; it is closed with this.
-        on_change: called after each read, and at the end of the pipe.
-    """
+    """Reads a pipe as it fills, by its end `fd`, which is closed with this. `data` holds the first `bytes_kept` bytes,
+    what follows is counted in `total` only. `on_change` is called after each read, and at the end of the pipe."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, fd: int, bytes_kept: int, on_change: Callable[[], None]

@@ -41,12 +41,8 @@ def is_delegated(folder: Path) -> bool:
 def find_delegated_group(
     proc: Path = Path("/proc/self"), *, is_marked: Callable[[Path], bool] = is_delegated
 ) -> DelegatedGroup:
-    """The control group in which this process may make others: the one around its own, or its own.
-
-    Args:
-        proc: the folder of this process in /proc.
-        is_marked: whether a group was delegated.
-    """
+    """The control group in which this process, whose folder in /proc is `proc`, may make others: the one around its
+    own, or its own. `is_marked`: whether a group was delegated."""
     try:
         own, top = _find_own_group(proc)
     except (OSError, ValueError) as error:

@@ -82,12 +82,8 @@ class CallExit:
 
 
 class ForkServer:
-    """A running fork server. It belongs to the event loop that started it.
-
-    Args:
-        group: the control group around it and its calls.
-        no_group: why it has none, where one was wanted.
-    """
+    """A running fork server. It belongs to the event loop that started it. `group`: the control group around it and its
+    calls; `no_group`: why it has none, where one was wanted."""
 
     def __init__(
         self,

@@ -63,12 +63,8 @@ class InstallFailed(Exception):
 
 
 class Installer:
-    """Installs sets of requirements into folders.
-
-    Args:
-        command: an interpreter with pip, and its options.
-        private_hosts: hosts that are not public on which an index may keep its files, as `name` or `name:port`.
-    """
+    """Installs sets of requirements into folders, by `command`, an interpreter with pip and its options.
+    `private_hosts`: hosts that are not public on which an index may keep its files, as `name` or `name:port`."""
 
     def __init__(
         self, *, command: Sequence[str] | None = None, timeout_s: float = TIMEOUT_S, private_hosts: Sequence[str] = ()
@@ -113,13 +109,8 @@ class Installer:
 
 @dataclass(frozen=True, slots=True)
 class _Pip:
-    """Runs pip in its cage, each time with the same work folder.
-
-    Args:
-        command: an interpreter with pip, and its options.
-        bytes_max: the size that the installed set may have.
-        progress: takes each line that pip prints.
-    """
+    """Runs pip in its cage by `command`, an interpreter and its options, each time with the same work folder.
+    `bytes_max`: the size that the installed set may have; `progress` takes each line that pip prints."""
 
     command: Sequence[str]
     work: Path

@@ -244,11 +244,7 @@ class LinuxSandbox:
 
     async def _start_and_check(self, settings: ServerSettings, no_group: str) -> tuple[ForkServer, Isolation]:
         """Start a fork server, and run a call in it that checks which measures hold; return (server, isolation).
-        Raises: StartFailed.
-
-        Args:
-            no_group: why there is no control group for it; empty: there is one.
-        """
+        `no_group`: why there is no control group for it; empty: there is one. Raises: StartFailed."""
         if settings.store is not None:
             await asyncio.to_thread(settings.store.mkdir, mode=0o755, parents=True, exist_ok=True)
         server = await ForkServer.start(settings)
@@ -363,12 +359,8 @@ class LinuxSandbox:
             return SandboxResult(status="crash", error=error)
 
     async def _fork(self, server: ForkServer, job: SandboxJob, packages: str | None, *, check: bool = False) -> JobCall:
-        """Start the process of a job, in a slot that it holds until it ends. Raises: OSError: no pipes are left.
-
-        Args:
-            packages: the name of its installed requirements.
-            check: the job is the check of the sandbox.
-        """
+        """Start the process of a job, or of the sandbox's `check`, in a slot that it holds until it ends; `packages`:
+        the name of its installed requirements. Raises: OSError: no pipes are left."""
         limits, network = job.limits, bool(job.network)
         request = {
             # The job can still lower these, once its process runs.

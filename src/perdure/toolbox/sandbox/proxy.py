@@ -55,12 +55,8 @@ class Upstream:
 
 
 def admit_listed(hosts: Sequence[str], private: Sequence[str] = (), *, resolver: Resolve = resolve_for_tools) -> Admit:
-    """A function that admits the hosts on a list, as a tool gives it. A name with a private address must be on both
-    lists.
-
-    Args:
-        private: hosts on this machine or in a private network, as `name` or `name:port`.
-    """
+    """A function that admits the hosts on a list, as a tool gives it. A name with a private address must be on
+    `private` too, hosts on this machine or in a private network, as `name` or `name:port`."""
     public, private_too = WebGuard(resolver=resolver), WebGuard(private, resolver=resolver)
 
     async def admit(host: str, port: int) -> Sequence[str]:

@@ -39,11 +39,8 @@ class RequirementsFailed(Exception):
 
 
 class Requirements:
-    """The installed sets in one cache folder, which several processes may share.
-
-    Args:
-        bytes_max: the size of all sets; one that was not used for long makes room for a new one.
-    """
+    """The installed sets in one cache folder, which several processes may share. `bytes_max`: the size of all sets; one
+    that was not used for long makes room for a new one."""
 
     def __init__(self, cache: Path, *, installer: Installer | None = None, bytes_max: int = CACHE_BYTES) -> None:
         self._cache = cache

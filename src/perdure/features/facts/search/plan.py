@@ -82,4 +82,4 @@ def count_facts(tx: Tx, event: MemoryRecalled) -> None:
     facts = tx.of(Facts).list_by_ids([FactId(source["id"]) for source in event.sources if source["kind"] == "fact"])
     for graph_id in {fact.graph_id for fact in facts}:
         texts = [fact.text_seq for fact in facts if fact.graph_id == graph_id]
-        tx.passages.count_recall(tx.of(Graphs).get(graph_id).fact_archive_id, texts)
+        tx.passages.count(tx.of(Graphs).get(graph_id).fact_archive_id, texts, "recalls")

@@ -56,7 +56,7 @@ def _count_facts(tx: Tx, graph: Graph, ids: Sequence[FactId], message: Message) 
     entities = tx.of(Entities).of_facts(graph.id, shown)
     cited = [fact.text_seq for fact in shown if _is_cited(fact, entities, match_form(message.text))]
     if cited:
-        tx.passages.count_recall(graph.fact_archive_id, cited)
+        tx.passages.count(graph.fact_archive_id, cited, "recalls")
 
 
 def _may_show(kinds: Sequence[str]) -> bool:

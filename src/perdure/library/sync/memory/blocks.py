@@ -47,10 +47,8 @@ class Blocks(Part):
         return self._portal.run(self._inner.list(label=label, limit=limit, after=after))
 
     def update(self, block_id: BlockId, *, expected: int | None = None, **changes: Any) -> Block:
-        """Change fields of a block, and return it. `expected`: the version that the caller has seen.
-
-        Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput.
-        """
+        """Change fields of a block of which the caller has seen the version `expected`, and return it. Raises:
+        NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""
         return self._portal.run(self._inner.update(block_id, expected=expected, **changes))
 
     def delete(self, block_id: BlockId) -> None:
@@ -108,9 +106,7 @@ class AgentBlocks(Part):
 
     def delete_line(self, label: str, line: int | str) -> Block:
         """Remove a line of a block, by its number from 1 or what it says, and return the block; `undo` takes it back.
-
-        Raises: BlockNotFound; InvalidInput: there is no such line.
-        """
+        Raises: BlockNotFound; InvalidInput: there is no such line."""
         return self._portal.run(self._inner.delete_line(label, line))
 
     def history(self, label: str, *, limit: int = 100) -> Sequence[BlockVersion]:

@@ -46,17 +46,13 @@ class Passages(Part):
         return self._portal.run(self._inner.passages(limit=limit, after_seq=after_seq, **conditions))
 
     def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
-        """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it.
-
-        Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
-        """
+        """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it. Raises: NotFound,
+        also for another owner's; InvalidInput: a value that can't be used, no such field."""
         return self._portal.run(self._inner.update_passage(passage_id, **changes))
 
     def restore_passage(self, passage_id: PassageId) -> Passage:
-        """Have a passage recalled and found again that has faded or is archived; return it.
-
-        Raises: NotFound, also for another owner's.
-        """
+        """Have a faded or archived passage recalled and found again; return it. Raises: NotFound, also for another
+        owner's."""
         return self._portal.run(self._inner.restore_passage(passage_id))
 
     def delete_passage(self, passage_id: PassageId) -> None:

@@ -32,12 +32,8 @@ class History(Requests):
         newest_first: bool = False,
         reset: bool = False,
     ) -> Sequence[Message]:
-        """A page of the history: of one conversation, or of all of them.
-
-        Args:
-            reset: also what a `reset` took out of view.
-        Raises: InvalidInput, NotFound.
-        """
+        """A page of the history: of one conversation, or of all of them. `reset`: also what a `reset` took out of view.
+        Raises: InvalidInput, NotFound."""
         return self._portal.run(
             self._inner.messages(
                 conversation=conversation,

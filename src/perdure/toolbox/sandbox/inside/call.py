@@ -30,12 +30,8 @@ _NOTICE_BYTES = 256
 
 
 def run(plan: CagePlan, request: Mapping[str, Any], pipes: Sequence[int]) -> None:
-    """Enter the cage, read the job, run it and answer, in the process that was forked for it. Never returns.
-
-    Args:
-        request: what the server asked the fork server for.
-        pipes: job, answer, stdout, stderr; and for a call with a network where its proxy's socket goes.
-    """
+    """Enter the cage, read the job, run it and answer, in the process that was forked for it. Never returns. `pipes`:
+    job, answer, stdout, stderr; and for a call with a network where its proxy's socket goes."""
     try:
         channel = _place_pipes(pipes, keep_proc=plan.proc >= 0)
         try:

@@ -213,12 +213,8 @@ GROUP_DEPTH = 3
 
 
 def describe_error(error: BaseException, describe_one: Callable[[BaseException], str], depth: int = 0) -> str:
-    """One line about an exception; of a group with the first of its parts.
-
-    Args:
-        describe_one: makes the text of a single exception.
-        depth: in how many groups it lies.
-    """
+    """One line about an exception; of a group, `depth` groups deep, with the first of its parts. `describe_one` makes
+    the text of a single exception."""
     text = describe_one(error)
     if not isinstance(error, BaseExceptionGroup) or depth == GROUP_DEPTH:
         return text

@@ -145,12 +145,7 @@ def _serve_without_namespaces(control: socket.socket, settings: Mapping[str, Any
 
 @dataclass(slots=True)
 class _Child:
-    """A call's process.
-
-    Args:
-        memory_bytes: what all its processes may hold together.
-        over_memory: it was ended because they held more.
-    """
+    """A call's process. `memory_bytes`: what all its processes may hold together; `over_memory`: they held more."""
 
     number: int
     pid: int
