@@ -217,7 +217,7 @@ class _Storing:
         return [fact for fact in newest if fact.expired_at is None]
 
     def store(self, planned: PlannedFact, supports: Sequence[Episode], origin: Mapping[str, Any]) -> Fact | None:
-        """Carry out the decision about a fact of these episodes, with its author as `origin`; return it if it is new."""
+        """Carry out the decision about a fact of these episodes, with its author as `origin`; return it if new."""
         id_ = planned.known.id if planned.known else self.stored.get(planned.earlier or 0)
         known = self.known[id_] if id_ is not None else None
         if known is not None and known.expired_at is not None and planned.decision != "SUPERSEDE":
