@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from perdure.core.agents import Agent
@@ -230,15 +231,22 @@ class Conversations(Table):
         missing = ("conversation", f"{seq} of {agent_id}") if seq else ("agent", agent_id)
         return first(self.list_by_keys([(agent_id, seq)]), *missing)
 
+    # The verbs live as long as their connection, so each statement is made once.
+    @cached_property
+    def _agent_state(self) -> str:
+        return _AGENT_STATE.format(archives=self._db.concat("y.archive_id"))
+
+    @cached_property
+    def _conversation_state(self) -> str:
+        return _CONVERSATION_STATE.format(unended=self._db.by_index("runs_unended"))
+
     def get_state(self, agent_id: AgentId, seq: int) -> ConversationState:
         """The state of a conversation and its agent. A caller that writes by it holds the agent's lock (`Agents.lock`).
         Raises: NotFound: also for a conversation that was removed."""
-        sql = _AGENT_STATE.format(archives=self._db.concat("y.archive_id"))
-        state = first(self._rows(sql, agent_id=row_format.storable(agent_id)), "agent", agent_id)
+        state = first(self._rows(self._agent_state, agent_id=row_format.storable(agent_id)), "agent", agent_id)
         next_run_seq, next_message_seq, embedded, archives, *has = state[-4 - len(_HAS) :]
         agent = AGENT.read(state)
-        sql = _CONVERSATION_STATE.format(unended=self._db.by_index("runs_unended"))
-        rows = self._rows(sql, agent_id=agent.id, seq=seq)
+        rows = self._rows(self._conversation_state, agent_id=agent.id, seq=seq)
         row = first(rows, "conversation", f"{seq} of {agent_id}")
         conversation = _CONVERSATION.read(row)
         blocks = shown_blocks(self._db, self._org_id, "b.id, b.version, b.label", [agent.id], seq)[agent.id]
@@ -329,7 +337,7 @@ class Conversations(Table):
     ) -> None:
         """Store how the rows in view are shown from now on, and their tokens. `stubs`: number of a row -> how many
         characters of it are shown, of others all. `overcount`: by how many tokens the estimate of a request is too
-        high."""
+        high; negative: too low."""
         key, shown = {"agent_id": agent_id, "seq": seq}, row_format.dump(stubs)
         self._set("conversations", key, view_tokens=view_tokens, stubs=shown, overcount=overcount)
 
