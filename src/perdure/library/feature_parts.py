@@ -226,10 +226,7 @@ class AsyncAgentFeatures:
 
     async def undo(self, number: int | None = None, *, author: Author | None = None) -> UndoResult:
         """Undo a correction by its number, or the last. What was changed again since stays, and is named in
-        `conflicts`.
-
-        Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
-        """
+        `conflicts`. Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended."""
         from perdure.features.origins.corrections import AsyncCorrections
 
         return await AsyncCorrections(self._app, self._agent_id).undo(number, author=author)

@@ -12,26 +12,25 @@ NAMES = [f"pod-{row}-x{row * 7919 % 97}" for row in range(ROWS)]
 TABLE = Columns(["name", "state"], [NAMES, [f"s{row % STATES}" for row in range(ROWS)]])
 
 
-def shortened(first: int) -> list[str]:
-    lines = shorten_table(TABLE, Room(5_000, len, "msg-1"), first=first)
+def shortened() -> list[str]:
+    lines = shorten_table(TABLE, Room(5_000, len, "msg-1"))
     assert lines is not None
     return lines
 
 
 def test_the_number_before_each_line_of_the_index_is_that_of_its_row() -> None:
-    """Wherever the table begins."""
-    for first in (1, 7):
-        lines = shortened(first)
-        index = lines[next(place for place, line in enumerate(lines) if line.startswith("by row")) + 1 :]
-        found = [re.match(r"(\d+): (\S+)", line) for line in index]
+    """Rows count from 1."""
+    lines = shortened()
+    index = lines[next(place for place, line in enumerate(lines) if line.startswith("by row")) + 1 :]
+    found = [re.match(r"(\d+): (\S+)", line) for line in index]
 
-        assert found
-        for entry in found:
-            assert entry is not None and entry[2].split(",")[0] == TABLE.cells[0][int(entry[1]) - first]
+    assert found
+    for entry in found:
+        assert entry is not None and entry[2].split(",")[0] == TABLE.cells[0][int(entry[1]) - 1]
 
 
 def test_values_that_are_not_named_are_counted() -> None:
     """Of a column with more values than are shown."""
-    (line,) = [line for line in shortened(1) if line.startswith("state: ")]
+    (line,) = [line for line in shortened() if line.startswith("state: ")]
 
     assert line.count(" x") + int(re.search(r"(\d+) other values", line + ", 0 other values")[1]) == STATES  # type: ignore[index]

@@ -216,3 +216,13 @@ def test_a_hundred_megabytes_are_read_line_by_line(project: Path) -> None:
     texts = [message.text for message in found.messages()]
 
     assert (texts, found.position) == (["First.", "Last."], path.stat().st_size)
+
+
+def test_only_the_user_reads_what_is_stored(project: Path) -> None:
+    """As in the store itself."""
+    store(project, "s1", transcript(project, "s1", line("u1", "I live in Turin.")))
+    store(project, "../x", transcript(project, "s1"))
+    files = [one for one in (project.parent / "data").rglob("*") if one.is_file() and one.name != "hook.lock"]
+
+    assert {"context.md", "s1.json", "hooks.log"} <= {one.name for one in files}
+    assert [one.name for one in files if one.stat().st_mode & 0o077] == []

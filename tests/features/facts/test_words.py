@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -62,3 +63,19 @@ async def test_words_of_the_message_itself_count_once(agent: AsyncAgent) -> None
 
     assert (before.message.text, after.message.text) == (SAID, SAID)
     assert before.score == after.score
+
+
+async def test_a_name_alone_is_a_fact_where_no_run_notes_it() -> None:
+    """Of an imported message; in a run the agent itself puts the name into a block."""
+    settings = Settings(model="", embedding="none")
+    async with await AsyncPerdure.open(store=InlineStore(), settings=settings) as perdure:
+        agent = await perdure.create_agent()
+        await agent.import_messages([("user", None, "My name is Ada.", datetime(2026, 11, 29, tzinfo=UTC))])
+        imported = [hit.fact.text for hit in await agent.facts.extract()]
+        other = await perdure.create_agent()
+        await other.send("My name is Ada.")
+        said = [hit.fact.text for hit in await other.facts.extract()]
+        block = await other.blocks.get("human")
+
+    assert imported == ["The name of the user is Ada."]
+    assert (said, "Ada" in block.value) == ([], True)

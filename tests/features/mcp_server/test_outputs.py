@@ -11,6 +11,7 @@ from perdure import AsyncPerdure
 from perdure.core.errors import InvalidInput, NotFound, ToolError
 from perdure.features.mcp_server import outputs
 from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs
+from perdure.scratch import PREFIX
 from perdure.testing import InlineStore
 from tests.features.mcp_server.clients import connected, opened, refused, said
 
@@ -112,12 +113,12 @@ def test_the_oldest_outputs_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nothing_is_left_of_what_could_not_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what a killed process left goes after an hour."""
+    """And what a killed process left goes with the next one."""
     kept = Outputs(tmp_path, [])
     kept.store("one", "")
-    left = tmp_path / "outputs" / ".new-old"
-    left.write_text("half")
-    os.utime(left, (0, 0))
+    left = tmp_path / "outputs" / f"{PREFIX}output-old"
+    left.mkdir()
+    (left / "text").write_text("half")
     with monkeypatch.context() as full:
         full.setattr(os, "fsync", _no_space)
         with pytest.raises(ToolError, match="can't be stored"):

@@ -121,6 +121,17 @@ async def test_a_fact_is_forgotten_and_comes_back(tmp_path: Path) -> None:
     assert back == "Back (global): Ada lives in Ghent." and fact in again
 
 
+async def test_facts_go_and_come_back_with_the_text_that_they_are_from(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        told = await said(client, "memory_remember", text="My name is Ada and I live in Ghent.")
+        gone = await said(client, "memory_forget", id=id_in(told))
+        without = await said(client, "memory_list", kind="facts")
+        await said(client, "memory_forget", undo=undo_in(gone))
+        again = await said(client, "memory_list", kind="facts")
+
+    assert without == "There are no facts yet." and "Ada lives in Ghent" in again
+
+
 async def test_a_message_is_forgotten_and_comes_back(tmp_path: Path) -> None:
     """Of an agent that was talked to: `--agent`."""
     async with await AsyncPerdure.open(store=InlineStore()) as perdure:

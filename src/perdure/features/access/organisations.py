@@ -65,10 +65,8 @@ class OpenOrganisations:
 
     @contextlib.asynccontextmanager
     async def use(self, org_id: OrgId) -> AsyncIterator[AsyncPerdure]:
-        """The open store of an organisation, which stays open inside the context.
-
-        Raises: OrganisationGone; StoreError.
-        """
+        """The open store of an organisation, which stays open inside the context. Raises: OrganisationGone;
+        StoreError."""
         if org_id == DEFAULT_ORG:
             yield self._default
             return

@@ -167,10 +167,8 @@ class Access:
         expires_at: datetime | None = None,
         limits: UseLimits | None = None,
     ) -> tuple[ApiKey, str]:
-        """Create a key; return the key, and its text, which is stored nowhere and can't be had again.
-
-        Raises: NotFound: the user; InvalidInput: it would have expired already.
-        """
+        """Create a key; return the key, and its text, which is stored nowhere and can't be had again. Raises: NotFound:
+        the user; InvalidInput: it would have expired already."""
         now, text = self._clock.now(), key_text(secrets.token_bytes(KEY_BYTES))
         if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
             raise InvalidInput(f"the key would expire at {expires_at}: give a moment to come, with its time zone")
@@ -298,9 +296,7 @@ async def remove_organisation(store: Store, org_id: OrgId, contents: FileContent
 @contextlib.asynccontextmanager
 async def open_access(settings: Settings, organisation: str | None = None) -> AsyncIterator[Access]:
     """The administration of the store of the settings, for an organisation by name or id; by default the default one.
-
-    Raises: StoreError; NotFound.
-    """
+    Raises: StoreError; NotFound."""
     clock, ids = SystemClock(), Uuids()
     store = await open_store(settings.store_address, at=clock.now(), limits=settings)
     try:

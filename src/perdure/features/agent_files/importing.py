@@ -86,11 +86,8 @@ Raises: ValidationError, InvalidInput, NotSupported, AlreadyExists, TooMany."""
 
 
 class Import:
-    """One import of a file's agents; blocks, tools and folders that several agents share are made once.
-
-    Attributes:
-        warnings: one line for each thing that is not as in the file.
-    """
+    """One import of a file's agents; blocks, tools and folders that several agents share are made once. `warnings` has
+    a line for each thing that is not as in the file."""
 
     def __init__(self, library: AsyncPerdure, file: AgentDocument, options: ImportOptions) -> None:
         self._library, self._file, self._options = library, file, options

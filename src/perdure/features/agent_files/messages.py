@@ -29,12 +29,9 @@ _OF_THE_ENGINE = ("heartbeat", "login", "system_alert")
 
 @dataclass(frozen=True, slots=True)
 class FileMessages:
-    """The messages of a conversation of a file, oldest first, as they will be stored.
-
-    Attributes:
-        waiting: behind them, the last answer if calls of it wait for somebody, and the results of its other calls.
-        images: how many images are left out: those whose bytes are not in the file, or that no model takes.
-    """
+    """The messages of a conversation of a file, oldest first, as they will be stored. Behind them are, in `waiting`,
+    the last answer if calls of it wait for somebody, and the results of its other calls. So many `images` are left out:
+    their bytes are not in the file, or no model takes them."""
 
     messages: Sequence[ImportedMessage] = ()
     waiting: Sequence[ImportedMessage] = ()

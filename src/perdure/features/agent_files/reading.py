@@ -200,12 +200,7 @@ class FileAgent:
 
 @dataclass(frozen=True, slots=True)
 class FileFolder:
-    """A folder of a file.
-
-    Attributes:
-        fields: all fields that the folder has in the file, such as `name` and `description`.
-        texts: name of a file in the folder -> its text.
-    """
+    """A folder of a file: all fields that it has there, such as `name`, and name of a file in it -> its text."""
 
     fields: Mapping[str, Any]
     texts: Mapping[str, str]
@@ -213,12 +208,8 @@ class FileFolder:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """A group of a file.
-
-    Attributes:
-        agent_ids, block_ids: ids of members of the file: the group's agents, and the blocks that they share.
-        manager: the fields of the manager, which says which agent speaks next, that have a value.
-    """
+    """A group of a file, with the ids there of its agents and of the blocks that they share. `manager` has those fields
+    of the manager, which says which agent speaks next, that have a value."""
 
     agent_ids: Sequence[str]
     block_ids: Sequence[str]
@@ -323,10 +314,8 @@ def _members(document: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str
 
 
 def _parse_agent(fields: Mapping[str, Any], lists: Mapping[str, Mapping[str, Any]]) -> FileAgent:
-    """Check the fields of an agent; `lists`: list of the file -> id -> member, to which its ids lead.
-
-    Raises: AgentFileInvalid.
-    """
+    """Check the fields of an agent; `lists`: list of the file -> id -> member, to which its ids lead. Raises:
+    AgentFileInvalid."""
     block_ids = _parse_ids(fields, "block_ids", lists["blocks"], owner="an agent")
     tool_ids = _parse_ids(fields, "tool_ids", lists["tools"], owner="an agent")
     folders = "folder_ids" if fields.get("folder_ids") else "source_ids"

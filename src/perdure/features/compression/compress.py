@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.features.compression.constants import BUDGET_FLOOR, PART_CHARS
 from perdure.features.compression.html import HtmlFamily
-from perdure.features.compression.json_document import JsonFamily, find_style, write_style
+from perdure.features.compression.json_document import STYLES, JsonFamily, find_style
 from perdure.features.compression.lines import LinesFamily
 from perdure.features.compression.pipeline import DEFAULT_HANDLE, Level, compress_text, decode_text
 from perdure.features.compression.search_results import CsvFamily, NdjsonFamily, SearchFamily
@@ -78,14 +78,13 @@ def _read_value(text: str, start: int) -> tuple[Any, int, int]:
         chars *= 4
 
 
+@dataclass(frozen=True, slots=True)
 class MixedFamily(Family):
     """A text of several parts: JSON values, and other lines, which are compressed as a long string of JSON is."""
 
+    json_family: JsonFamily
     name = "mixed"
     note = "the parts of the output, one after the other; @n stands for the table or text below"
-
-    def __init__(self, json_family: JsonFamily) -> None:
-        self._json = json_family
 
     def parse(self, text: str) -> list[Part] | None:
         """Return the parts of a text; None: there is only one."""
@@ -97,10 +96,10 @@ class MixedFamily(Family):
         lines: list[str] = []
         for part in parsed:
             body, kind = None, "text"
-            if part.style is not None and (document := self._json.parse(part.text)) is not None:
+            if part.style is not None and (document := self.json_family.parse(part.text)) is not None:
                 document.keep_order = True
-                body, kind = self._json.encode(document), f"json-{part.style}"
-            body = self._json.write_text(part.text) if body is None else body
+                body, kind = self.json_family.encode(document), f"json-{part.style}"
+            body = self.json_family.write_text(part.text) if body is None else body
             lines += [f"@ {kind} {body.count(chr(10)) + 1}", body]
         return "\n".join(lines)
 
@@ -112,9 +111,9 @@ class MixedFamily(Family):
             _, kind, count = line.split(" ")
             part = "\n".join([next(lines) for _ in range(int(count))])
             if kind == "text":
-                out.append(self._json.read_text(part))
+                out.append(self.json_family.read_text(part))
             else:
-                out.append(write_style(self._json.decode(part), int(kind.removeprefix("json-"))))
+                out.append(json.dumps(self.json_family.decode(part), **STYLES[int(kind.removeprefix("json-"))]))
         return "\n".join(out)
 
     def shorten(self, parsed: list[Part], room: Room) -> str | None:
@@ -125,9 +124,9 @@ class MixedFamily(Family):
             share = room.part(len(part.text) / total)
             if share.tokens < BUDGET_FLOOR and room.count(part.text) > share.tokens:
                 return None
-            document = None if part.style is None else self._json.parse(part.text)
-            short = None if document is None else self._json.shorten(document, share)
-            lines.append(self._json.shorten_text(part.text, share) if short is None else short)
+            document = None if part.style is None else self.json_family.parse(part.text)
+            short = None if document is None else self.json_family.shorten(document, share)
+            lines.append(self.json_family.shorten_text(part.text, share) if short is None else short)
         return "\n".join(lines)
 
 
@@ -156,21 +155,13 @@ class ProseFamily(Family):
 _INNER: tuple[Family, ...] = (NdjsonFamily(), CsvFamily(), SearchFamily(), HtmlFamily(), ProseFamily(), LinesFamily())
 
 
-def _write_inner(text: str) -> str:
-    """Return a long string of a JSON document in its lossless form, which `_read_inner` undoes."""
-    return compress_text(text, _INNER, level="lossless").text
-
-
-def _read_inner(text: str) -> str:
-    return str(decode_text(text, _INNER))
-
-
-def _shorten_inner(text: str, room: Room) -> str:
-    """Return a long string of a JSON document shortened to a room."""
-    return compress_text(text, _INNER, budget=room.tokens, handle=room.handle, count=room.count).text
-
-
-_JSON = JsonFamily(_write_inner, _read_inner, _shorten_inner)
+_JSON = JsonFamily(
+    write_text=lambda text: compress_text(text, _INNER, level="lossless").text,
+    read_text=lambda text: str(decode_text(text, _INNER)),
+    shorten_text=lambda text, room: (
+        compress_text(text, _INNER, budget=room.tokens, handle=room.handle, count=room.count).text
+    ),
+)
 _FAMILIES: tuple[Family, ...] = (_JSON, _INNER[0], MixedFamily(_JSON), *_INNER[1:])
 
 

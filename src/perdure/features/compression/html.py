@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -23,34 +23,25 @@ _UNREAD = frozenset(("script", "style", "template"))
 _SPACES = re.compile(r"[ \t\r\f\v\u00a0]+")
 
 
-@dataclass(slots=True)
-class HtmlPage:
-    """The text of a page, and counts of what is no text.
+class _Reader(HTMLParser):
+    """Reads the text of a page, and counts what is no text; `end_line` has to follow the end of it.
 
     Attributes:
         lines: the text, a line for each paragraph, row or heading.
         unread_chars: the characters of scripts and styles.
     """
 
-    lines: list[str] = field(default_factory=list)
-    tags: int = 0
-    links: int = 0
-    unread_chars: int = 0
-
-
-class _Reader(HTMLParser):
-    """Reads markup into `page`; `end_line` has to follow the end of it."""
-
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.page = HtmlPage()
+        self.lines: list[str] = []
+        self.tags = self.links = self.unread_chars = 0
         self._line: list[str] = []
         self._unread = ""
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         """Count a tag; end the line at a block, part the cells of a table, and skip scripts and styles."""
-        self.page.tags += 1
-        self.page.links += tag == "a" and any(name == "href" for name, _ in attrs)
+        self.tags += 1
+        self.links += tag == "a" and any(name == "href" for name, _ in attrs)
         if tag in _UNREAD:
             self._unread = tag
         elif tag in _BREAKS:
@@ -68,7 +59,7 @@ class _Reader(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Add text to the line, or count it if it is skipped."""
         if self._unread:
-            self.page.unread_chars += len(data)
+            self.unread_chars += len(data)
             return
         first, *others = data.split("\n")
         self._line.append(first)
@@ -81,7 +72,7 @@ class _Reader(HTMLParser):
         line = _SPACES.sub(" ", "".join(self._line)).strip(" |")
         self._line = []
         if line:
-            self.page.lines.append(line)
+            self.lines.append(line)
 
 
 class HtmlFamily(Family):
@@ -94,12 +85,11 @@ class HtmlFamily(Family):
 
     def shorten(self, parsed: str, room: Room) -> str:
         """Return a page's text after a line of counts; errors are kept also where scripts hold them."""
-        reader = _Reader()
+        page = _Reader()
         markup = strip_unreadable(parsed)
-        reader.feed(markup)
-        reader.close()
-        reader.end_line()
-        page = reader.page
+        page.feed(markup)
+        page.close()
+        page.end_line()
         page.unread_chars += max(0, len(parsed) - len(markup))
         omitted = (
             f"left out: {page.tags} tags ({page.links} links), {page.unread_chars:,} characters of scripts and styles"

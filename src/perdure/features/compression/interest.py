@@ -154,10 +154,8 @@ def shown_rows(table: Columns) -> set[int]:
         if len(set(cells)) == 1:
             continue
         numbers = numbers_of(cells)
-        if numbers:
-            values = list(numbers.values())
-            if not is_sequence(values):
-                rows |= outliers(numbers) | change_points(numbers)
+        if not is_sequence(list(numbers.values())):
+            rows |= outliers(numbers) | change_points(numbers)
         rows |= error_rows(cells) | rare_rows(cells) | odd_rows(cells, numbers)
     return rows
 

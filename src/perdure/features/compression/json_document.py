@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import chain
@@ -86,30 +86,27 @@ def _is_dense(rows: Sequence[dict[str, Any]]) -> bool:
     return filled >= (1 - SPARSE_SHARE) * len(keys) * len(rows) or len(keys) <= min(SPARSE_COLUMNS, len(rows))
 
 
-def flatten(rows: Sequence[dict[str, Any]]) -> dict[Path, list[Any]]:
-    """Return path -> the values of all rows, with a path for each nested key; `MISSING` where a row has none."""
-    columns: dict[Path, list[Any]] = {}
+def flatten(rows: Sequence[dict[str, Any]], above: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
+    """Yield each path below `above`, nested keys too, with the values of all rows; `MISSING` where a row has none."""
     for key in dict.fromkeys(chain.from_iterable(rows)):
-        _flatten_into(columns, (key,), [row.get(key, MISSING) for row in rows])
-    return columns
+        yield from _flatten_values((*above, key), [row.get(key, MISSING) for row in rows])
 
 
-def _flatten_into(columns: dict[Path, list[Any]], path: Path, values: list[Any]) -> None:
-    """Add the values under a path to `columns`; objects, and lists of one short length, as columns of their own."""
+def _flatten_values(path: Path, values: list[Any]) -> Iterator[tuple[Path, list[Any]]]:
+    """Yield a path and its values; objects, and lists of one short length, as columns of their own."""
     kinds = set(map(type, values))
     if dict in kinds and kinds <= {dict, type(MISSING)}:
         rows = [{} if value is MISSING else value for value in values]
         if all(value is MISSING or value for value in values) and _is_dense([row for row in rows if row]):
-            for key in dict.fromkeys(chain.from_iterable(rows)):
-                _flatten_into(columns, (*path, key), [row.get(key, MISSING) for row in rows])
+            yield from flatten(rows, path)
             return
     if kinds == {list}:
         width = len(values[0])
         if 0 < width <= LIST_WIDTH and all(len(value) == width for value in values):
             for index in range(width):
-                _flatten_into(columns, (*path, index), [value[index] for value in values])
+                yield from _flatten_values((*path, index), [value[index] for value in values])
             return
-    columns[path] = values
+    yield path, values
 
 
 def unflatten(columns: dict[Path, list[Any]], rows: int) -> list[dict[str, Any]]:
@@ -142,7 +139,7 @@ def _build(tree: dict[str | int, Any]) -> list[Any]:
 
 def columns_of(rows: Sequence[dict[str, Any]]) -> Columns:
     """Return objects as a table, with a column for each path."""
-    flat = flatten(rows)
+    flat = dict(flatten(rows))
     return Columns([path_name(path) for path in flat], [write_values(values) for values in flat.values()])
 
 
@@ -166,15 +163,8 @@ STYLES: tuple[dict[str, Any], ...] = tuple(
 
 def find_style(value: Any, text: str) -> int | None:
     """Return the number of the style in which the value is exactly this text; None: of none."""
-    for number, style in enumerate(STYLES):
-        if ("\n" in text) == ("indent" in style) and json.dumps(value, **style) == text:
-            return number
-    return None
-
-
-def write_style(value: Any, number: int) -> str:
-    """Return a value as JSON in the style of this number, see `STYLES`."""
-    return json.dumps(value, **STYLES[number])
+    layouts = ((number, style) for number, style in enumerate(STYLES) if ("\n" in text) == ("indent" in style))
+    return next((number for number, style in layouts if json.dumps(value, **style) == text), None)
 
 
 KEY = "(key)"
@@ -293,28 +283,6 @@ def _add(document: Document, kind: str, content: Columns | str) -> str:
     return f"@{len(document.blocks)}"
 
 
-def read_document(body: str, read_text: Callable[[str], str]) -> Any:
-    """Return the value that `JsonFamily.encode` made this text of; `read_text` undoes what it did to long strings."""
-    lines = iter(body.split("\n"))
-    root = json.loads(next(lines))
-    blocks: dict[str, Any] = {}
-    for line in lines:
-        name, kind, count = line.split(" ")
-        if kind == "text":
-            blocks[name] = read_text("\n".join([next(lines) for _ in range(int(count))]))
-        elif kind.startswith("json-"):
-            blocks[name] = write_style(_resolve(json.loads(next(lines)), blocks), int(kind.removeprefix("json-")))
-        else:
-            table = read(lines, int(count))
-            if kind == "matrix":
-                blocks[name] = list(map(list, zip(*map(read_values, table.cells), strict=True)))
-            elif kind == "map":
-                blocks[name] = {row.pop(KEY): row for row in rows_of(table)}
-            else:
-                blocks[name] = rows_of(table)
-    return _resolve(root, blocks) if blocks else root
-
-
 def _resolve(node: Any, blocks: dict[str, Any]) -> Any:
     """Return a value with the blocks, by reference, in place of their references."""
     if isinstance(node, dict):
@@ -324,20 +292,16 @@ def _resolve(node: Any, blocks: dict[str, Any]) -> Any:
     return blocks.get(node, node) if isinstance(node, str) else node
 
 
+@dataclass(frozen=True, slots=True)
 class JsonFamily(Family):
     """JSON documents; `write_text` compresses long strings, `read_text` undoes that, `shorten_text` shortens them."""
 
+    write_text: Callable[[str], str]
+    read_text: Callable[[str], str]
+    shorten_text: Callable[[str, Room], str]
     name = "json"
     note = f"@n stands for the table or text below; {TABLE_NOTE}"
     sure_share = SURE_SHARE_JSON
-
-    def __init__(
-        self,
-        write_text: Callable[[str], str],
-        read_text: Callable[[str], str],
-        shorten_text: Callable[[str, Room], str],
-    ) -> None:
-        self.write_text, self.read_text, self.shorten_text = write_text, read_text, shorten_text
 
     def parse(self, text: str) -> Document | None:
         """Return a document with its blocks; None: the text is no JSON object or list, or would lose something."""
@@ -360,7 +324,25 @@ class JsonFamily(Family):
         return "\n".join(lines)
 
     def decode(self, body: str) -> Any:
-        return read_document(body, self.read_text)
+        lines = iter(body.split("\n"))
+        root = json.loads(next(lines))
+        blocks: dict[str, Any] = {}
+        for line in lines:
+            name, kind, count = line.split(" ")
+            if kind == "text":
+                blocks[name] = self.read_text("\n".join([next(lines) for _ in range(int(count))]))
+            elif kind.startswith("json-"):
+                style = STYLES[int(kind.removeprefix("json-"))]
+                blocks[name] = json.dumps(_resolve(json.loads(next(lines)), blocks), **style)
+            else:
+                table = read(lines, int(count))
+                if kind == "matrix":
+                    blocks[name] = list(map(list, zip(*map(read_values, table.cells), strict=True)))
+                elif kind == "map":
+                    blocks[name] = {row.pop(KEY): row for row in rows_of(table)}
+                else:
+                    blocks[name] = rows_of(table)
+        return _resolve(root, blocks) if blocks else root
 
     def equals(self, text: str, parsed: Document, decoded: Any) -> bool:
         return bool(parsed.value == decoded)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 
 from perdure.features.compression.constants import (
     CONTEXT_LINES,
@@ -32,13 +33,14 @@ from perdure.features.compression.interest import (
     tells_error,
 )
 from perdure.features.compression.shorten import Family, Room
+from perdure.features.compression.table import BOUNDARIES, with_above
 
 _WORD = re.compile(r"[^\s=:,;\"'()\[\]{}<>|/]+")
 _SPACES = re.compile(r"\s+")
 SLOT = "{}"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Template:
     """The form of some lines: its text, with `{}` where they differ.
 
@@ -62,11 +64,8 @@ class Lines:
 
 
 def parse_lines(text: str, *, least_rows: int = 0) -> Lines:
-    """Return the lines of a text with their templates.
-
-    Args:
-        least_rows: above 0 a template has about so many lines or more, and need not save characters.
-    """
+    """Return the lines of a text with their templates. With `least_rows` above 0 a template has about so many lines or
+    more, and need not save characters."""
     lines = text.split("\n")
     skeletons = _WORD.sub("\0", text).split("\n")
     groups: dict[str, list[int]] = defaultdict(list)
@@ -155,75 +154,14 @@ def _template(skeleton: str, rows: list[int], words: dict[int, list[str]], *, sa
 
 def _shorter(cell: str, above: str) -> str:
     """Return a cell without what it shares with the one above, up to the last `:` or `/`."""
-    for boundary in ":/":
+    for boundary in BOUNDARIES:
         head = cell.rpartition(boundary)[0]
         if head and head == above.rpartition(boundary)[0]:
             return cell[len(head) :]
     return cell
 
 
-def _longer(cell: str, above: str) -> str:
-    """Return the cell from which `_shorter` made this one, with the whole cell above."""
-    return above.rpartition(cell[0])[0] + cell if cell[:1] in (":", "/") else cell
-
-
-def write_lines(parsed: Lines) -> str:
-    """Return the lossless form of lines: the templates, then the lines, of which a run of one template has one head."""
-    number_of = {id(template): number for number, template in enumerate(parsed.templates, start=1)}
-    written = [f"{len(parsed.templates)} templates"]
-    written += [f"%{number} = {template.text}" for number, template in enumerate(parsed.templates, start=1)]
-    at = 0
-    while at < len(parsed.lines):
-        template = parsed.template_of.get(at)
-        if template is None:
-            line = parsed.lines[at]
-            written.append(f"%{line}" if line.startswith("%") else line)
-            at += 1
-            continue
-        run = [at]
-        while parsed.template_of.get(run[-1] + 1) is template:
-            run.append(run[-1] + 1)
-        number = number_of[id(template)]
-        if len(run) == 1:
-            written.append(f"%{number} {' '.join(template.cells[at])}")
-        else:
-            written.append(f"%{number}*{len(run)}")
-            above = [""] * len(template.cells[at])
-            for row in run:
-                cells = template.cells[row]
-                written.append(" ".join(map(_shorter, cells, above)))
-                above = cells
-        at = run[-1] + 1
-    return "\n".join(written)
-
-
 _ROW = re.compile(r"%(\d+)(?: (.*)|\*(\d+))", re.DOTALL)
-
-
-def read_lines(body: str) -> str:
-    """Return the text that `write_lines` made this form of."""
-    lines = iter(body.split("\n"))
-    count = int(next(lines).split(" ")[0])
-    templates = [next(lines).partition(" = ")[2].split(SLOT) for _ in range(count)]
-    out: list[str] = []
-    for line in lines:
-        if not line.startswith("%"):
-            out.append(line)
-            continue
-        match = _ROW.fullmatch(line)
-        if line.startswith("%%") or match is None:
-            out.append(line[1:])
-            continue
-        pieces = templates[int(match[1]) - 1]
-        if match[3] is None:
-            out.append(_fill(pieces, match[2].split(" ")))
-            continue
-        above = [""] * (len(pieces) - 1)
-        for _ in range(int(match[3])):
-            row = next(lines)
-            above = list(map(_longer, row.split(" "), above)) if above else []
-            out.append(_fill(pieces, above))
-    return "\n".join(out)
 
 
 def _fill(pieces: list[str], cells: list[str]) -> str:
@@ -276,10 +214,46 @@ class LinesFamily(Family):
         return parse_lines(text) if text.count("\n") >= TEMPLATE_LINES else None
 
     def encode(self, parsed: Lines) -> str | None:
-        return write_lines(parsed) if parsed.templates else None
+        """Return the templates, then the lines, of which a run of one template has one head; None: no template."""
+        if not parsed.templates:
+            return None
+        numbers = {id(template): number for number, template in enumerate(parsed.templates, start=1)}
+        written = [f"{len(numbers)} templates"]
+        written += [f"%{numbers[id(template)]} = {template.text}" for template in parsed.templates]
+        for template, run in groupby(range(len(parsed.lines)), parsed.template_of.get):
+            rows = list(run)
+            if template is None:
+                lines = (parsed.lines[row] for row in rows)
+                written += [f"%{line}" if line.startswith("%") else line for line in lines]
+                continue
+            cells = [template.cells[row] for row in rows]
+            if len(rows) == 1:
+                written.append(f"%{numbers[id(template)]} {' '.join(cells[0])}")
+                continue
+            written.append(f"%{numbers[id(template)]}*{len(rows)}")
+            pairs = pairwise([[""] * len(cells[0]), *cells])
+            written += [" ".join(map(_shorter, here, above)) for above, here in pairs]
+        return "\n".join(written)
 
     def decode(self, body: str) -> str:
-        return read_lines(body)
+        lines = iter(body.split("\n"))
+        count = int(next(lines).split(" ")[0])
+        templates = [next(lines).partition(" = ")[2].split(SLOT) for _ in range(count)]
+        out: list[str] = []
+        for line in lines:
+            match = _ROW.fullmatch(line)
+            if match is None:
+                out.append(line.removeprefix("%"))
+                continue
+            pieces = templates[int(match[1]) - 1]
+            if match[3] is None:
+                out.append(_fill(pieces, match[2].split(" ")))
+                continue
+            above = [""] * (len(pieces) - 1)
+            for _ in range(int(match[3])):
+                above = list(map(with_above, above, next(lines).split(" ")))
+                out.append(_fill(pieces, above))
+        return "\n".join(out)
 
     def shorten(self, parsed: Lines, room: Room) -> str | None:
         """Return the lines that are always shown, numbered from 1, with counts of the others between them."""

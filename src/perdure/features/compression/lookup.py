@@ -313,12 +313,8 @@ def _ranked(pieces: Sequence[Piece], query: str) -> list[Piece]:
     words = {word.rstrip(".@+-").lower() for word in _WORD.findall(query)} - {""}
     lowered = [f"{piece.name} {piece.text}".lower() for piece in pieces]
     counts = {word: sum(word in text for text in lowered) for word in words}
-    scored = []
-    for place, text in enumerate(lowered):
-        score = sum(1 / counts[word] for word in words if counts[word] and word in text)
-        if score:
-            scored.append((-score, place))
-    return [pieces[place] for _, place in sorted(scored)]
+    scores = [sum(1 / counts[word] for word in words if word in text) for text in lowered]
+    return [pieces[place] for place in sorted(range(len(pieces)), key=lambda place: -scores[place]) if scores[place]]
 
 
 def _compile(pattern: str) -> Callable[[str], bool]:
@@ -340,17 +336,12 @@ def _fit(pieces: Sequence[Piece], max_tokens: int, count: Callable[[str], int]) 
         line = f"{piece.name}| {piece.text}"
         size = count(line) + 1
         if used + size > max_tokens:
-            if not shown:
-                shown.append(_cut(line, max_tokens - used, count))
             break
         shown.append(line)
         used += size
+    if not shown:
+        chars = max(20, largest(len(line), lambda chars: count(line[:chars]) <= max_tokens - used))
+        shown = [f"{line[:chars]}… [cut: {chars:,} of {len(line):,} characters]"]
     if len(shown) == len(pieces):
         return "\n".join(shown)
     return "\n".join([*shown, f"[{len(shown)} of {len(pieces)} are shown: narrow the call]"])
-
-
-def _cut(line: str, tokens: int, count: Callable[[str], int]) -> str:
-    """Return the beginning of a line that has so many tokens, and how much of it that is."""
-    chars = max(20, largest(len(line), lambda chars: count(line[:chars]) <= tokens))
-    return f"{line[:chars]}… [cut: {chars:,} of {len(line):,} characters]"

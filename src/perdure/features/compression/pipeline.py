@@ -92,7 +92,8 @@ def _shorten(
     tokens = _estimate(text, count)
     size = _estimate(best.text, count) if budget is None else count(best.text)
     for family, parsed in readings:
-        wanted = budget if budget is not None else _default_budget(family, tokens)
+        share = max(BUDGET_LEAST if family.repeats else PROSE_BUDGET, int(tokens * BUDGET_SHARE))
+        wanted = share if budget is None else budget
         if size <= wanted:
             return best
         room = wanted if budget is not None else max(wanted, int(tokens * ROOM_SHARE))
@@ -117,12 +118,6 @@ def _head(kind: str, text: str, handle: str) -> str:
     """Return the first line of a shortened text of a kind, which says how to open the original."""
     opens = f'context_expand("{handle}", grep= | lines= | rows= | path= | where=)'
     return f"[perdure {kind} short: the original has {len(text):,} characters; {opens}]\n"
-
-
-def _default_budget(family: Family, tokens: int) -> int:
-    """Return the tokens above which a text of a kind, which has so many tokens, is shortened if no budget is given."""
-    share = max(BUDGET_LEAST, int(tokens * BUDGET_SHARE))
-    return share if family.repeats else max(share, PROSE_BUDGET)
 
 
 def decode_text(text: str, families: Sequence[Family]) -> Any:

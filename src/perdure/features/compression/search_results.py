@@ -26,12 +26,7 @@ _TIME = re.compile(r"\d:\d\d")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a text is delimited.
-
-    Args:
-        quoting: a constant of the module `csv`.
-        end: whether a newline ends the text.
-    """
+    """How a text is delimited; `quoting` is a constant of `csv`, and `end` says whether a newline ends the text."""
 
     delimiter: str
     quoting: Any
@@ -122,12 +117,7 @@ class CsvFamily(Family):
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The objects of JSON lines as a table.
-
-    Args:
-        style: the number of their JSON style, see `STYLES`.
-        end: whether a newline ends the text.
-    """
+    """JSON lines as a table, the number of their style in `STYLES`, and whether a newline ends the text."""
 
     table: Columns
     style: int
@@ -197,18 +187,12 @@ class SearchFamily(Family):
     def encode(self, parsed: tuple[list[str], list[re.Match[str] | None]]) -> str:
         """Return the lines without their paths, which stand in lines of their own: `= path`, or `= ` for none."""
         out: list[str] = []
-        path: str | None = None
+        path = ""
         for line, hit in zip(*parsed, strict=True):
-            if hit is None:
-                if path is not None:
-                    out.append("= ")
-                path = None
-                out.append(line)
-                continue
-            if hit["path"] != path:
-                path = hit["path"]
+            above, path = path, hit["path"] if hit else ""
+            if path != above:
                 out.append(f"= {path}")
-            out.append(hit["rest"])
+            out.append(hit["rest"] if hit else line)
         return "\n".join(out)
 
     def decode(self, body: str) -> str:

@@ -39,13 +39,7 @@ class Compressed:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How long a shortened text may be.
-
-    Args:
-        tokens: its size.
-        count: returns the tokens of a text.
-        handle: what opens the original.
-    """
+    """The most tokens of a shortened text, the function that counts them, and the handle that opens the original."""
 
     tokens: int
     count: Callable[[str], int]
@@ -56,8 +50,8 @@ class Room:
         return Room(int(self.tokens * share), self.count, self.handle)
 
 
-def shorten_table(table: Columns, room: Room, *, first: int = 1) -> list[str] | None:
-    """Return a shortened table as lines, with rows numbered from `first`; None: nearly all are always shown."""
+def shorten_table(table: Columns, room: Room) -> list[str] | None:
+    """Return a shortened table as lines, with rows numbered from 1; None: nearly all are always shown."""
     shown = sorted(shown_rows(table))
     left_out = sorted(set(range(len(table))) - set(shown))
     if len(shown) > 0.7 * len(table):
@@ -65,14 +59,14 @@ def shorten_table(table: Columns, room: Room, *, first: int = 1) -> list[str] | 
     whole = table.take(shown)
     lines = [
         f"{len(shown)} of {len(table)} rows in full",
-        *write(Columns(["row", *whole.names], [[str(first + row) for row in shown], *whole.cells])),
+        *write(Columns(["row", *whole.names], [[str(row + 1) for row in shown], *whole.cells])),
         f"left out: {len(left_out)} rows; their columns:",
         *_summaries(table, left_out),
     ]
     used = room.count("\n".join(lines))
     identifying = index_columns(table)
     while identifying:
-        index = _index(table, sorted(identifying), left_out, first)
+        index = _index(table, sorted(identifying), left_out)
         if used + room.count("\n".join(index)) <= room.tokens:
             return lines + index
         identifying.pop()
@@ -105,17 +99,12 @@ def _clip(cell: str) -> str:
     return cell if len(cell) <= SUMMARY_CHARS else f"{cell[:SUMMARY_CHARS]}…"
 
 
-def _index(table: Columns, columns: Sequence[int], rows: Sequence[int], first: int) -> list[str]:
+def _index(table: Columns, columns: Sequence[int], rows: Sequence[int]) -> list[str]:
     """Return lines with the identifying cells of rows, several to a line, which begins with a row's number."""
     lines = [f"by row, {dump([table.names[column] for column in columns])}:"]
-    if len(columns) == 1:
-        entries = [table.cells[columns[0]][row] for row in rows]
-    else:
-        entries = [",".join(table.cells[column][row] for column in columns) for row in rows]
-    for start in range(0, len(rows), INDEX_PER_LINE):
-        part = entries[start : start + INDEX_PER_LINE]
-        lines.append(f"{first + rows[start]}: {' '.join(part)}")
-    return lines
+    entries = [",".join([table.cells[column][row] for column in columns]) for row in rows]
+    starts = range(0, len(rows), INDEX_PER_LINE)
+    return lines + [f"{rows[start] + 1}: {' '.join(entries[start : start + INDEX_PER_LINE])}" for start in starts]
 
 
 class Family:

@@ -18,7 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, repeat
+from itertools import accumulate, pairwise, repeat
 from typing import Any
 
 from pydantic_core import to_json
@@ -132,15 +132,9 @@ def read_values(cells: Sequence[str]) -> list[Any]:
     except ValueError:
         values = []
     if len(values) != len(cells):
-        return [_value(cell) for cell in cells]
+        plain = [cell if cell == MISSING_CELL or not _NOT_PLAIN.search(cell) else json.loads(cell) for cell in cells]
+        return [MISSING if cell == MISSING_CELL else value for cell, value in zip(cells, plain, strict=True)]
     return [MISSING if c == MISSING_CELL else v for c, v in zip(cells, values, strict=True)] if missing else values
-
-
-def _value(cell: str) -> Any:
-    """Return the value of one cell."""
-    if cell == MISSING_CELL:
-        return MISSING
-    return json.loads(cell) if _NOT_PLAIN.search(cell) else cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +220,7 @@ def read(lines: Iterator[str], rows: int) -> Columns:
         if (default := options["empty"].get(name)) is not None:
             columns[name] = ["" if cell == '""' else cell or default for cell in cells]
         elif name in options["above"]:
-            columns[name] = _with_above(cells)
+            columns[name] = list(accumulate(cells, with_above))
     for name, cell in options["same"].items():
         columns[name] = [cell] * rows
     for name, rule in options["from"].items():
@@ -281,29 +275,19 @@ def _without_above(cells: list[str]) -> list[str] | None:
     boundaries = [one for one in BOUNDARIES if one in cells[0] or one in cells[-1]]
     if not boundaries or any(cell[:1] in BOUNDARIES for cell in cells):
         return None
-    best: list[str] | None = None
+    forms: list[list[str]] = []
     for boundary in boundaries:
         heads = [cell.rpartition(boundary)[0] for cell in cells]
-        shared = sum(1 for a, b in pairwise(heads) if a and a == b)
-        if shared < ABOVE_SHARE * len(cells):
-            continue
-        short = [cells[0]]
-        for row in range(1, len(cells)):
-            head = heads[row]
-            short.append(cells[row][len(head) :] if head and head == heads[row - 1] else cells[row])
-        if best is None or sum(map(len, short)) < sum(map(len, best)):
-            best = short
-    return best
+        goes_on = [False, *(bool(head) and head == above for above, head in pairwise(heads))]
+        if sum(goes_on) >= ABOVE_SHARE * len(cells):
+            parts = zip(cells, heads, goes_on, strict=True)
+            forms.append([cell[len(head) :] if shared else cell for cell, head, shared in parts])
+    return min(forms, key=lambda form: sum(map(len, form)), default=None)
 
 
-def _with_above(cells: list[str]) -> list[str]:
-    """Return the cells from which `_without_above` made these."""
-    whole: list[str] = []
-    for cell in cells:
-        if cell[:1] in BOUNDARIES and cell:
-            cell = whole[-1].rpartition(cell[0])[0] + cell
-        whole.append(cell)
-    return whole
+def with_above(above: str, cell: str) -> str:
+    """Return the whole cell of one that may begin with a boundary: then it goes on from the whole cell above."""
+    return above.rpartition(cell[0])[0] + cell if cell and cell[0] in BOUNDARIES else cell
 
 
 def _number_terms(cells: list[str], terms: dict[str, str]) -> list[str]:

@@ -6,7 +6,6 @@ import asyncio
 import fcntl
 import hashlib
 import json
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
-from perdure.features.connect.hook_files import CONTEXT_FILE, log
+from perdure.features.connect.hook_files import CONTEXT_FILE, log, replace_text
 from perdure.features.connect.transcripts import Transcript
 from perdure.features.mcp_server.context import MemoryReader
 from perdure.features.notes.folders import state_folder
@@ -44,7 +43,7 @@ def work(arguments: Sequence[str]) -> int:
     try:
         kind, folder, *others = arguments
         state = state_folder(folder)
-        state.mkdir(parents=True, exist_ok=True)
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
         # One at a time for a project: a session that ends runs two hooks.
         with (state / "hook.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -103,10 +102,7 @@ def _load_record(path: Path) -> SessionRecord | None:
 
 
 def _save_record(path: Path, record: SessionRecord) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(f".{os.getpid()}")
-    new.write_text(json.dumps(asdict(record)), "utf-8")
-    new.replace(path)
+    replace_text(path, json.dumps(asdict(record)))
 
 
 async def _renew(folder: Path) -> None:
@@ -118,9 +114,7 @@ async def _write_context(perdure: AsyncPerdure, project: ProjectMemory) -> None:
     """Prepare what the next session begins with."""
     path = project.state / CONTEXT_FILE
     text = await MemoryReader(await project.readers(), perdure.app.ports.counter).context(CONTEXT_TOKENS)
-    if not text:
+    if text:
+        replace_text(path, f"What Perdure remembers of this project and its user:\n\n{text}\n")
+    else:
         path.unlink(missing_ok=True)
-        return
-    new = path.with_suffix(f".{os.getpid()}")
-    new.write_text(f"What Perdure remembers of this project and its user:\n\n{text}\n", "utf-8")
-    new.replace(path)

@@ -146,7 +146,7 @@ def replace_file(path: Path, data: bytes) -> None:
 def one_at_a_time(folder: Path) -> Iterator[None]:
     """Wait until no other process is in here for the same folder, which is made. Raises: InvalidInput."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
     except OSError as error:
         raise InvalidInput(f"{folder} can't be written: {error.strerror}") from error

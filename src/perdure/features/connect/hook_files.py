@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 
 from perdure.features.notes.folders import data_folder
 
@@ -15,10 +17,20 @@ def log(text: str) -> None:
     """Add a line to the log of hooks; where that is not possible, nothing happens."""
     path = data_folder() / "hooks.log"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > LOG_BYTES:
             path.replace(path.with_suffix(".log.1"))
-        with path.open("a", encoding="utf-8", errors="replace") as file:
-            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}\n")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {' '.join(text.splitlines())}\n")
     except OSError:
         pass
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a small file that only its owner reads, at once or not at all. Raises: OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    new.replace(path)

@@ -164,16 +164,18 @@ def build_ledger(
 _AMOUNTS = ("cached_tokens", "written_tokens", "missed_tokens")
 
 
+def _sums(uses: Sequence[RequestCost | SegmentUse], *more: str) -> dict[str, int]:
+    """Return the sums of `_AMOUNTS` and of these other fields."""
+    return {name: sum(getattr(use, name) for use in uses) for name in (*more, *_AMOUNTS)}
+
+
 def _totals(requests: Sequence[RequestCost], summaries: Sequence[SummaryCost]) -> CostTotals:
     measured = [request for request in requests if request.measured]
     request_price = sum_known([request.price for request in measured])
     summary_price = sum_known([summary.price for summary in summaries])
     uncached = sum_known([price for one in measured for price in (one.uncached_price, one.output_price)])
     codes = [rewrite.reason for request in requests for rewrite in request.rewrites]
-    amounts = {
-        name: sum(getattr(request, name) for request in requests)
-        for name in ("input_tokens", "output_tokens", *_AMOUNTS)
-    }
+    amounts = _sums(requests, "input_tokens", "output_tokens")
     return CostTotals(
         requests=len(requests),
         summaries=len(summaries),
@@ -197,10 +199,7 @@ def _part_sums(requests: Sequence[RequestCost]) -> tuple[SegmentUse, ...]:
     sums: list[SegmentUse] = []
     for name, parts in uses.items():
         prices = [part.price for measured, part in parts if measured]
-        amounts = {
-            amount: sum(getattr(part, amount) for _, part in parts)
-            for amount in ("estimated_tokens", "tokens", *_AMOUNTS)
-        }
+        amounts = _sums([part for _, part in parts], "estimated_tokens", "tokens")
         sums.append(SegmentUse(name=name, price=sum_known(prices) if prices else None, **amounts))
     return tuple(sums)
 
@@ -214,19 +213,15 @@ def request_cost(
     rewrites: Sequence[Rewrite],
     prices: Prices,
 ) -> RequestCost:
-    """Return what the model call of a step cost.
-
-    Args:
-        segments: the parts of its request in order, with estimates of their tokens.
-        before: the request before it in the conversation; None: it is the first.
-        rewrites: the prefixes that are new since then.
-    """
+    """Return what the model call of a step cost. `segments` are the parts of its request in order, with estimates of
+    their tokens; `before` is the request before it in the conversation, if there is one, and `rewrites` are the
+    prefixes that are new since then."""
     usage, recipe = step.usage, step.recipe
     certified = (recipe.tokens or sum(segment.tokens for segment in segments)) - recipe.overcount
     measured = usage.input_tokens > 0
     sent_before = 0 if before is None else sum(part.tokens for part in before.parts if part.name not in _TAIL)
     parts = divide_use(segments, usage, certified_tokens=certified, prices=prices, sent_before=sent_before)
-    amounts = {name: sum(getattr(part, name) for part in parts) for name in (*_AMOUNTS, "plain_tokens")}
+    amounts = _sums(parts, "plain_tokens")
     plain = prices.input_price(plain=usage.input_tokens, cached=0, written=0)
     price = prices.price(usage)
     input_price = sum_known([part.price for part in parts]) if measured else None

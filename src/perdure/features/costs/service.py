@@ -141,5 +141,4 @@ def _read_summaries(tx: Tx, conversation: Conversation, first: Step | None) -> t
     if first is None:
         return 0, nodes
     left_out = tx.steps.count_before(first, seq)
-    since = None if not left_out else first.created_at
-    return left_out, [node for node in nodes if since is None or node.created_at >= since]
+    return left_out, [node for node in nodes if not left_out or node.created_at >= first.created_at]

@@ -57,12 +57,8 @@ class Notes:
 
 def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> Notes:
     """Return the facts that a text says of its writer, in order; of two with one slot the later, as people correct
-    themselves.
-
-    Args:
-        now: when it was written: what it says of the future is no fact yet.
-        before: what the same person said before it, which the text may correct.
-    """
+    themselves. It was written `now`: what it says of the future is no fact yet. `before` is what the same person said
+    before it, which the text may correct."""
     plain = facts_in(text)
     held: dict[tuple[str, str], BlockFact] = {}
     ended: dict[BlockFact, None] = {}

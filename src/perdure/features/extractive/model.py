@@ -206,10 +206,8 @@ _GREETS = re.compile(r"\b(?:hi|hello|hey|good\s+(?:morning|evening))\b|你好|�
 
 
 class ExtractiveModel:
-    """No language model: a deterministic program that uses the tools a language model would.
-
-    The answer is a function of the request alone, so that a run, a demo or a test repeats exactly, without a key.
-    """
+    """No language model: a deterministic program that uses the tools a language model would. The answer is a function
+    of the request alone, so that a run, a demo or a test repeats exactly, without a key."""
 
     handle = EXTRACTIVE
 

@@ -35,7 +35,6 @@ if for_work(__name__):
     )
     from perdure.features.facts.fading.policy import Memory, kind_of
     from perdure.features.facts.units.context import context_facts
-    from perdure.features.facts.units.graphs import FactFields
     from perdure.features.facts.values.facts import FACT_STATES, KNOWN_STATES
     from perdure.features.facts.values.settings import load_graph_settings
     from perdure.features.facts.views import FactConditions
@@ -152,15 +151,9 @@ async def edit(
 ) -> None:
     """Correct a fact; the version before stays in its history. '' takes a date away."""
     [fact_id], home = await find_facts(perdure, fact)
-    changes: FactFields = {}
-    if text is not None:
-        changes["text"] = text
-    if rating is not None:
-        changes["rating"] = rating
-    if since is not None:
-        changes["valid_at"] = parse_time(since, timezone=home)
-    if until is not None:
-        changes["invalid_at"] = parse_time(until, timezone=home)
+    given, times = (("text", text), ("rating", rating)), (("valid_at", since), ("invalid_at", until))
+    changes: Any = {name: value for name, value in given if value is not None}
+    changes |= {name: parse_time(value, timezone=home) for name, value in times if value is not None}
     if not changes:
         raise InvalidInput("nothing changes: give the new text, --since, --until or --rating")
     hit = await perdure.facts.edit(fact_id, changes)

@@ -34,7 +34,6 @@ class FactsCopy:
         facts: all versions of facts, also of deleted and corrected ones, in order.
         episodes: their `message_seq` is the place among the turns that the file holds.
         sources: pairs: `first_seq` of a fact, and the number of an episode that supports it.
-        settings: those of the graph.
         passages_read: from how many passages of the file facts were extracted.
     """
 
@@ -47,8 +46,8 @@ class FactsCopy:
     passages_read: int = 0
 
 
-def count_turns_read(tx: Tx, agent_id: AgentId, conversation_seq: int, turns: Sequence[Message]) -> int:
-    """Return from how many of these messages of a conversation facts were extracted."""
+def count_turns_read(tx: Tx, agent_id: AgentId, conversation_seq: int, turns: Sequence[Message | Passage]) -> int:
+    """Return from how many of these messages of a conversation, or passages, see `last_seq`, facts were extracted."""
     last_read = tx.of(Episodes).last_seq(agent_id, conversation_seq)
     return sum(one.seq <= last_read for one in turns)
 
@@ -57,9 +56,7 @@ def copy_facts(tx: Tx, agent_id: AgentId, rows: HeldRows) -> FactsCopy:
     """Return what an agent's graph knows, with its sources as places among the turns and passages that a file holds."""
     turns, passages = [one for of_line in rows.turns.values() for one in of_line], [*rows.passages.values()]
     number = tx.archives.get(passages[0].archive_id).number if passages else 0
-    passages_read = (
-        sum(one.seq <= tx.of(Episodes).last_seq(agent_id, -1 - number) for one in passages) if passages else 0
-    )
+    passages_read = count_turns_read(tx, agent_id, -1 - number, passages) if passages else 0
     if (graph := tx.of(Graphs).find_by_agent(agent_id)) is None:
         return FactsCopy(passages_read=passages_read)
     places: dict[str, int] = {one.id: place for place, one in enumerate(turns)}
@@ -146,9 +143,8 @@ def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, id
     added = tx.of(Facts).add(graph, [replace(one, first_seq=0) for one in begun])
     firsts = {one.seq: now.seq for one, now in zip(begun, added, strict=True)}
     later = [replace(one, first_seq=_lookup(firsts, one.first_seq, "a fact")) for one in versions[len(begun) :]]
-    if len({one.first_seq for one in (*added, *later) if one.expired_at is None}) < sum(
-        one.expired_at is None for one in (*added, *later)
-    ):
+    believed = [one for one in (*added, *later) if one.expired_at is None]
+    if len({one.first_seq for one in believed}) < len(believed):
         raise InvalidInput("two versions of one fact are believed at once")
     believed = [one for one in (*added, *tx.of(Facts).add(graph, later)) if one.expired_at is None]
     pairs = [(firsts[fact], episodes[one].seq) for fact, one in copy.sources if fact in firsts and one in episodes]

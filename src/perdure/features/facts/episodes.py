@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from perdure.core.ids import GraphId
 from perdure.core.sources import TrustLabel
@@ -43,10 +44,8 @@ class AsyncEpisodes(AsyncFactViews):
     """The texts that programs give to a graph, which need not be an agent's."""
 
     async def add_episodes(self, new: Sequence[NewEpisode]) -> Sequence[FactHit]:
-        """Add episodes, extract them, and return their facts that are new or changed.
-
-        Raises: InvalidInput, ModelError, NotFound.
-        """
+        """Add episodes, extract them, and return their facts that are new or changed. Raises: InvalidInput, ModelError,
+        NotFound."""
         for one in new:
             check_text("text", one.text)
         now = self._ports.clock.now()
@@ -55,18 +54,9 @@ class AsyncEpisodes(AsyncFactViews):
         def add(tx: Tx) -> tuple[Graph, Sequence[Episode]]:
             """Store the episodes; return their graph, and those whose facts are to be extracted."""
             graph, own = tx.of(Graphs).get(self._graph_id), list[Episode]()
-            for one, occurred_at in zip(new, times, strict=True):
-                episode = add_episode(
-                    tx,
-                    graph,
-                    one.kind,
-                    one.text,
-                    trust=one.trust,
-                    scope=one.scope,
-                    ids=self._ports.ids,
-                    occurred_at=occurred_at,
-                    at=now,
-                )
+            for one, said_at in zip(new, times, strict=True):
+                source: Any = {"trust": one.trust, "scope": one.scope, "occurred_at": said_at}
+                episode = add_episode(tx, graph, one.kind, one.text, ids=self._ports.ids, at=now, **source)
                 if one.extract:
                     own.append(episode)
                 else:
@@ -89,9 +79,7 @@ class AsyncEpisodes(AsyncFactViews):
 
     async def delete_episodes(self, scope: Mapping[str, str]) -> Sequence[Fact]:
         """Delete the episodes of a scope; return the facts that are retracted because nothing else supports them.
-
-        Raises: NotFound.
-        """
+        Raises: NotFound."""
         retracted: list[Fact] = []
 
         def delete(tx: Tx) -> tuple[int, Sequence[Fact]]:

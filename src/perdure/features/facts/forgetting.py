@@ -189,7 +189,6 @@ def _facts_item(
     """Return what undoing needs, after a text was taken out of a graph.
 
     Args:
-        facts: the facts that were deleted.
         episode: the episode that was deleted; it supported the facts with `first_seqs`.
         texts: numbers of texts of which agents are not told, beside those of `facts`.
         restored: facts that were changed back to how they were before the episode.

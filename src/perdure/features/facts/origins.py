@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import tzinfo
+from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.forgetting.origins import FactOrigin, FactSource, FactVersionText
 from perdure.core.ids import AgentId, FactId, MessageId, PassageId, is_id
+from perdure.core.text.reprs import attributes
 from perdure.core.text.zones import local, zone
 from perdure.features.facts.tables import Entities, Facts, Graphs
 from perdure.features.facts.units.graphs import zone_of
@@ -59,21 +61,14 @@ def origin_of_fact(tx: Tx, id_: str, agent_id: AgentId | None, timezone: str) ->
 
 def _version(fact: Fact, tz: tzinfo) -> FactVersionText:
     """Return a version with its reason in words, and the times of its truth in a zone."""
+    said: dict[str, Any] = {name: fact.origin.get(name) for name in ("model", "run_id", "step_id", "message_id")}
     return FactVersionText(
-        text=fact.text,
-        change=fact.change,
+        **said,
+        **attributes(fact, "text", "change", "rating", "state", "created_at", "expired_at"),
         reason=REASONS[fact.change],
         author=str(fact.origin.get("type", "extraction")),
-        model=fact.origin.get("model"),
-        run_id=fact.origin.get("run_id"),
-        step_id=fact.origin.get("step_id"),
-        message_id=fact.origin.get("message_id"),
-        rating=fact.rating,
-        state=fact.state,
         valid_at=fact.valid_at and local(fact.valid_at, tz),
         invalid_at=fact.invalid_at and local(fact.invalid_at, tz),
-        created_at=fact.created_at,
-        expired_at=fact.expired_at,
     )
 
 

@@ -5,9 +5,10 @@ changes the facts themselves, what is captured, and what must not be remembered.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import get_args
+from typing import Any, get_args
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -21,7 +22,6 @@ from perdure.core.text.reprs import attributes, plural
 from perdure.core.text.zones import local, zone
 from perdure.domain.agents.units import AgentChanges
 from perdure.features.facts.service import NewFactFields
-from perdure.features.facts.units.graphs import FactFields
 from perdure.features.facts.units.profile import TEXT_RELATION
 from perdure.features.facts.values.facts import (
     KNOWN_STATES,
@@ -205,13 +205,9 @@ def _reasons(why: Why) -> list[Data]:
 
 def _subjects(hits: list[FactHit]) -> list[Data]:
     """The subjects of the facts on the page, those of most facts first."""
-    counts: dict[str, int] = {}
-    entities: dict[str, Entity] = {}
-    for hit in hits:
-        counts[hit.subject.id] = counts.get(hit.subject.id, 0) + 1
-        entities[hit.subject.id] = hit.subject
-    most = sorted(counts, key=lambda one: -counts[one])[:ABOUT_MAX]
-    return [{"id": one, "name": entities[one].name} for one in most]
+    names = {hit.subject.id: hit.subject.name for hit in hits}
+    counts = Counter(hit.subject.id for hit in hits)
+    return [{"id": one, "name": names[one]} for one, _ in counts.most_common(ABOUT_MAX)]
 
 
 def _capture_shape(agent: Agent, graph: Graph | None, extractor: str) -> Data:
@@ -468,21 +464,18 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     fact = (await library.facts.get(FactId(request.path_params["fact_id"]))).fact
     agent = await library.all_agents.resolve(agent_id_of(request))
     shown = _localize(attributes(fact, since="valid_at", until="invalid_at"), agent)
-    changes: FactFields = {"text": field_of(form, "text")}
-    if _has_changed(form, "since", shown):
-        changes["valid_at"] = parse_time(form["since"], timezone=agent.timezone)
-    if _has_changed(form, "until", shown):
-        changes["invalid_at"] = parse_time(form["until"], timezone=agent.timezone)
+    changes: Any = {"text": field_of(form, "text")}
+    # A date that is still the one with which the form was filled stays a time of its day.
+    changes |= {
+        field: parse_time(form[name], timezone=agent.timezone)
+        for name, field in (("since", "valid_at"), ("until", "invalid_at"))
+        if name in form and form[name].strip() != date_of(shown[name])
+    }
     await library.facts.edit(fact.id, changes)
     before = {name: "" if at is None else at.isoformat() for name, at in shown.items()}
     return _notice(
         request, "The fact was corrected; the version before stays in its history.", fact.id, text=fact.text, **before
     )
-
-
-def _has_changed(form: Mapping[str, str], name: str, shown: Data) -> bool:
-    """Whether a date of a form differs from the one that it was filled with, which is that of a time in `shown`."""
-    return name in form and form[name].strip() != date_of(shown[name])
 
 
 def _notice(request: Request, text: str, /, *action: str, **fields: str | Sequence[str]) -> Notice:

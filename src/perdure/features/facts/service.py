@@ -114,12 +114,8 @@ class AsyncFacts(AsyncEpisodes):
     async def search(
         self, text: str, *, limit: int = 10, explain: bool = False, **conditions: Unpack[FactConditions]
     ) -> Hits[FactHit]:
-        """The facts that best match, by words, vectors and how near their entities are to those of the text.
-
-        Args:
-            conditions: as of `list`.
-        Raises: InvalidInput, NotFound.
-        """
+        """The facts that best match, by words, vectors and how near their entities are to those of the text, with the
+        conditions of `list`. Raises: InvalidInput, NotFound."""
         check_limit(limit)
 
         def prepare(tx: Tx) -> tuple[Graph, FactFilter, str] | None:
@@ -193,12 +189,8 @@ class AsyncFacts(AsyncEpisodes):
         scope: Mapping[str, str] | None = None,
         **fields: Unpack[NewFactFields],
     ) -> FactHit:
-        """Add a fact that a person states; without a subject it is about the user. A credential in it is replaced.
-
-        Args:
-            fields: `valid_at` is by default now.
-        Raises: InvalidInput, NotFound.
-        """
+        """Add a fact that a person states; without a subject it is about the user, without `valid_at` true from now on.
+        A credential in it is replaced. Raises: InvalidInput, NotFound."""
         check_text("text", text)
         text = without_credentials(text.strip())
         for name, value in (("subject", subject), ("object", object_)):

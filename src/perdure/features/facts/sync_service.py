@@ -39,12 +39,8 @@ class Facts(Episodes):
     def search(
         self, text: str, *, limit: int = 10, explain: bool = False, **conditions: Unpack[FactConditions]
     ) -> Hits[FactHit]:
-        """The facts that best match, by words, vectors and how near their entities are to those of the text.
-
-        Args:
-            conditions: as of `list`.
-        Raises: InvalidInput, NotFound.
-        """
+        """The facts that best match, by words, vectors and how near their entities are to those of the text, with the
+        conditions of `list`. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.search(text, limit=limit, explain=explain, **conditions))
 
     def get(self, fact_id: FactId) -> FactHit:

@@ -68,11 +68,7 @@ class FactViews(Part):
     def tidy(self, *, dry_run: bool = False) -> Sequence[TidyItem]:
         """Let facts and passages fade by the agent's policy, `facts.forgetting` of its settings, and near-duplicates
         become one; return which. They leave recall, later searches, and `restore_last` brings them back. Passages fade
-        in the archives that only this agent has.
-
-        Args:
-            dry_run: only return what would fade.
-        """
+        in the archives that only this agent has. With `dry_run` only return what would fade."""
         return self._portal.run(self._inner.tidy(dry_run=dry_run))
 
     def restore_last(self) -> Sequence[Fact | Passage]:

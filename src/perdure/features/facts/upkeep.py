@@ -74,9 +74,7 @@ def _check_names(db: Database, graph_id: str, entities: Sequence[Row], *, repair
         found |= {(restore(name), seq) for name, seq in rows}
     missing = sorted(expected - found)
     if repair:
-        new: list[dict[str, Any]] = [
-            {"graph_id": graph_id, "name": storable(name), "seq": seq} for name, seq in missing
-        ]
+        new: Any = [{"graph_id": graph_id, "name": storable(name), "seq": seq} for name, seq in missing]
         db.run_many(insert_into("entity_names", "graph_id, name, seq"), new)
     return len({seq for _, seq in missing})
 

@@ -50,11 +50,8 @@ Owner = AgentId | GraphId
 
 
 class FactConditions(TypedDict, total=False):
-    """Which facts. Times have a zone; `entity` is a name or an id.
-
-    `at`: true at this time; `since` and `until`: true at some time between; `ended_at`: true no longer at this time;
-    `as_of`: believed on that day.
-    """
+    """Which facts. Times have a zone; `entity` is a name or an id. `at`: true at this time; `since` and `until`: true
+    at some time between; `ended_at`: true no longer at this time; `as_of`: believed on that day."""
 
     at: datetime | None
     since: datetime | None
@@ -247,11 +244,7 @@ class AsyncFactViews(AsyncPart):
     async def tidy(self, *, dry_run: bool = False) -> Sequence[TidyItem]:
         """Let facts and passages fade by the agent's policy, `facts.forgetting` of its settings, and near-duplicates
         become one; return which. They leave recall, later searches, and `restore_last` brings them back. Passages fade
-        in the archives that only this agent has.
-
-        Args:
-            dry_run: only return what would fade.
-        """
+        in the archives that only this agent has. With `dry_run` only return what would fade."""
 
         def load(tx: Tx) -> tuple[Fading, Forgetting]:
             agent_id = self._agent_id

@@ -28,10 +28,8 @@ class ModelHead:
     """What a model file says of itself.
 
     Args:
-        parameters: how many parameters the model has.
         window_tokens: the context window that it was trained with; None: it does not say.
         cache_bytes: the memory for each token of a prompt; 0: it does not say.
-        size_bytes: the size of the file.
     """
 
     parameters: int

@@ -35,12 +35,9 @@ class DownloadFailed(PerdureError):
 
 
 async def download(model: LocalModel, part: Path, target: Path, *, mirror: str = "", progress: Progress) -> None:
-    """Fetch the file of a model to `part`, and move it to `target` when it is whole.
-
-    Args:
-        mirror: the address of a server that has the files under their own paths.
-    Raises: DownloadFailed; InvalidInput: an unusable address, or a disk without the room.
-    """
+    """Fetch the file of a model to `part`, and move it to `target` when it is whole. `mirror` is the address of a
+    server that has the files under their own paths. Raises: DownloadFailed; InvalidInput: an unusable address, or a
+    disk without the room."""
     address = f"{mirror.rstrip('/')}{urllib.parse.urlsplit(model.address).path}" if mirror else model.address
     if not address.startswith(("http://", "https://")):
         raise InvalidInput(f"{address!r} is no address of a model file: it has to begin with http:// or https://")

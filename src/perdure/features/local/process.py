@@ -48,7 +48,6 @@ class ModelProcess:
         idle_s: how long it waits for a request before it is ended.
         key: requests without this key are refused.
         address: its URL on 127.0.0.1; empty: it does not answer.
-        uses: how many requests it serves now.
         timer: ends it when it was idle for so long; None: it serves, or never did.
     """
 
@@ -78,7 +77,6 @@ class ModelProcess:
             self.timer = asyncio.get_running_loop().call_later(self.idle_s, self._expire)
 
     def _expire(self) -> None:
-        """End the process after its idle time."""
         if self.alive:
             self.address = ""
             self.process.kill()
@@ -177,12 +175,8 @@ def _free_bytes() -> int:
 
 
 class LocalTransport(httpx.AsyncHTTPTransport):
-    """Sends each request to the process of the model that it names; answers itself which models there are.
-
-    Args:
-        names: returns the names of the models that are here.
-        begin: returns the process of a model, for one request. Raises: ModelError.
-    """
+    """Sends each request to the process of the model that it names, which `begin` returns for one request or raises
+    ModelError; answers itself which models there are, by their `names`."""
 
     def __init__(self, names: Callable[[], Sequence[str]], begin: Callable[[str], Awaitable[ModelProcess]]) -> None:
         super().__init__(trust_env=False)

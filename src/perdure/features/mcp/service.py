@@ -152,10 +152,8 @@ class AsyncMcp(AsyncPart):
         return await self._ports.store.read(list_known_tools, await self._find_id(name))
 
     async def refresh(self, name: str) -> ToolsByStatus:
-        """Connect again and read a server's tools. A new one waits for approval, unless the server is trusted.
-
-        Raises: NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable.
-        """
+        """Connect again and read a server's tools. A new one waits for approval, unless the server is trusted. Raises:
+        NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable."""
         server_id = await self._find_id(name)
         before = {tool.name for tool in await self.tools(server_id) if tool.pinned is not None}
         await self._toolbox.refresh(server_id)
@@ -181,10 +179,7 @@ class AsyncMcp(AsyncPart):
     async def update(self, name: str, /, **changes: Any) -> McpServer:
         """Change `name`, `command`, `args`, `url`, `auth_header`, `token`, `headers`, `environment`, `trusted` or
         `private` of a server and return it. Its tools keep their names; the next call connects anew. Without `private`,
-        a new url decides it.
-
-        Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
-        """
+        a new url decides it. Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing."""
         if unknown := changes.keys() - McpChanges.__slots__:
             raise InvalidInput(f"an MCP server has no field {', '.join(sorted(unknown))} to change")
         return await self.change(await self._find_id(name), McpChanges(**changes))

@@ -60,10 +60,8 @@ class Mcp(Part):
         return self._portal.run(self._inner.tools(name))
 
     def refresh(self, name: str) -> ToolsByStatus:
-        """Connect again and read a server's tools. A new one waits for approval, unless the server is trusted.
-
-        Raises: NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable.
-        """
+        """Connect again and read a server's tools. A new one waits for approval, unless the server is trusted. Raises:
+        NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable."""
         return self._portal.run(self._inner.refresh(name))
 
     def approve(
@@ -82,10 +80,7 @@ class Mcp(Part):
     def update(self, name: str, /, **changes: Any) -> McpServer:
         """Change `name`, `command`, `args`, `url`, `auth_header`, `token`, `headers`, `environment`, `trusted` or
         `private` of a server and return it. Its tools keep their names; the next call connects anew. Without `private`,
-        a new url decides it.
-
-        Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
-        """
+        a new url decides it. Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing."""
         return self._portal.run(self._inner.update(name, **changes))
 
     def remove(self, name: str) -> None:

@@ -86,17 +86,13 @@ class McpToolbox:
         return ToolOutcome(text=text[:2_000], status="error")
 
     async def refresh(self, server_id: McpServerId) -> None:
-        """Open a new connection, and read and store the server's listing.
-
-        Raises: NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable.
-        """
+        """Open a new connection, and read and store the server's listing. Raises: NotFound, McpUnreachable,
+        ExtraMissing, SecretKeyMissing, SecretUnreadable."""
         await (await self._session(server_id)).prepare(reconnect=True)
 
     async def look(self, server: McpServer, secrets: ServerSecrets) -> ToolListing:
-        """The listing of a server that is not registered yet. The connection stays open for its first call.
-
-        Raises: McpUnreachable, ExtraMissing.
-        """
+        """The listing of a server that is not registered yet. The connection stays open for its first call. Raises:
+        McpUnreachable, ExtraMissing."""
         session = Session(server, secrets, None)
         try:
             await session.prepare()

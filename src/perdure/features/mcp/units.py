@@ -132,10 +132,8 @@ def register_server(
 def change_server(
     tx: Tx, server_id: McpServerId, changes: McpChanges, *, ids: Ids, cipher: Cipher, at: datetime
 ) -> mcp.McpServer:
-    """Change a server and return it. Its tools keep their names.
-
-    Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing, SecretUnreadable.
-    """
+    """Change a server and return it. Its tools keep their names. Raises: NotFound, InvalidInput, AlreadyExists,
+    SecretKeyMissing, SecretUnreadable."""
     before = tx.of(Servers).get(server_id)
     stored = mcp.unseal_server(before, cipher=cipher)
     fields = {
@@ -392,10 +390,8 @@ def _check_host_change(changes: McpChanges, stored: mcp.ServerSecrets) -> None:
 
 
 def open_server(tx: Tx, server: mcp.McpServer, *, cipher: Cipher) -> mcp.ServerSecrets:
-    """Return the secrets of a server, each `secret:NAME` resolved.
-
-    Raises: SecretKeyMissing, SecretUnreadable; NotFound: a secret that it names.
-    """
+    """Return the secrets of a server, each `secret:NAME` resolved. Raises: SecretKeyMissing, SecretUnreadable;
+    NotFound: a secret that it names."""
     secrets = mcp.unseal_server(server, cipher=cipher)
     return mcp.ServerSecrets(
         token=secrets.token and resolve_values(tx, {"token": secrets.token}, cipher=cipher)["token"],

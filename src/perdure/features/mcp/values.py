@@ -219,10 +219,7 @@ def server_tag(name: str) -> str:
 
 def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) -> McpServer:
     """Return the server with its secrets, encrypted, and the names of its headers and variables. Without secrets
-    nothing is encrypted, so that no key is needed.
-
-    Raises: SecretKeyMissing.
-    """
+    nothing is encrypted, so that no key is needed. Raises: SecretKeyMissing."""
     url, query = hide_secret(server.url)
     server, query = replace(server, url=url), query or (secrets.query if url.endswith(HIDDEN_QUERY) else "")
     values = {"token": secrets.token, "headers": dict(secrets.headers), "environment": dict(secrets.environment)}
@@ -239,10 +236,8 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
 
 
 def unseal_server(server: McpServer, *, cipher: Cipher) -> ServerSecrets:
-    """Return the decrypted secrets of a server; a value `secret:NAME` stays as it is.
-
-    Raises: SecretKeyMissing, SecretUnreadable.
-    """
+    """Return the decrypted secrets of a server; a value `secret:NAME` stays as it is. Raises: SecretKeyMissing,
+    SecretUnreadable."""
     if not server.sealed:
         return ServerSecrets()
     return ServerSecrets(**json.loads(cipher.decrypt(server.sealed, bound_to=_binding(server))))

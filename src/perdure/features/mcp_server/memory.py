@@ -16,6 +16,7 @@ from perdure.core.models import EXTRACTIVE
 from perdure.core.text.reprs import plural
 from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.archives.passages import NewPassage
+from perdure.features.facts.values.facts import FactHit
 from perdure.features.mcp_server.context import MemoryReader, Readers
 from perdure.features.mcp_server.lines import line_of, note_text
 from perdure.features.mcp_server.listing import list_entity, list_kind, list_times
@@ -124,8 +125,7 @@ class MemoryTools:
         level = level or self._project.own_level
         agent = await self._project.open(level)
         passage, correction = await agent.insert_passage(NewPassage(text=text, tags=tags))
-        # An agent with a model of its own reads it in the background: nobody waits for a model here.
-        facts = await agent.facts.extract() if agent.info.model == EXTRACTIVE else ()
+        facts = await _understand(agent)
         understood = "".join(f"\nUnderstood: {hit.fact.text} ({hit.fact.id})" for hit in facts[:UNDERSTOOD_SHOWN])
         return f"Remembered as {passage.id} ({level}).{understood}\n{_how_to_undo(level, correction.number)}"
 
@@ -166,6 +166,7 @@ class MemoryTools:
                 block = await agent.blocks.restore(label, int(version))
                 return f"Block {label} ({one}) is as before:\n{block.value}"
             result = await agent.undo(int(version))
+            await _understand(agent)  # facts went with a text that is back now
             conflicts = "".join(f"\nNot taken back: {why}" for why in result.conflicts)
             restored = plural(result.restored, "thing")
             return f"Undone ({one}): {line_of(result.correction.text)}, {restored} as before.{conflicts}"
@@ -315,6 +316,12 @@ def _block_edit(append: str | None, old: str | None, new: str | None, value: str
     if old is not None and new is not None:
         return lambda block: replace_text(block, old, new)
     return lambda block: rewrite(block, value or "")
+
+
+async def _understand(agent: AsyncAgent) -> Sequence[FactHit]:
+    """Make facts of what waits to be read; return them. An agent with a model of its own reads it in the background:
+    nobody waits for a model here."""
+    return await agent.facts.extract() if agent.info.model == EXTRACTIVE else ()
 
 
 async def _has_block(agent: AsyncAgent, label: str) -> bool:

@@ -7,9 +7,11 @@ import os
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import CancelledError
 from typing import Any, BinaryIO, cast
 
 import mcp_types as types
+from anyio import BrokenResourceError
 from anyio.abc import ObjectSendStream
 from mcp.server.lowlevel.server import Server
 from mcp.server.stdio import stdio_server
@@ -34,9 +36,12 @@ async def serve_stdio(server: Server[Any], wait_for_room: Callable[[], Awaitable
     os.dup2(empty, 0)
     os.close(empty)
     lines = MessageLines(os.fdopen(private, "rb"), wait_for_room)
-    async with stdio_server(stdin=cast(Any, lines)) as (read, write):
-        lines.begin(write)
-        await server.run(read, write, server.create_initialization_options())
+    try:
+        async with stdio_server(stdin=cast(Any, lines)) as (read, write):
+            lines.begin(write)
+            await server.run(read, write, server.create_initialization_options())
+    except* (BrokenPipeError, ConnectionResetError, BrokenResourceError):
+        pass  # the client has left, and reads no more; or an interrupt came while the SDK handed a message on
 
 
 class MessageLines:
@@ -80,7 +85,7 @@ class MessageLines:
                     rest = self._file.readline(1 << 20)
                     size, end = size + len(rest), rest[-1:]
                 asyncio.run_coroutine_threadsafe(lines.put((line, size)), loop).result()
-        except (RuntimeError, OSError, ValueError):  # the loop or the file is closed: the server ends
+        except (CancelledError, RuntimeError, OSError, ValueError):  # the loop or the file is closed: the server ends
             pass
 
 

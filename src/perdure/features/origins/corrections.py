@@ -91,10 +91,7 @@ class AsyncCorrections(AsyncAgentPart):
 
     async def undo(self, number: int | None = None, *, author: Author | None = None) -> UndoResult:
         """Undo a correction by its number, or the last. What was changed again since stays, and is named in
-        `conflicts`.
-
-        Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
-        """
+        `conflicts`. Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended."""
         check_number("number", number)
         result = await undo(self._ports, self.id, number, author=author or outside())
         await self._note_changes(self.id)

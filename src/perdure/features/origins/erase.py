@@ -63,10 +63,8 @@ async def erase(
     ports: Ports, agent_id: AgentId, text_or_id: str, *, progress: Progress = lambda what, done, total: None
 ) -> ForgetResult:
     """Remove a text from the store, also from the history of agents that share a block, archive or folder with it.
-
     Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; Conflict: a file is still to be read;
-        StoreError: the rest is done later.
-    """
+    StoreError: the rest is done later."""
     preview = await find_mentions(ports, agent_id, text_or_id, progress=progress)
     agents = [agent_id, *preview.shared_with]
     owners = await ports.store.read(lambda tx: tx.owners.list(agent_id))

@@ -42,10 +42,8 @@ class Spot:
 
 
 def resolve_text(tx: Tx, agent_id: AgentId, text_or_id: str) -> str:
-    """Return the text to forget: a text as it is, or that of the message or passage of an id.
-
-    Raises: NotFound; InvalidInput: it is too short, or the id of a block.
-    """
+    """Return the text to forget: a text as it is, or that of the message or passage of an id. Raises: NotFound;
+    InvalidInput: it is too short, or the id of a block."""
     tx.agents.model(agent_id)
     if is_id("message", text_or_id):
         message = tx.messages.get(MessageId(text_or_id))

@@ -56,9 +56,7 @@ class MemoryOrigins:
 
     def of_line(self, block: Block, line: int, version: int | None = None) -> MemoryOrigin:
         """The origin of a line, counted from 0, of the block as it is, or of the last `version` that has the line.
-
-        Raises: NotFound: the block has no such line.
-        """
+        Raises: NotFound: the block has no such line."""
         newest = self.tx.blocks.version(block.id, block.version if version is None else version)
         lines = newest.value.split("\n")
         if not 0 <= line < len(lines):

@@ -36,9 +36,7 @@ async def revert(
     ports: Ports, agent_id: AgentId, writes: Sequence[MemoryWrite], *, title: str, author: Author, dry_run: bool
 ) -> RevertResult:
     """Take writes of an agent's memory back, in steps of bounded size; with `dry_run` only say what that would do.
-
-    Raises: NotFound; ConversationBusy: a run has not ended; InvalidInput: too many writes.
-    """
+    Raises: NotFound; ConversationBusy: a run has not ended; InvalidInput: too many writes."""
     unreverted = [write for write in writes if write.reverted_by is None]
     if len(unreverted) > MOST:
         raise InvalidInput(f"{len(unreverted):,} writes are more than one revert takes back: name at most {MOST:,}")

@@ -100,10 +100,8 @@ def _select_writes(tx: Tx, agent_id: AgentId, source: str, *, limit: int) -> Seq
 
 
 def _find_write(tx: Tx, agent_id: AgentId, write_id: str) -> MemoryWrite:
-    """The write of an agent's memory with this id, also one whose sources were never stored.
-
-    Raises: NotFound, InvalidInput.
-    """
+    """The write of an agent's memory with this id, also one whose sources were never stored. Raises: NotFound,
+    InvalidInput."""
     tx.agents.model(agent_id)
     kind: WriteKind = "fact"
     ref, by = write_id, dict[str, Any]()

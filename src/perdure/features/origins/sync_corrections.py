@@ -55,8 +55,5 @@ class Corrections(AgentPart):
 
     def undo(self, number: int | None = None, *, author: Author | None = None) -> UndoResult:
         """Undo a correction by its number, or the last. What was changed again since stays, and is named in
-        `conflicts`.
-
-        Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
-        """
+        `conflicts`. Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended."""
         return self._portal.run(self._inner.undo(number, author=author))

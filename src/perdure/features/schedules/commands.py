@@ -114,13 +114,8 @@ async def show_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) -> 
     table = new_table("due", "fired", "", "run")
     for firing in firings:
         what = firing.outcome + (f", {firing.missed} missed" if firing.missed else "")
-        row = (
-            _local_time(found, firing.due_at),
-            _local_time(found, firing.fired_at),
-            what,
-            firing.run_id or firing.reason,
-        )
-        table.add_row(*map(visible, row))
+        times = [_local_time(found, moment) for moment in (firing.due_at, firing.fired_at)]
+        table.add_row(*map(visible, (*times, what, firing.run_id or firing.reason)))
     columns = ("due_at", "fired_at", "outcome", "run_id", "missed", "reason")
     shape = schedule_shape(found, name) | {"past": [fields(firing, *columns) for firing in firings]}
     said = "\n".join(text_of(message.parts) for message in found.messages)

@@ -139,10 +139,7 @@ class AsyncSchedules(AsyncPart):
         after: ScheduleId | None = None,
     ) -> Sequence[Schedule]:
         """A page of the schedules in these statuses (none: in any), oldest first; `after` is the last one of the page
-        before.
-
-        Raises: InvalidInput, NotFound.
-        """
+        before. Raises: InvalidInput, NotFound."""
         check_limit(limit)
         if self._agent_id is not None:
             tx.agents.model(self._agent_id)

@@ -91,10 +91,7 @@ class Schedules(Part):
         self, *, statuses: Sequence[ScheduleStatus] = ("active",), limit: int = 50, after: ScheduleId | None = None
     ) -> Sequence[Schedule]:
         """A page of the schedules in these statuses (none: in any), oldest first; `after` is the last one of the page
-        before.
-
-        Raises: InvalidInput, NotFound.
-        """
+        before. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.list(statuses=statuses, limit=limit, after=after))
 
     def get(self, schedule_id: ScheduleId) -> Schedule:

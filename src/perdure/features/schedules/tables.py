@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import datetime, time
-from typing import Any
 
 from perdure.core.ids import AgentId, ScheduleId
 from perdure.core.messages import Image, Text, parts_from_json, parts_to_json
@@ -51,10 +50,8 @@ def _load_timing(text: str) -> Timing:
 
 
 def _store_messages(messages: Sequence[ScheduledMessage]) -> str:
-    shapes: list[dict[str, Any]] = []
-    for message in messages:
-        shape = {name: getattr(message, name) for name in message.__slots__ if name != "parts"}
-        shapes.append(shape | {"parts": parts_to_json(message.parts)})
+    names = [field.name for field in fields(ScheduledMessage) if field.name != "parts"]
+    shapes = [{name: getattr(one, name) for name in names} | {"parts": parts_to_json(one.parts)} for one in messages]
     return row_format.dump(shapes)
 
 
@@ -125,10 +122,8 @@ class Schedules(Table):
         limit: int = 50,
         after: ScheduleId | None = None,
     ) -> Sequence[Schedule]:
-        """A page of an agent's schedules, or of all agents', in order of creation, behind the schedule `after`.
-
-        Raises: NotFound: the schedule of the cursor.
-        """
+        """A page of an agent's schedules, or of all agents', in order of creation, behind the schedule `after`. Raises:
+        NotFound: the schedule of the cursor."""
         where = Conditions(_OWN)
         where.equal("s.agent_id", agent_id)
         where.among("s.status", statuses)

@@ -22,12 +22,8 @@ NAME_CHARS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSchedule:
-    """A schedule to create; the fields are those of `Schedule` and `Timing`, times and quiet hours also as texts.
-
-    Args:
-        timezone: None: the agent's.
-        starts_at: None: one interval from now if there is an interval, else now.
-    """
+    """A schedule to create; the fields are those of `Schedule` and `Timing`, times and quiet hours also as texts. By
+    default the zone is the agent's, and it starts one interval from now if there is an interval, else now."""
 
     messages: tuple[values.ScheduledMessage, ...]
     name: str = ""

@@ -54,8 +54,7 @@ _QUIET_NIGHTS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuietHours:
-    """A time of each day, in the schedule's zone, at which nothing is fired: from `start`, before `end`, which may be
-    on the next day."""
+    """When nothing is fired, each day in the schedule's zone: from `start`, before `end`, maybe of the next day."""
 
     start: time
     end: time
@@ -96,12 +95,8 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledMessage:
-    """A message of a schedule. One of the role `system` is sent in an envelope that names the schedule.
-
-    Args:
-        name: who speaks; `sender_id` is that one's id.
-        otid: the client's own id of the message.
-    """
+    """A message of a schedule. One of the role `system` is sent in an envelope that names the schedule. `name` and
+    `sender_id` are those of who speaks, `otid` is the client's own id of the message."""
 
     parts: tuple[Text | Image, ...]
     role: Role = "user"
@@ -213,11 +208,9 @@ def due_times(timing: Timing, after: datetime) -> Iterator[datetime]:
 
 
 def plan_due(timing: Timing, *, next_at: datetime, firings: int, now: datetime, grace_s: float) -> DuePlan | None:
-    """Return what to do now about a schedule whose next due time is `next_at`; None: nothing is due.
-
-    A due time is missed if it is more than `grace_s` seconds ago, or the next one has come too. Each plan deals with
-    `next_at` and leads to a later due time, so whatever the clock does, none is dealt with twice. `firings` is how
-    often the schedule was fired before.
+    """Return what to do now about a schedule whose next due time is `next_at`; None: nothing is due. It was fired
+    `firings` times before. A due time is missed if it is more than `grace_s` seconds ago, or the next one has come too.
+    Each plan deals with `next_at` and leads to a later due time, so whatever the clock does, none is dealt with twice.
     """
     if next_at > now:
         return None
@@ -271,8 +264,7 @@ def _newest_due(timing: Timing, after: datetime, until: datetime, count: int) ->
 
 
 def _next_time(timing: Timing, tz: tzinfo, after: datetime) -> datetime | None:
-    """Return the first due time after `after`, quiet hours disregarded, in the timing's zone `tz`; None: there is
-    none."""
+    """Return the first due time after `after` in the timing's zone `tz`, whatever the quiet hours; None: none."""
     if timing.at is not None:
         return timing.at if timing.at > after else None
     if timing.every_s is not None:
@@ -287,8 +279,7 @@ def _next_time(timing: Timing, tz: tzinfo, after: datetime) -> datetime | None:
 
 
 def _cron_times(expression: str, after: datetime) -> Iterator[datetime]:
-    """Return the times of a cron expression after `after`, in its zone, up to a gap of 50 years. Raises:
-    ScheduleInvalid."""
+    """Return the times of a cron expression after `after`, in its zone, to a 50 years' gap. Raises: ScheduleInvalid."""
     from cronsim import CronSim, CronSimError  # imported at the first cron schedule
 
     try:
@@ -336,12 +327,8 @@ def instant(local: datetime, tz: tzinfo) -> datetime:
 
 
 def check_timing(timing: Timing, *, now: datetime, interval_s: int) -> datetime:
-    """Check a new timing, and return its first due time.
-
-    Args:
-        interval_s: the fewest seconds between two due times.
-    Raises: TimeZoneUnknown, ScheduleInvalid.
-    """
+    """Check a new timing, whose due times lie at least `interval_s` seconds apart, and return the first of these.
+    Raises: TimeZoneUnknown, ScheduleInvalid."""
     check_zone(timing.timezone)
     if sum(value is not None for value in (timing.at, timing.every_s, timing.cron)) != 1:
         raise ScheduleInvalid("a schedule is either at a time, or every so many seconds, or by cron: give exactly one")
@@ -425,8 +412,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_interval(every: str | int | timedelta) -> int:
-    """Return the seconds of an interval: a text as for `parse_duration`, seconds, or a timedelta. Raises:
-    ScheduleInvalid."""
+    """Return the seconds of an interval: a text for `parse_duration`, seconds, a timedelta. Raises: ScheduleInvalid."""
     seconds: object = parse_duration(every) if isinstance(every, str) else every
     if isinstance(every, timedelta) and not every.microseconds:
         seconds = round(every.total_seconds())

@@ -107,9 +107,8 @@ class ScheduleIn(WireRequest):
     def new_schedule(self, *, callback: Callback | None, conversation_seq: int) -> NewSchedule:
         """The schedule as `AsyncSchedules.add` takes it, without messages. Raises: ScheduleInvalid."""
         when = self.schedule
-        form = {}
-        if self.include_return_message_types is not None:
-            form["include_return_message_types"] = list(self.include_return_message_types)
+        types = self.include_return_message_types
+        form = {} if types is None else {"include_return_message_types": list(types)}
         same = ("name", "timezone", "starts_at", "ends_at", "max_firings", "missed", "missed_limit", "in_quiet_hours")
         values: dict[str, Any] = {name: getattr(self, name) for name in (*same, "max_steps")}
         return NewSchedule(

@@ -49,12 +49,8 @@ _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserEvent:
-    """Something that happened outside, such as a login.
-
-    Args:
-        kind: what happened, in up to 64 letters, digits, and `_ . : / -`.
-        data: more about it, as JSON has it.
-        wake: whether the agent begins a run; else the event is read with its next message.
+    """Something that happened outside: its `kind`, such as `login`, in up to 64 letters, digits, and `_ . : / -`, and
+    more about it as JSON has it. With `wake` the agent begins a run; else it reads of the event with its next message.
     """
 
     kind: str
@@ -179,12 +175,8 @@ REASON_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """What was stored about a due time of `schedule`.
-
-    Args:
-        firing: None: nothing was, and another process, which may reach the agent's model, deals with it.
-        run: the run that was begun, which is still to be carried out.
-    """
+    """What was stored about a due time of `schedule`, and the run that was begun, which is still to be carried out.
+    Without a `firing` nothing was stored: another process, which may reach the agent's model, deals with it."""
 
     schedule: Schedule
     firing: Firing | None

@@ -203,10 +203,7 @@ class AgentFeatures:
 
     def undo(self, number: int | None = None, *, author: Author | None = None) -> UndoResult:
         """Undo a correction by its number, or the last. What was changed again since stays, and is named in
-        `conflicts`.
-
-        Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
-        """
+        `conflicts`. Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended."""
         return self._portal.run(self._inner.undo(number, author=author))
 
     def why(self, of: str, *, conversation: ConversationId | None = None) -> Origin:

@@ -191,12 +191,8 @@ async def _extract_waiting(
 
 async def extract_singly(ports: FactPorts, line: Line, *, rest: bool, last: bool) -> int:
     """Extract the turns of a conversation's next batch one by one; leave out those that fail, and return how many.
-
-    Args:
-        rest: as of `load_batch`.
-        last: whether a turn is left out even if its error may pass, such as that of a model which can't be reached.
-    Raises: ModelError, NotFound, StoreError.
-    """
+    `rest` is as of `load_batch`; at the `last` try a turn is left out even if its error may pass, such as that of a
+    model which can't be reached. Raises: ModelError, NotFound, StoreError."""
 
     async def load(most: int | None = 1) -> LoadedBatch | None:
         return await ports.store.read(load_batch, *line, rest=rest, most=most)

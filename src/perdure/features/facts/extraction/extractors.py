@@ -21,12 +21,8 @@ def extract_nothing(setting: str, model: str) -> Extractor | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactPorts(Ports):
-    """What extraction needs of the world beside what the engine does.
-
-    Args:
-        find_extractor: finds what derives facts from what was said.
-        waiting: the conversations that wait for extraction.
-    """
+    """What extraction needs of the world beside what the engine does: what derives facts from what was said, and the
+    conversations that wait for it."""
 
     find_extractor: FindExtractor = extract_nothing
     waiting: Waiting = field(default_factory=Waiting)
@@ -40,8 +36,7 @@ class FactPorts(Ports):
 
 
 def _find_extractor(app: App, setting: str, agent_model: str) -> Extractor:
-    """Return the extractor that an agent's setting chooses; `agent_model` is the agent's model. Raises:
-    ModelNotFound."""
+    """Return the extractor that an agent's setting chooses, with the agent's model. Raises: ModelNotFound."""
     settings = app.settings
     handle = settings.facts_model or agent_model
     by_patterns = setting == "patterns" or (setting == "default" and settings.facts == "patterns")

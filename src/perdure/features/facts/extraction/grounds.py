@@ -21,13 +21,8 @@ _FILLERS = STOP_WORDS | {name_key(USER), "year", "old"}
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the turns of a batch and those before say, with their speakers and the names of known entities.
-
-    Args:
-        text: all of it in matching form, without spaces.
-        words: the stems of its words.
-        kin: the relations of the relatives that it names, such as `SISTER`.
-    """
+    """What the turns of a batch and those before say, with their speakers and the names of known entities: all of it
+    in matching form without spaces, the stems of its words, and the relations of relatives in it, such as `SISTER`."""
 
     text: str
     words: frozenset[str]
@@ -35,7 +30,6 @@ class Said:
 
     @classmethod
     def of(cls, batch: ReadBatch) -> Said:
-        """Return what the turns of a batch and those before say, with speakers and known names."""
         turns = [*batch.context, *batch.turns]
         known = [name for one in batch.entities for name in (one.name, *one.aliases)]
         text = match_form("\n".join([*known, *(f"{turn.speaker}\n{turn.text}" for turn in turns)]))

@@ -60,8 +60,7 @@ class ModelExtractor:
         self._model, self.handle, self._telemetry = model, handle, telemetry or NoTelemetry()
 
     async def extract(self, batch: ReadBatch) -> Extraction:
-        """Return what the model finds in a batch, without facts about names that are not in the text. Raises:
-        ModelError."""
+        """Return what the model finds in a batch, without facts about names that are not said. Raises: ModelError."""
         extraction, said = await self._read(batch), Said.of(batch)
         names = {
             name_key(name): [entity.name, *entity.aliases]
@@ -318,8 +317,7 @@ def _append_facts(
     more: Sequence[ExtractedFact],
     keeps: Callable[[ExtractedFact], bool] = lambda fact: True,
 ) -> Sequence[ExtractedFact]:
-    """Return `facts`, and behind them those of `more` that are new and that `keeps` accepts, with `replaces`
-    adapted."""
+    """Return `facts`, and behind them those of `more` that are new and accepted by `keeps`; `replaces` is adapted."""
     joined = list(facts)
     known_places = {_statement_key(fact): place for place, fact in enumerate(facts, 1)}
     places: dict[int, int] = {}

@@ -52,11 +52,8 @@ async def find_same(
     ports: Ports, graph: Graph, batch: ReadBatch, extraction: Extraction, *, shown: bool
 ) -> tuple[ReadBatch, Extraction]:
     """Return the batch and the extraction, in which new entities that mean known ones by their vectors refer to these.
-
-    Args:
-        shown: whether the extractor saw the entities of the batch, and so has told them from new ones itself.
-    Raises: NotFound, StoreError.
-    """
+    With `shown` the extractor saw the entities of the batch, and so has told them from new ones itself. Raises:
+    NotFound, StoreError."""
     new = await ports.store.read(_new_entities, graph, batch, extraction)
     if not new:
         return batch, extraction

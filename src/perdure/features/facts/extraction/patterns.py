@@ -61,8 +61,7 @@ def statements_in_document(text: str, *, now: datetime) -> Sequence[Statement]:
 
 
 def said_in_document(text: str, speaker: str) -> Sequence[str]:
-    """Return the values of a rendered JSON document that may be the speaker's own words, by the names in its
-    records."""
+    """Return the values of a rendered JSON document that may be the speaker's own words, by names in its records."""
     lines = [
         (tuple(match["path"].casefold().split(", ")), match["value"].strip())
         for match in filter(None, map(_LINE.fullmatch, text.splitlines()))
@@ -101,13 +100,8 @@ def _place(path: list[str], key: str) -> tuple[tuple[str, ...], str]:
 
 
 def _read_record(path: tuple[str, ...], values: Sequence[tuple[str, str]], now: datetime) -> Iterator[Statement]:
-    """Yield the statements of one record of a document, if it is of a person.
-
-    Args:
-        path: the keys that lead to the record.
-        values: pairs of a fact's key and its value.
-        now: when it was written.
-    """
+    """Yield the statements of one record of a document, if it is of a person. `path` has the keys that lead to the
+    record, `values` are pairs of a fact's key and its value, and it was written `now`."""
     word = next((part for part in reversed(path) if not part.isdigit()), "")
     name = next((value for key, value in values if key == NAME and _is_short(value)), "")
     if word in _SPEAKER:
@@ -197,8 +191,7 @@ class _Extraction:
         return Extraction(entities=list(self._entities.values()), facts=self._facts, model=EXTRACTIVE)
 
     def _name(self, speaker: str, statement: Statement) -> None:
-        """Give the speaker the name that a statement says, and the former one as alias; or take it away if it is
-        denied."""
+        """Give the speaker the name that a statement says, and the former as alias; or take it away if it is denied."""
         entity, name = self._entity(speaker, "Person"), statement.object
         if statement.mode != "is":
             name = speaker if entity.name.casefold() == name.casefold() else entity.name
@@ -248,8 +241,7 @@ class _Extraction:
             self._facts.append(replace(fact, decision=decision, known=place))
 
     def _other_in_batch(self, statement: Statement, fact: ExtractedFact) -> tuple[Decision, int | None]:
-        """Return the decision of a fact, and the place of the earlier fact of the batch that it is about; None:
-        none."""
+        """Return the decision of a fact, and the place of the earlier fact of the batch that it is about, or None."""
         target = self._entity(statement.old, statement.kind).name if statement.old else fact.object
         for place, one in reversed(list(enumerate(self._facts, 1))):
             if one.subject == fact.subject and one.invalid_at is None and one.decision in ("ADD", "SUPERSEDE"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -67,7 +67,7 @@ def store_plan(
     episodes = tx.of(Episodes).add(episodes_of(loaded, graph, ids=ids, at=at))
     tx.sources.add(_writes_of(loaded, plan, graph, episodes, at=at))
     known = tx.of(Facts).list_by_ids(list(dict.fromkeys(planned.known.id for planned in plan.facts if planned.known)))
-    storing = _Storing(tx, graph, loaded, entities, known, ids=ids, at=at)
+    storing = _Storing(tx, graph, loaded, entities, {fact.id: fact for fact in known}, ids, at)
     added = []
     for planned in plan.facts:
         supports = [episodes[number - 1] for number in planned.turns]
@@ -187,44 +187,39 @@ def _turns(loaded: LoadedBatch) -> object:
     return refs, graph_id, batch, loaded.settings, loaded.sources, loaded.policy
 
 
+@dataclass(slots=True)
 class _Storing:
     """The storing of a plan's facts, one by one; `end` writes the sources and communities of all.
 
     Args:
         entities: the numbers of the plan's entities, in its order.
-        known: the newest versions of the facts that the plan decides about.
+        known: id -> the newest version of the facts that the plan decides about.
+        sources: pairs of the `first_seq` of a fact and the number of an episode that supports it.
+        stored: number of a fact in the answer -> its id.
     """
 
-    def __init__(
-        self,
-        tx: Tx,
-        graph: Graph,
-        loaded: LoadedBatch,
-        entities: Sequence[int],
-        known: Sequence[Fact],
-        *,
-        ids: Ids,
-        at: datetime,
-    ) -> None:
-        self._tx, self._graph, self._loaded, self._ids, self._at = tx, graph, loaded, ids, at
-        # Numbers of the plan's entities, in its order; and the newest versions of facts that the plan decides about.
-        self._entities, self._known = entities, {fact.id: fact for fact in known}
-        self._sources: list[tuple[int, int]] = []  # `first_seq` of a fact, and the number of an episode
-        self._stored: dict[int, FactId] = {}  # by the numbers of facts in the answer
-        self._changes = Changes()
+    tx: Tx
+    graph: Graph
+    loaded: LoadedBatch
+    entities: Sequence[int]
+    known: dict[FactId, Fact]
+    ids: Ids
+    at: datetime
+    sources: list[tuple[int, int]] = field(default_factory=list)
+    stored: dict[int, FactId] = field(default_factory=dict)
+    changes: Changes = field(default_factory=Changes)
 
     def end(self, added: Sequence[Fact]) -> Sequence[Fact]:
         """Write sources and communities of all facts; return those of `added` that are still believed, as they are."""
-        self._tx.of(Facts).add_sources(self._graph.id, self._sources)
-        self._changes.update_communities(self._tx, self._graph, at=self._at)
-        newest = [self._known[id_] for id_ in dict.fromkeys(fact.id for fact in added)]
+        self.tx.of(Facts).add_sources(self.graph.id, self.sources)
+        self.changes.update_communities(self.tx, self.graph, at=self.at)
+        newest = [self.known[id_] for id_ in dict.fromkeys(fact.id for fact in added)]
         return [fact for fact in newest if fact.expired_at is None]
 
     def store(self, planned: PlannedFact, supports: Sequence[Episode], origin: Mapping[str, Any]) -> Fact | None:
-        """Carry out the decision about one fact, which these episodes support; return the fact if it is new. `origin`
-        is who writes it, as `Fact.origin`."""
-        id_ = planned.known.id if planned.known else self._stored.get(planned.earlier or 0)
-        known = self._known[id_] if id_ is not None else None
+        """Carry out the decision about a fact of these episodes, with its author as `origin`; return it if new."""
+        id_ = planned.known.id if planned.known else self.stored.get(planned.earlier or 0)
+        known = self.known[id_] if id_ is not None else None
         if known is not None and known.expired_at is not None and planned.decision != "SUPERSEDE":
             known = None  # it was deleted since the batch was read: the fact is a new one
         if known is None and planned.decision in ("DELETE", "NONE"):
@@ -235,30 +230,31 @@ class _Storing:
             )
         if known is not None and planned.decision == "DELETE":
             self._support(planned, known, supports)  # if the episode that denies it is deleted, it is believed again
-            delete_facts(self._tx, self._graph, [known], origin=origin, at=self._at, together=self._changes)
+            delete_facts(self.tx, self.graph, [known], origin=origin, at=self.at, together=self.changes)
             self._settle(known, known)
             return None
         if known is not None and planned.decision == "NONE":
             self._support(planned, known, supports)
             return None
-        subject, object_ = self._entities[planned.subject], self._entities[planned.object]
+        subject, object_ = self.entities[planned.subject], self.entities[planned.object]
         if subject == object_:
-            self._tx.of(Graphs).count_dropped(self._graph.id, {"subject is object": 1})
+            self.tx.of(Graphs).count_dropped(self.graph.id, {"subject is object": 1})
             return None
         if self._is_deleted(planned, subject, object_, supports):
-            self._tx.of(Graphs).count_dropped(self._graph.id, {"deleted by a person": 1})
+            self.tx.of(Graphs).count_dropped(self.graph.id, {"deleted by a person": 1})
             return None
-        tx, graph, ids, at, together = self._tx, self._graph, self._ids, self._at, self._changes
+        tx, graph, ids, at, together = self.tx, self.graph, self.ids, self.at, self.changes
         if known is not None and planned.decision == "UPDATE":
             fields = self._merged_fields(known, planned)
             changed = change_fact(tx, graph, known, fields, change="update", origin=origin, at=at, together=together)
-            self._known[known.id] = changed
+            self.known[known.id] = changed
             self._support(planned, known, supports)
             return changed
         if (same := self._find_same(planned, supports)) is not None:
             self._support(planned, same, supports)
             self._settle(same, known)
             return None
+        waits = self.loaded.policy == "approve" and planned.trust in OUTSIDE  # until a person accepts it
         new = FactFields(
             text=planned.text,
             subject=subject,
@@ -268,7 +264,7 @@ class _Storing:
             rating=planned.rating,
             valid_at=planned.valid_at,
             invalid_at=planned.invalid_at,
-            state="proposed" if self._needs_approval(planned) else "active",
+            state="proposed" if waits or self.loaded.settings.capture == "ask" else "active",
             trust=planned.trust,
             scope=supports[0].scope,
         )
@@ -280,16 +276,16 @@ class _Storing:
     def _settle(self, fact: Fact, known: Fact | None) -> None:
         """End a fact, and the one that it replaces, as the times of their line say; None: it replaces none."""
         if known is not None:
-            tx, graph, at, together = self._tx, self._graph, self._at, self._changes
+            tx, graph, at, together = self.tx, self.graph, self.at, self.changes
             settle(tx, graph, [fact, known], joined=True, at=at, together=together)
-            self._known = {one.id: one for one in tx.of(Facts).list_by_ids(list(self._known))}
+            self.known = {one.id: one for one in tx.of(Facts).list_by_ids(list(self.known))}
 
     def _is_deleted(self, planned: PlannedFact, subject: int, object_: int, supports: Sequence[Episode]) -> bool:
         """Return whether a person deleted or corrected the fact that says this, and the user has not said it since."""
         scope = set(scope_of(supports[0]))
         same = {
             version.first_seq
-            for version in self._tx.of(Facts).list_between(self._graph.id, subject, object_, limit=SAME_MAX)
+            for version in self.tx.of(Facts).list_between(self.graph.id, subject, object_, limit=SAME_MAX)
             if version.relation == planned.relation or match_form(version.text) == match_form(planned.text)
         }
         return any(
@@ -297,26 +293,22 @@ class _Storing:
             and (fact.is_deletion or (fact.subject, fact.object) != (subject, object_))
             and scope <= set(fact.scope.items())
             and not self._is_said_since(planned, fact)
-            for fact in self._tx.of(Facts).list_by_firsts(self._graph.id, sorted(same))
+            for fact in self.tx.of(Facts).list_by_firsts(self.graph.id, sorted(same))
         )
 
     def _is_said_since(self, planned: PlannedFact, version: Fact) -> bool:
         """Return whether the user said a fact after this version was written. If an agent's turn says it too, a user's
         turn counts only if it names the object."""
-        turns = [turn for turn in self._loaded.batch.turns if turn.number in planned.turns]
+        turns = [turn for turn in self.loaded.batch.turns if turn.number in planned.turns]
         later = [
             turn for turn in turns if turn.is_user and turn.trust == "user" and turn.occurred_at > version.created_at
         ]
         if not later or len(later) == len(turns):
             return bool(later)
-        object_ = self._entities[planned.object]
-        (entity,) = self._tx.of(Entities).list_by_seqs(self._graph.id, [object_])
+        object_ = self.entities[planned.object]
+        (entity,) = self.tx.of(Entities).list_by_seqs(self.graph.id, [object_])
         names = list(map(name_key, (entity.name, *entity.aliases)))
         return any(name in name_key(turn.text) for turn in later for name in names)
-
-    def _needs_approval(self, planned: PlannedFact) -> bool:
-        """Return whether a new fact waits until a person accepts it."""
-        return self._loaded.settings.capture == "ask" or (self._loaded.policy == "approve" and planned.trust in OUTSIDE)
 
     def _merged_fields(self, known: Fact, planned: PlannedFact) -> FactFields:
         """Return the fields of a new version of a known fact that `planned` says better or more fully."""
@@ -324,9 +316,9 @@ class _Storing:
         valid_at, invalid_at = merge_times(planned.valid_at, planned.invalid_at, before=before)
         return {
             "text": planned.text,
-            "subject": self._entities[planned.subject],
+            "subject": self.entities[planned.subject],
             "relation": planned.relation,
-            "object": self._entities[planned.object],
+            "object": self.entities[planned.object],
             "type": planned.type or known.type,
             "rating": max(planned.rating, known.rating),
             "valid_at": valid_at,
@@ -336,16 +328,16 @@ class _Storing:
 
     def _support(self, planned: PlannedFact, fact: Fact, supports: Sequence[Episode]) -> None:
         """Note that these episodes support a fact, and which number it has in the answer."""
-        self._stored[planned.number] = fact.id
-        self._known.setdefault(fact.id, fact)
-        self._sources += [(fact.first_seq, episode.seq) for episode in supports]
+        self.stored[planned.number] = fact.id
+        self.known.setdefault(fact.id, fact)
+        self.sources += [(fact.first_seq, episode.seq) for episode in supports]
 
     def _find_same(self, planned: PlannedFact, supports: Sequence[Episode]) -> Fact | None:
         """Return the believed fact of the same scope that says the same of the same time; None: there is none. One may
         have come since the batch was read."""
-        ends, scope = (self._entities[planned.subject], self._entities[planned.object]), set(scope_of(supports[0]))
+        ends, scope = (self.entities[planned.subject], self.entities[planned.object]), set(scope_of(supports[0]))
         at = planned.valid_at or supports[-1].occurred_at
-        for fact in self._tx.of(Facts).list_between(self._graph.id, *ends, planned.relation, limit=SAME_MAX):
+        for fact in self.tx.of(Facts).list_between(self.graph.id, *ends, planned.relation, limit=SAME_MAX):
             is_over = fact.invalid_at is not None and fact.invalid_at <= at
             if (
                 fact.trust == planned.trust

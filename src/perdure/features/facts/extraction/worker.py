@@ -59,13 +59,8 @@ class Extractions:
         return [*self._worker.tasks, *self._tidying.tasks]
 
     def note_run(self, line: Line, agent: Agent | None, ended: RunLog) -> None:
-        """Note what a run has added to a conversation, and extract in the background if that makes a full batch.
-
-        Args:
-            line: agent and number of the conversation.
-            agent: None: this process does not know its settings, and takes the defaults.
-            ended: the log of the run.
-        """
+        """Note what a run, by its log, has added to a conversation, and extract in the background if that makes a full
+        batch. Without an `agent` this process does not know its settings, and takes the defaults."""
         facts = load_agent_facts({} if agent is None else agent.settings)
         if self._waiting.wake is None or facts.capture == "off":
             if facts.forgetting.on:  # else a pass follows the extraction
@@ -162,16 +157,9 @@ class Extractions:
         wait_s = self.ports.settings.extraction_retry_s * 4 ** max(0, backlog.tries - 1)
         backlog.due_at = asyncio.get_running_loop().time() + wait_s
         if backlog.tries <= 1:
-            expected = isinstance(error, PerdureError)
-            log.warning(
-                "facts of conversation %s of %s wait, and are tried again in %g s: %s: %s",
-                line[1],
-                line[0],
-                wait_s,
-                type(error).__name__,
-                error,
-                exc_info=None if expected else error,
-            )
+            text = "facts of conversation %s of %s wait, and are tried again in %g s: %s: %s"
+            about = (line[1], line[0], wait_s, type(error).__name__, error)
+            log.warning(text, *about, exc_info=None if isinstance(error, PerdureError) else error)
         self._set_timer(wait_s)
 
     async def _extract_singly(self, line: Line, backlog: LineBacklog, error: Exception, *, rest: bool) -> None:
@@ -187,14 +175,8 @@ class Extractions:
             self._retry(line, backlog, trouble)
         else:
             if turns:
-                log.warning(
-                    "%d turns of conversation %s of %s are left out of facts after %d tries: %s",
-                    turns,
-                    line[1],
-                    line[0],
-                    backlog.tries,
-                    error,
-                )
+                text = "%d turns of conversation %s of %s are left out of facts after %d tries: %s"
+                log.warning(text, turns, line[1], line[0], backlog.tries, error)
             backlog.tries = 0
             backlog.due_at = asyncio.get_running_loop().time()
             self._worker.start(line)

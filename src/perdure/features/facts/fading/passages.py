@@ -66,8 +66,7 @@ def tidy_passages(tx: Tx, items: Sequence[TidyItem], *, pass_: str, at: datetime
 
 
 def restore_passages(tx: Tx, archives: Sequence[Archive], pass_: str, *, at: datetime, limit: int) -> Sequence[Passage]:
-    """Take back what a pass did, by its id, and nobody has changed since; return the restored passages, at most
-    `limit`. Their age counts from now on."""
+    """Take back what a pass did to at most `limit` passages that are still so; return them. Their age begins anew."""
     restored: dict[ArchiveId, list[Passage]] = {}
     found = [passage for passage in passages_of_passes(tx, archives) if passage.state_origin["pass"] == pass_][:limit]
     for passage in found:

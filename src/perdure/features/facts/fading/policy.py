@@ -72,8 +72,7 @@ def kind_of(memory: Memory) -> Literal["fact", "passage"]:
 
 
 def compute_worth(importance: float, days: float, uses: int, policy: Forgetting) -> float:
-    """Return what a memory is worth, 0 to 1: its importance, 0 to 1, halved with each half-life of its age in days.
-    Each use takes `USE_DAYS` off the age."""
+    """Return the importance of a memory, 0 to 1, halved for each half-life of its age less `USE_DAYS` for each use."""
     age = max(0.0, days - uses * USE_DAYS)
     return float(importance * 0.5 ** (age / policy.half_life_days))
 
@@ -89,7 +88,6 @@ class Judged:
 
     Attributes:
         worth: what the memory is worth to the policy, 0 to 1.
-        uses: how often it was used.
         since: when it came into its state; `origin` says why.
         importance: how much it matters, 0 to 1, whatever its age.
         group: memories of one group are compared with each other; None: it is compared with none.
@@ -109,18 +107,13 @@ class Judged:
 
     @property
     def place(self) -> tuple[bool, float, int, int]:
-        """The key by which near-duplicates are sorted, the one that stays first: one that has not faded, then the most
-        important, the longest, the oldest."""
+        """Sorts near-duplicates, the one that stays first: not faded, then the most important, longest, oldest."""
         return self.memory.state != "active", -self.importance, -len(self.memory.text), self.memory.seq
 
 
 def plan_pass(judged: Iterable[Judged], policy: Forgetting, *, at: datetime, compared_max: int) -> Sequence[TidyItem]:
-    """Return what a pass would change, near-duplicates first, then what matters least; at most `CHANGES_MAX` items.
-
-    Args:
-        judged: all memories, oldest first.
-        compared_max: how many of a group, the newest, are compared with each other.
-    """
+    """Return what a pass would change of these memories, given oldest first: near-duplicates first, then what matters
+    least; at most `CHANGES_MAX` items. The newest `compared_max` of a group are compared with each other."""
     groups: dict[Hashable, deque[Judged]] = {}
     single: list[TidyItem] = []
     for one in judged:

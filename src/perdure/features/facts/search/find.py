@@ -59,13 +59,8 @@ def search_facts(
         facts = tx.of(Facts).page(graph.id, where=where, newest_first=True, limit=limit)
         return Hits(_hits(tx, graph, [(fact, 0.0, None) for fact in facts]), SearchReport(rows=len(facts)))
     archive = tx.archives.get(graph.fact_archive_id)
-    graded = _grade(
-        tx,
-        graph,
-        request,
-        request.archives.columns(archive, lambda before: load_fact_columns(tx, graph.id, before)),
-        where,
-    )
+    columns = request.archives.columns(archive, lambda before: load_fact_columns(tx, graph.id, before))
+    graded = _grade(tx, graph, request, columns, where)
     most = min(HITS_MAX, max(CANDIDATES, 2 * limit))
     ranking = rank_passages(
         tx, [archive], request, where=PassageFilter(), limit=most, only=np.unique(graded.texts), more=graded.candidates
@@ -73,18 +68,12 @@ def search_facts(
     scored = _sum_scores(ranking, graded)[:limit]
     facts = tx.of(Facts).list_by_seqs(graph.id, [seq for _, seq, _, _ in scored])
     found = {fact.seq: fact for fact in facts}
-    return Hits(
-        _hits(
-            tx,
-            graph,
-            [
-                (found[seq], score, _explain(ranking, row, graded, place) if explain else None)
-                for score, seq, row, place in scored
-                if seq in found
-            ],
-        ),
-        ranking.ran,
-    )
+    why = [
+        (found[seq], score, _explain(ranking, row, graded, place) if explain else None)
+        for score, seq, row, place in scored
+        if seq in found
+    ]
+    return Hits(_hits(tx, graph, why), ranking.ran)
 
 
 def _grade(tx: Tx, graph: Graph, request: SearchRequest, columns: FactColumns, where: FactFilter) -> _Graded:

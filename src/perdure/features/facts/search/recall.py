@@ -47,8 +47,7 @@ def add_profile(
     collection: Candidates,
     count: Callable[[str], int],
 ) -> None:
-    """Add facts of the user's profile to the candidates, to fill what remains of the budget, the most important first.
-    `count` returns the tokens of a text."""
+    """Fill the rest of the budget with facts of the user's profile, the most important first; `count` counts tokens."""
     if (graph := tx.of(Graphs).find_by_agent(agent.id)) is None:
         return
     profile = load_profile(tx, graph, agent.id, budget_tokens=scope.budget_tokens, count=count, at=request.now)
@@ -73,8 +72,7 @@ def add_profile(
 
 
 def _recall_facts(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope) -> Hits[FactHit]:
-    """Return the facts that a recall may add, best first: true now, about the entities that its texts name, and not
-    said by messages in the context window."""
+    """Return the facts that a recall may add, best first: true now, of entities in its texts, and not said in view."""
     wanted = (scope.features or {}).get(NAME, FactScope())
     if wanted is None or not wanted.limit or (graph := tx.of(Graphs).find_by_agent(agent.id)) is None:
         return Hits()

@@ -137,8 +137,7 @@ class Episodes(Table):
         return int(rows[0][0]) if rows else -1
 
     def list_behind(self, *, limit: int) -> Sequence[tuple[AgentId, int]]:
-        """Return agent and number of the conversations with unread messages among the newest `limit` messages of
-        all."""
+        """Return agent and number of the conversations with unread messages among the newest `limit` of all."""
         rows = self._rows(
             "SELECT DISTINCT m.agent_id, m.conversation_seq FROM (SELECT agent_id, conversation_seq, seq, created_at"
             " FROM messages ORDER BY created_at DESC, agent_id DESC, seq DESC LIMIT :limit) m"

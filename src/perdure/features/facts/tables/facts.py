@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from perdure.core.ids import FactId, GraphId, PassageId, derived_id
 from perdure.core.passages import Passage
@@ -90,18 +91,10 @@ class Facts(Table):
         if not expired:
             return expired
         _, version = Graphs(self._db, self._org_id).take_numbers(graph_id, "fact", 0)
-        self._db.run_many(
-            "UPDATE facts SET expired_at = :at, graph_version = :version WHERE graph_id = :graph_id AND seq = :seq",
-            [
-                {
-                    "at": row_format.iso(max(at, fact.created_at)),
-                    "version": version,
-                    "graph_id": graph_id,
-                    "seq": fact.seq,
-                }
-                for fact in expired
-            ],
-        )
+        sql = "UPDATE facts SET expired_at = :at, graph_version = :version WHERE graph_id = :graph_id AND seq = :seq"
+        own: dict[str, Any] = {"graph_id": graph_id, "version": version}
+        ends = [(fact.seq, row_format.iso(max(at, fact.created_at))) for fact in expired]
+        self._db.run_many(sql, [own | {"seq": seq, "at": end} for seq, end in ends])
         self._change_fact_counts(graph_id, expired, -1)
         return expired
 
@@ -267,13 +260,11 @@ class Facts(Table):
     ) -> Sequence[Fact]:
         """Return the newest versions of facts from `subject` to `object_`, the newest facts first. With a relation only
         those that have it and are believed."""
-        where = "f.object = :object AND f.subject = :subject"
+        where, params = "f.object = :object AND f.subject = :subject", dict[str, Any](subject=subject, object=object_)
         if relation is not None:
+            params["relation"] = row_format.storable(relation)
             where += " AND f.relation = :relation AND f.expired_at IS NULL"
         where += " ORDER BY f.first_seq DESC, f.seq DESC LIMIT :limit"
-        params = {"subject": subject, "object": object_} | (
-            {"relation": row_format.storable(relation)} if relation else {}
-        )
         return self._read(where, index="facts_by_object", graph_id=graph_id, limit=limit, **params)
 
     def put_text(self, graph: Graph, text_seq: int, text: str) -> None:
@@ -407,15 +398,9 @@ class Facts(Table):
 
     def _change_fact_counts(self, graph_id: GraphId, facts: Sequence[Fact], by: int) -> None:
         """Add `by` to the fact counts of the entities that these believed versions name."""
-        self._db.run_many(
-            "UPDATE entities SET fact_count = fact_count + :by WHERE graph_id = :graph_id AND seq = :seq",
-            [
-                {"by": by, "graph_id": graph_id, "seq": seq}
-                for fact in facts
-                if fact.expired_at is None
-                for seq in (fact.subject, fact.object)
-            ],
-        )
+        sql = "UPDATE entities SET fact_count = fact_count + :by WHERE graph_id = :graph_id AND seq = :seq"
+        named = [seq for fact in facts for seq in (fact.subject, fact.object)]
+        self._db.run_many(sql, [{"by": by, "graph_id": graph_id, "seq": seq} for seq in named])
 
     def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Fact]:
         """Read the versions of a graph that an SQL condition on `facts f` selects; `index` names the index to use."""

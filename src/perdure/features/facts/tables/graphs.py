@@ -122,8 +122,7 @@ class Graphs(NounTable[Graph]):
         self._run(sql, graph_id=graph_id, dropped=row_format.dump(total))
 
     def count_calls(self, graph_id: GraphId, *, calls: int, input_tokens: int, output_tokens: int) -> None:
-        """Add the model calls and tokens of an extraction, and lock the graph for this transaction. Raises:
-        NotFound."""
+        """Add the model calls and tokens of an extraction; lock the graph for this transaction. Raises: NotFound."""
         rows = self._rows(
             "UPDATE graphs SET extraction_calls = extraction_calls + :calls, input_tokens = input_tokens + :input,"
             " output_tokens = output_tokens + :output WHERE id = :graph_id AND org_id = :org_id RETURNING id",

@@ -79,15 +79,9 @@ class LoadedBatch:
 def load_batch(
     tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = True, most: int | None = None
 ) -> LoadedBatch | None:
-    """Load the next turns of a conversation that extraction has not read, with what is known about them.
-
-    None: no batch is due, or extraction is off, paused or bypassed.
-
-    Args:
-        rest: whether fewer turns than a full batch do; and if there are none, the next passages of the agent's archive.
-        most: the most turns, if they are fewer than the agent's setting.
-    Raises: NotFound.
-    """
+    """Load the next turns of a conversation that extraction has not read, with what is known about them, at most `most`
+    of them. None: no batch is due, or extraction is off, paused or bypassed. With `rest` fewer turns than a full batch
+    do, and if there are none, the next passages of the agent's archive. Raises: NotFound."""
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
     if (opened := _open_batch(tx, agent_id)) is None or conversation.settings.get(EPHEMERAL):
         return None
@@ -218,12 +212,8 @@ def _load_before(tx: Tx, agent_id: AgentId, conversation_seq: int, before_seq: i
 def _read_messages(
     tx: Tx, agent: Agent, empty: LoadedBatch, messages: Sequence[Message], rows: Sequence[Message], *, known: bool
 ) -> LoadedBatch:
-    """Return the batch `empty` filled with these messages of a conversation, new or changed.
-
-    Args:
-        rows: the messages, and what was said before them, in order.
-        known: whether with the entities and facts that they may mean.
-    """
+    """Return the batch `empty` filled with these messages of a conversation, new or changed, and `known`: with the
+    entities and facts that they may mean. `rows` are the messages, and what was said before them, in order."""
     user = user_name(tx, agent)
     sources = turn_sources(tx, messages)
     trusts = trusts_of(rows, sources)
@@ -242,8 +232,7 @@ def _read_messages(
 def _load_passages(
     tx: Tx, agent: Agent, empty: LoadedBatch, *, most: int | None = None, upto_seq: int | None = None
 ) -> LoadedBatch | None:
-    """Load the next passages of the agent's own archive, which it or others put there; None: there are none. The
-    parameters are those of `_load_turns`."""
+    """Load the next passages of the agent's own archive, by the parameters of `_load_turns`; None: there are none."""
     archive = find_own_archive(tx, agent.id)
     if archive is None:
         return None
@@ -396,12 +385,8 @@ def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) ->
 def _fits_batch(waiting: Sequence[Episode], episode: Episode) -> bool:
     """Return whether a text may be in one batch with those before it: of one place and scope, and short."""
     size = sum(len(one.text or "") for one in (*waiting, episode))
-    return _place(episode) == _place(waiting[0]) and scope_of(episode) == scope_of(waiting[0]) and size <= BATCH_CHARS
-
-
-def _place(episode: Episode) -> tuple[bool, AgentId | None, int | None]:
-    """Return what episodes of one batch share: whether their text stands elsewhere, the agent, the conversation."""
-    return episode.text is None, episode.agent_id, episode.conversation_seq
+    shared = {(one.text is None, one.agent_id, one.conversation_seq, scope_of(one)) for one in (waiting[0], episode)}
+    return len(shared) == 1 and size <= BATCH_CHARS
 
 
 def scope_of(episode: Episode) -> ScopePairs:

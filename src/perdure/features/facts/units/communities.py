@@ -118,14 +118,8 @@ class _Moves:
 
 def choose_label(seq: int, label: int | None, neighbours: Sequence[tuple[int, int | None]]) -> int | None:
     """Return the number of the community of an entity: that of most of its neighbours; None: it has no facts. Among
-    several the present one comes first, then the oldest. A neighbour without a community counts as one that begins with
-    it.
-
-    Args:
-        seq: the number of the entity.
-        label: its present community.
-        neighbours: pairs of number and community, one for each fact that connects them.
-    """
+    several the present one, `label`, comes first, then the oldest. `neighbours` are pairs of number and community, one
+    for each fact that connects them; one without a community counts as one that begins with it."""
     counts = Counter(other if other_label is None else other_label for other, other_label in neighbours)
     if not counts:
         return None

@@ -76,15 +76,8 @@ def build_fact_deltas(
     if not any(changes.values()) and not is_cut:
         return ()
     hint = "search_facts finds the others" if is_cut else None
-    return (
-        envelope(
-            "memory_delta",
-            op="facts",
-            by="a person",
-            **{kind: lines or None for kind, lines in changes.items()},
-            more=hint,
-        ),
-    )
+    lines = {kind: of_kind or None for kind, of_kind in changes.items()}
+    return (envelope("memory_delta", op="facts", by="a person", **lines, more=hint),)
 
 
 def graph_versions(tx: Tx, opening: ConversationState) -> Mapping[str, int]:

@@ -15,7 +15,7 @@ from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id, is_id
 from perdure.core.passages import Archive, Passage
 from perdure.core.sources import TRUSTED, MemoryWrite, Source, TrustLabel, WriteSource
-from perdure.core.text.reprs import describe_value
+from perdure.core.text.reprs import attributes, describe_value
 from perdure.domain.values import check_item_limits
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.communities import Changes
@@ -67,30 +67,13 @@ ALIASES_MAX = 20
 def create_graph(tx: Tx, name: str, *, ids: Ids, at: datetime, settings: Mapping[str, Any] | None = None) -> Graph:
     """Add an empty graph with two archives, for texts of facts and of entities. Raises: TooMany: a long name."""
     tx.limits.check("name_limit_chars", len(name))
-    archives = [
-        tx.archives.add(
-            Archive(
-                id=ArchiveId(ids.new("archive")),
-                org_id=tx.org_id,
-                name=f"{holds} of {name}",
-                created_at=at,
-                updated_at=at,
-            )
-        )
+    own: Any = {"org_id": tx.org_id, "created_at": at, "updated_at": at}
+    facts, entities = (
+        tx.archives.add(Archive(id=ArchiveId(ids.new("archive")), name=f"{holds} of {name}", **own)).id
         for holds in ("facts", "entities")
-    ]
-    return tx.of(Graphs).add(
-        Graph(
-            id=GraphId(ids.new("graph")),
-            org_id=tx.org_id,
-            name=name,
-            fact_archive_id=archives[0].id,
-            entity_archive_id=archives[1].id,
-            settings=settings or {},
-            created_at=at,
-            updated_at=at,
-        )
     )
+    own |= {"fact_archive_id": facts, "entity_archive_id": entities}
+    return tx.of(Graphs).add(Graph(id=GraphId(ids.new("graph")), name=name, settings=settings or {}, **own))
 
 
 def graph_of_agent(tx: Tx, agent_id: AgentId, *, ids: Ids, at: datetime) -> Graph:
@@ -127,7 +110,9 @@ def store_entities(tx: Tx, graph: Graph, new: Sequence[NewEntity], *, ids: Ids, 
             known[seq] = stored[index] = _merge_entity(tx, graph, known[seq], one, at=at)
         elif one.name not in added:
             added[one.name] = len(fresh)
-            fresh.append(_new_entity(graph, one, ids, at))
+            own: Any = attributes(one, "name", "type", "summary", "aliases", "attributes")
+            id_ = EntityId(ids.new("entity"))
+            fresh.append(Entity(id=id_, graph_id=graph.id, created_at=at, updated_at=at, **own))
     there = tx.of(Entities).add(fresh)
     tx.passages.add([entity_text(graph, entity, at=at) for entity in there])
     return [stored[index] if index in stored else there[added[one.name]] for index, one in enumerate(new)]
@@ -179,12 +164,8 @@ def change_fact(
     at: datetime,
     together: Changes | None = None,
 ) -> Fact:
-    """Write a new version of a fact with these fields, believed from now on; return it.
-
-    Args:
-        together: as of `add_facts`.
-    Raises: InvalidInput, NotFound; VersionConflict: `fact` is not its newest version.
-    """
+    """Write a new version of a fact with these fields, believed from now on; return it. `together` is as of
+    `add_facts`. Raises: InvalidInput, NotFound; VersionConflict: `fact` is not its newest version."""
     if (newest := tx.of(Facts).get(fact.id)).seq != fact.seq:
         raise VersionConflict(fact.id, expected=fact.seq, found=newest.seq)
     fact = newest
@@ -264,12 +245,8 @@ def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, 
 
 
 class Retraction(NamedTuple):
-    """What was done to facts whose source is gone.
-
-    Attributes:
-        lost: facts that are believed no longer.
-        restored: facts that are again as they were before the source changed or denied them.
-    """
+    """What was done to facts whose source is gone: some are believed no longer, others are again as they were before
+    the source changed or denied them."""
 
     lost: Sequence[Fact]
     restored: Sequence[Fact]
@@ -306,13 +283,8 @@ _CONTENT: Final = ("text", "subject", "object", "relation", "type", "rating", "v
 
 
 def _restore_before(tx: Tx, graph: Graph, versions: Sequence[Fact], gone: Collection[str], at: datetime) -> Fact | None:
-    """Write a fact as it was before these episodes changed it; return the new version. None: they did not change it, or
-    somebody else has changed it since.
-
-    Args:
-        versions: all of the fact, oldest first.
-        gone: the ids of the episodes.
-    """
+    """Write a fact, of which these are all versions, oldest first, as it was before the episodes of the ids `gone`
+    changed it; return the new version. None: they did not change it, or somebody else has changed it since."""
     in_force: list[Fact] = []
     for one in (one for one in versions if "ended_by" not in one.origin):
         if one.change == "restore":  # the versions that it took back say nothing
@@ -343,13 +315,8 @@ def add_episode(
     at: datetime,
 ) -> Episode:
     """Add a text or, with kind `json`, a JSON document, whose facts are extracted in the background; return it.
-
-    Args:
-        trust: what kind of source says it.
-        scope: whose it is, such as `user_id`; its facts have it too.
-        occurred_at: when it was said; `at` is now.
-    Raises: InvalidInput, TooMany: of its scope.
-    """
+    `scope` says whose it is, such as `user_id`, and its facts have it too; it was said when it `occurred_at`, and `at`
+    is now. Raises: InvalidInput, TooMany: of its scope."""
     check_scope(tx, scope)
     id_ = EpisodeId(ids.new("episode"))
     episode = Episode(
@@ -423,21 +390,6 @@ def _same_entity(new: NewEntity, named: Sequence[Entity]) -> int | None:
         return new.known or None
     fitting = [entity.seq for entity in named if type_fits(entity.type, new.type)]
     return fitting[0] if len(fitting) == 1 else None
-
-
-def _new_entity(graph: Graph, new: NewEntity, ids: Ids, at: datetime) -> Entity:
-    """Build an entity that the graph does not have yet."""
-    return Entity(
-        id=EntityId(ids.new("entity")),
-        graph_id=graph.id,
-        name=new.name,
-        type=new.type,
-        summary=new.summary,
-        aliases=new.aliases,
-        attributes=new.attributes,
-        created_at=at,
-        updated_at=at,
-    )
 
 
 def _merge_entity(tx: Tx, graph: Graph, known: Entity, new: NewEntity, *, at: datetime) -> Entity:

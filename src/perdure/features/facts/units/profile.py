@@ -77,13 +77,8 @@ def load_profile(
     at: datetime,
     user: str = "",
 ) -> Profile:
-    """Load the profile of a user: facts that are true at `at` and trusted, the best rated and newest first.
-
-    Args:
-        count: returns the tokens of a text, of which the profile has at most `budget_tokens`.
-        user: a name; empty: the agent's user.
-    Raises: NotFound.
-    """
+    """Load the profile of the user of this name, by default the agent's: facts that are true at `at` and trusted, the
+    best rated and newest first, of at most `budget_tokens` as `count` returns them. Raises: NotFound."""
     users = find_users(tx, graph, agent_id, user)
     if not users:
         return Profile()

@@ -17,8 +17,7 @@ from perdure.storage.tx import Tx
 
 
 def retract_deleted(tx: Tx, refs: Sequence[str], at: datetime) -> None:
-    """Delete the episodes of deleted messages or passages, and retract facts that nothing else supports. `refs` are the
-    ids of the messages and passages."""
+    """Delete the episodes of deleted messages or passages, by their ids; retract facts that nothing else supports."""
     for graph_id, episodes in groupby(tx.of(Episodes).find(refs), attrgetter("graph_id")):
         delete_episodes(tx, tx.of(Graphs).get(graph_id), list(episodes), at=at)
 

@@ -55,11 +55,7 @@ class FactType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The types that a graph knows.
-
-    Attributes:
-        entity_types: name of a type -> the JSON schema of its attributes, empty without any.
-    """
+    """The types that a graph knows: of entities, name -> the JSON schema of its attributes, `{}` for none; of facts."""
 
     entity_types: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {name: {} for name in ENTITY_TYPES})
     fact_types: Sequence[FactType] = ()
@@ -74,8 +70,6 @@ class ReadBatch:
         context: earlier turns, for pronouns only.
         entities: known entities that the turns may mean; an extractor names one by its place in this list, from 1.
         facts: known facts that the turns may concern, by their place likewise.
-        rules: which facts must not be remembered.
-        schema: the types of entities and facts to use.
         prompt: what the user adds to the extractor's instructions.
         reflect: whether a second pass may look for missed entities when the first is not certain.
         limit_s: how long each call of a model may take; None: as long as it takes.
@@ -177,11 +171,7 @@ class CommunityFacts:
 
 @runtime_checkable
 class Summarizer(Protocol):
-    """An extractor that can also summarize communities.
-
-    Attributes:
-        handle: the name of the model that it calls, such as `openai/gpt-4o`.
-    """
+    """An extractor that can also summarize communities, by the model of this handle, such as `openai/gpt-4o`."""
 
     handle: str
 

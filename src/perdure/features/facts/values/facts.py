@@ -365,8 +365,7 @@ class FactContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommunityHit:
-    """A community that a search found, with some of its entities, those of most facts first. Scores compare within one
-    search only."""
+    """A community that a search found, with its entities of most facts. Scores compare within one search only."""
 
     community: Community
     members: Sequence[Entity]

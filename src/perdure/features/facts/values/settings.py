@@ -142,10 +142,9 @@ def check_agent_facts(settings: Mapping[str, Any]) -> None:
     check_range("facts.recall_messages", facts.recall_messages, 1, 50)
     for name, low, high in (("half_life_days", 1, 36_500), ("min_score", 0, 1), ("min_age_days", 0, 36_500)):
         check_range(f"facts.forgetting.{name}", getattr(facts.forgetting, name), low, high, whole=False)
-    if not isinstance(facts.forgetting.on, bool):
-        raise InvalidInput(f"facts.forgetting.on is {facts.forgetting.on!r:.80}: give true or false")
-    if not isinstance(facts.use_untrusted, bool):
-        raise InvalidInput(f"facts.use_untrusted is {facts.use_untrusted!r:.80}: give true or false")
+    for name, value in (("forgetting.on", facts.forgetting.on), ("use_untrusted", facts.use_untrusted)):
+        if not isinstance(value, bool):
+            raise InvalidInput(f"facts.{name} is {value!r:.80}: give true or false")
 
 
 def plain_graph_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
