@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import linecache
+import tomllib
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -56,9 +59,18 @@ def test_every_block_is_written_for_the_type_checkers(tmp_path: Path) -> None:
         assert file.read_text().splitlines()[block.line - 1 :] == block.text.splitlines()
 
 
+SETTINGS: Mapping[str, Callable[[str], object]] = {"json": json.loads, "toml": tomllib.loads}
+"""Blocks that belong into files of other programs -> what reads them."""
+
+
+def test_settings_of_other_programs_can_be_read() -> None:
+    for block in (block for page in PAGES for block in fences(page) if block.info in SETTINGS):
+        assert SETTINGS[block.info](block.text)
+
+
 def test_every_block_says_what_it_is() -> None:
     """A block with another info string would be checked by nobody. `test_pages` compares those of SQL."""
-    known = {"python", NO_RUN, "text", "console", "console no-run", "sh no-run", "sql", "mermaid"}
+    known = {"python", NO_RUN, "text", "console", "console no-run", "sh no-run", "sql", "mermaid", *SETTINGS}
 
     found = Counter(block.info for page in PAGES for block in fences(page))
 

@@ -49,6 +49,7 @@ RULES: Mapping[str, str] = {
     "agent_id: the conversation 'default' needs|body.conversation_id: 'default' needs": "a word that needs an agent",
     "query.conversation_id: 'default' needs": "the same in a query",
     "body.messages: no user says anything": "the last word is a user's",
+    "field '|'.*' is no field of a note|title is|title has|the note has": "the fields that a kind of note has",
     "Streaming options set without|streaming: messages/async": "fields that need another one, or another route",
     "there is nothing to recall from|nothing says which passages": "at least one of several",
     "body.requires_approval: Field required": "in the body or, as it was, in the query",

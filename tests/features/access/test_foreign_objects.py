@@ -67,6 +67,7 @@ async def things_of(client: httpx.AsyncClient, world: World, org_id: Any = LOCAL
         "scheduled_message_id": (f"/v1/agents/{agent}/schedule", schedule),
         "provider_id": ("/v1/providers/", provider | {"base_url": "https://8.8.8.8:1/v1"}),
         "mcp_server_id": ("/v1/mcp-servers/", server),
+        "note_id": (f"/v1/agents/{agent}/notes", {"kind": "doc", "title": "Ours", "fields": {"text": "Ours."}}),
         "user_id": ("/v1/users/", {"name": "ann"}),
         "key_id": ("/v1/keys/", {"name": "more"}),
     }

@@ -56,6 +56,7 @@ async def review_notes(
 @router.get("/v1/agents/{agent_id}/notes/kinds")
 async def list_note_kinds(agent: ThisAgent) -> list[wire.NoteKindShape]:
     """List the kinds of notes and their fields."""
+    await agent.notes.count()  # an unknown agent has no page of kinds either
     return [wire.NoteKindShape.make(kind) for kind in note_kinds().values()]
 
 

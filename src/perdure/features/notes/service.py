@@ -53,10 +53,10 @@ class AsyncNotes(AsyncPart):
             tags: more tags; none that is the name of another kind.
         Raises: InvalidInput: a value that can't be used, or the agent has 500 notes; NotFound: no such agent.
         """
+        await self._check_room()
         known = find_kind(kind)
         text = to_markdown(check_title(title), check_note_fields(known, fields))
         own_tags = check_note_tags(known, tags)
-        await self._check_room()
         new = NewPassage(text=text, tags=(NOTE_TAG, known.name, *own_tags), metadata=self._metadata(known.name))
         passage, correction = await self._archival.insert_passage(new)
         return get_note(passage), correction

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from perdure.core.ids import PassageId
-from perdure.features.notes.kinds import TITLE_CHARS, NoteKind
+from perdure.features.notes.kinds import TITLE_CHARS, NoteKind, note_kinds
 from perdure.features.notes.service import FoundNote
 from perdure.features.notes.values import Note
 from perdure.server.wire.base import WireRequest
@@ -21,7 +21,7 @@ _Fields = ItemsByName[str]
 class NoteIn(WireRequest):
     """A note to write. `fields` are those of its kind, of which the first is required."""
 
-    kind: str
+    kind: Annotated[str, keywords(enum=[*note_kinds()])]
     title: _Title
     fields: _Fields
     tags: Tags = Field(default_factory=list)
