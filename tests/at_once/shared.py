@@ -146,7 +146,7 @@ async def passages_of_an_archive(room: Room) -> Changes:
     assert [one.seq for one in await room.first.archive_of(made.id).list_passages(ALL)] == [0, 1, 2, 3]
 
 
-@case("Archival.archive", "Archival.archive_passage", "Archival.add_passage")
+@case("Archival.archive", "Archival.archive_passage", "Archival.add_passage", "Archival.insert_passage")
 async def first_passages_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     yield (
@@ -160,6 +160,7 @@ async def first_passages_of_an_agent(room: Room) -> Changes:
 @case(
     "Archives.restore_passage",
     "Passages.restore_passage",
+    "Passages.shelve_passage",
     "Archival.edit_passage",
     "Archival.update_passage",
     "Archival.tag_passages",
@@ -170,6 +171,7 @@ async def passage_corrections(room: Room) -> Changes:
 
     async def correct(one: object) -> None:
         await room.second.agent_of(agent.id).update_passage(made.id, metadata={"k": 1})
+        await room.second.agent_of(agent.id).shelve_passage(made.id)
         await room.second.archives.restore_passage(made.id)
         await room.second.agent_of(agent.id).tag_passages([made.id], "t")
 

@@ -201,9 +201,9 @@ def _without(kind: type) -> Callable[[pytest.MonkeyPatch], None]:
     """The engine has never heard of a kind of rule."""
 
     def forget(patch: pytest.MonkeyPatch) -> None:
-        ordered: Any = vars(tool_rules.ToolRules)["ordered"].fget
+        ordered: Any = vars(tool_rules.ToolRules)["order_rules"].fget
         kept = property(lambda rules: tuple(rule for rule in ordered(rules) if not isinstance(rule, kind)))
-        patch.setattr(tool_rules.ToolRules, "ordered", kept)
+        patch.setattr(tool_rules.ToolRules, "order_rules", kept)
 
     return forget
 

@@ -320,6 +320,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
     await ports.store.write(register_server, server, ToolListing(definitions=definitions), ids=ports.ids, at=now)
     fact = await full.facts.add("Ada lives in Turin.", subject="Ada", object="Turin")
     rule = await full.facts.add_rule("salary")
+    note, _ = await full.notes.add("doc", "A note", {"text": "Its text."})
     schedule = await full.schedules.create("hello", every="1d")
     group = await perdure.groups.create("round_robin", agents=agents[1:3])
     return FullStore(
@@ -334,6 +335,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             "memory_id": passages[1].id,
             "folder_id": folders[0].id,
             "file_id": file.id,
+            "note_id": note.id,
             "conversation_id": conversation.id,
             "run_id": run.run_id,
             "message_id": next(message.id for message in await full.messages() if message.role == "user"),

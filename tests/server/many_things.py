@@ -109,6 +109,9 @@ async def _talk(server: Routed, agents: list[AgentId]) -> dict[str, str]:
 
 async def _remember(server: Routed, agent_id: AgentId, archive_id: str, folder_id: str) -> None:
     """Passages, facts, files, sources and corrections."""
+    for number in range(MANY):
+        note = {"kind": "doc", "title": f"Note {number}", "fields": {"text": "Ada visited Turin."}}
+        await server.post(f"/v1/agents/{agent_id}/notes", note)
     agent = await server.library.agent(agent_id)
     archive = await server.library.archives.get(archive_id)
     folder = await server.library.folders.get(folder_id)

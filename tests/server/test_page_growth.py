@@ -18,6 +18,7 @@ MORE = 2
 
 WITH: dict[str, dict[str, str]] = {
     "/v1/agents/{agent_id}/memory-sources/writes": {"source": "web:https://one.example"},
+    "/v1/agents/{agent_id}/notes/search": {"query": "Ada visited"},
     "/v1/facts/search": {"query": "Ada visited"},
     "/v1/facts/timeline": {"entity": "Ada"},
 }
@@ -33,6 +34,7 @@ FEWER = {
     "/v1/steps/{step_id}/messages": "a step has two",
     "/v1/groups/{group_id}/messages": "nobody spoke",
     "/v1/agents/{agent_id}/corrections": "nothing was found to correct",
+    "/v1/agents/{agent_id}/notes/review": "none is due",
     "/v1/jobs/active": "no work goes on",
     "/v1/agents/{agent_id}/companion/passes": "none was due",
     "/v1/agents/{agent_id}/schedule/{scheduled_message_id}/firings": "none was due",

@@ -154,7 +154,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         return await self._ports.store.read(_load_agent_page, self.id, page, text, where)
 
     async def count_passages(self, **conditions: Unpack[PassageConditions]) -> int:
-        """How many passages of the agent's archives meet these conditions. Raises: InvalidInput; NotFound."""
+        """How many passages of the agent's archives meet these `PassageConditions`. Raises: InvalidInput; NotFound."""
         where = passage_filter(**conditions)
 
         def count(tx: Tx) -> int:

@@ -87,7 +87,7 @@ class Archival(Search, Passages):
         return self._portal.run(self._inner.archive(text, tags=tags, occurred_at=occurred_at))
 
     def count_passages(self, **conditions: Unpack[PassageConditions]) -> int:
-        """How many passages of the agent's archives meet these conditions. Raises: InvalidInput; NotFound."""
+        """How many passages of the agent's archives meet these `PassageConditions`. Raises: InvalidInput; NotFound."""
         return self._portal.run(self._inner.count_passages(**conditions))
 
     def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
