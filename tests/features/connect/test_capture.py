@@ -226,3 +226,12 @@ def test_only_the_user_reads_what_is_stored(project: Path) -> None:
 
     assert {"context.md", "s1.json", "hooks.log"} <= {one.name for one in files}
     assert [one.name for one in files if one.stat().st_mode & 0o077] == []
+
+
+def test_a_credential_is_masked_before_a_long_message_is_cut(project: Path) -> None:
+    """Half of one looks like none."""
+    text = "x" * (MESSAGE_CHARS - 33) + " postgresql://app:s3cretpassword@db/p"
+
+    assert store(project, "s-1", transcript(project, "s-1", line("u1", text))) == 0
+
+    assert "s3cret" not in str(conversations())

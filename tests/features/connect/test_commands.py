@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from perdure.core.errors import InvalidInput
 from perdure.features.connect.checks import check_starts
 from perdure.features.connect.jsonc_parser import parse_jsonc
-from perdure.features.connect.programs import find_program, kept_environment, plan_entries, programs
+from perdure.features.connect.programs import find_program, kept_environment, own_command, plan_entries, programs
 from tests.support.programs import SRC, run_inside
 from tests.ui.browser import BASE, dashboard
 
@@ -167,6 +169,22 @@ def test_a_password_does_not_get_into_a_file_of_the_project(home: Path, monkeypa
         plan_entries(find_program("cursor"), folder=home)
 
     assert kept_environment(shared=False)["PERDURE_STORE"].endswith("@db/perdure")
+    monkeypatch.setenv("PERDURE_STORE", "postgresql://db/perdure?user=ada&password=secret")
+    with pytest.raises(InvalidInput, match="PERDURE_STORE has a password"):
+        kept_environment(shared=True)
+    monkeypatch.setenv("PERDURE_STORE", "postgresql://ada@db/perdure")
+    assert kept_environment(shared=True)["PERDURE_STORE"] == "postgresql://ada@db/perdure"
+
+
+def test_a_module_of_the_opened_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs start the command in folders of others, which may have a `perdure.py`."""
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    (tmp_path / "perdure.py").write_text("raise SystemExit('run')")
+
+    done = subprocess.run([*own_command(), "--version"], cwd=tmp_path, capture_output=True, text=True)
+
+    assert done.stdout.startswith("perdure "), done.stderr
 
 
 def test_programs_without_a_file_say_what_a_person_does(home: Path) -> None:

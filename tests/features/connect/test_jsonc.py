@@ -179,3 +179,18 @@ def test_a_comma_in_a_comment_is_no_comma() -> None:
     text = '{\n  "a": 1, // x, y\n  "b": 2\n}'
 
     assert remove_member(text, ["b"]) == '{\n  "a": 1 // x, y\n}'
+
+
+def test_an_item_that_a_person_extended_is_theirs() -> None:
+    """A second hook in our group, or a text that only names ours: connecting adds another item, undo leaves these."""
+    mark = "perdure hook stop"
+    own: dict[str, Any] = {"hooks": [{"command": "/bin/perdure hook stop"}]}
+    shared = {"hooks": [{"command": "/bin/perdure hook stop"}, {"command": "make lint"}]}
+    named = {"hooks": [{"command": "echo 'perdure hook stop ran' >> log"}]}
+    before = json.dumps({"Stop": [shared, named]}, indent=2)
+
+    after = append_item(before, ["Stop"], own, mark)
+
+    assert json.loads(after) == {"Stop": [shared, named, own]}
+    assert append_item(after, ["Stop"], own, mark) == after
+    assert remove_item(after, ["Stop"], mark) == before

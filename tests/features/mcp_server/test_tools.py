@@ -330,3 +330,17 @@ async def test_two_projects_share_the_global_memory_only(tmp_path: Path) -> None
 
     assert "the rule of all" in other and "the secret of one" not in other
     assert "the rule of all" in own and "the secret of one" in own
+
+
+async def test_a_fact_comes_back_only_where_it_was(tmp_path: Path) -> None:
+    """Another project of the same store knows neither it nor that it was forgotten."""
+    async with await AsyncPerdure.open(store=InlineStore()) as perdure:
+        for name in ("one", "two"):
+            (tmp_path / name / ".git").mkdir(parents=True)
+        async with opened(perdure, tmp_path / "one") as first, opened(perdure, tmp_path / "two") as second:
+            await said(second, "memory_remember", text="My name is Bob and I live in Oslo.")
+            told = await said(first, "memory_remember", text="My name is Ada and I live in Ghent.")
+            fact = next(one for one in _ID.findall(told) if one.startswith("fact-"))
+            await said(first, "memory_forget", id=fact)
+
+            await refused(second, "memory_forget", undo=fact)

@@ -73,7 +73,7 @@ def _work_later(arguments: Sequence[str]) -> None:
     import subprocess  # not every hook needs it
 
     subprocess.Popen(
-        [sys.executable, "-m", "perdure", "hook", "work", *arguments],
+        [sys.executable, "-P", "-m", "perdure", "hook", "work", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

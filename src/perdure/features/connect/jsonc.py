@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from perdure.core.errors import InvalidInput
@@ -45,7 +45,7 @@ def append_item(text: str, path: Sequence[str], item: Any, mark: str) -> str:
     """Return the text with an item in the list at a path of names, which is made if there is none.
 
     Args:
-        mark: an item whose JSON contains this is an earlier form of the same one, and is replaced.
+        mark: an item in which a text ends with this, with no other beside it, is an earlier form, and is replaced.
     Raises: InvalidInput: the text can't be read, or there is no list at the path.
     """
     node = find_node(text, path)
@@ -77,7 +77,7 @@ def remove_member(text: str, path: Sequence[str]) -> str:
 
 
 def remove_item(text: str, path: Sequence[str], mark: str) -> str:
-    """Return the text without the items of a list whose JSON contains a mark. Raises: InvalidInput."""
+    """Return the text without the items of a list that have a mark; see `append_item`. Raises: InvalidInput."""
     while (node := find_node(text, path)) is not None:
         places = [place for place in node.places if place.name is None and _has_mark(place.node, mark)]
         if not places:
@@ -155,7 +155,20 @@ def _indent_unit(text: str, root: JsonNode) -> str:
 
 
 def _has_mark(node: JsonNode, mark: str) -> bool:
-    return mark in json.dumps(node.value, ensure_ascii=False)
+    """Whether a text in the value ends with the mark, and no list in it holds anything beside that: what a person has
+    added to an item of ours makes it theirs."""
+    return any(isinstance(leaf, str) and leaf.endswith(mark) for leaf in _leaves(node.value))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield the texts and numbers in a value; nothing of one with a list of several items."""
+    if isinstance(value, list):
+        yield from _leaves(value[0]) if len(value) == 1 else ()
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _leaves(one)
+    else:
+        yield value
 
 
 def _same(one: Any, other: Any) -> bool:

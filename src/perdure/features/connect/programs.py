@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.incoming.addresses import is_postgres
+from perdure.core.incoming.addresses import is_postgres, without_password
 
 ADDRESS = "http://127.0.0.1:8283"
 _PORTABLE = {"home": "~", "xdg": "~/.config", "config": "~/.config", "codex": "~/.codex", "claude_home": "~"}
@@ -113,7 +113,7 @@ def own_command() -> list[str]:
         return [str(script)]
     if found := shutil.which("perdure"):
         return [str(Path(found).absolute())]
-    return [sys.executable, "-m", "perdure"]
+    return [sys.executable, "-P", "-m", "perdure"]  # -P: no module of the folder that it is started in
 
 
 def kept_environment(*, shared: bool) -> dict[str, str]:
@@ -128,7 +128,7 @@ def kept_environment(*, shared: bool) -> dict[str, str]:
         kept["PERDURE_HOME"] = str(Path(home).expanduser().absolute())
     if store := os.environ.get("PERDURE_STORE", "").strip():
         kept["PERDURE_STORE"] = store if is_postgres(store) else str(Path(store).expanduser().absolute())
-        if shared and is_postgres(store) and "@" in store:
+        if shared and is_postgres(store) and without_password(store) != store:
             raise InvalidInput(
                 "PERDURE_STORE has a password, which would stand in a file of the project that others may read: connect"
                 " without --project"

@@ -98,7 +98,8 @@ def _message_of(entry: dict[str, Any]) -> ImportedMessage | None:
         content = "\n".join(part for part in parts if isinstance(part, str))
     if not isinstance(content, str) or not content.strip() or _PROGRAM_TEXT.match(content):
         return None
-    text = without_credentials(content.strip()[:MESSAGE_CHARS].encode("utf-8", "replace").decode())
+    # Masked before it is cut: half of a credential looks like none.
+    text = without_credentials(content.strip()[: 2 * MESSAGE_CHARS].encode("utf-8", "replace").decode())[:MESSAGE_CHARS]
     return ImportedMessage(role=role, text=text, occurred_at=_time(entry.get("timestamp")), id=key)
 
 

@@ -153,6 +153,7 @@ class MemoryTools:
         for one, agent in await self.readers():
             if is_id("fact", undo):
                 try:
+                    await _get_own_fact(agent, undo)
                     hit = await agent.facts.restore(FactId(undo))
                 except NotFound:
                     continue
@@ -328,13 +329,18 @@ async def _has_block(agent: AsyncAgent, label: str) -> bool:
     return any(block.label == label for block in await agent.blocks.list())
 
 
+async def _get_own_fact(agent: AsyncAgent, id: str) -> FactHit:
+    """Return a fact of the agent's graph. Raises: NotFound, also for another agent's."""
+    hit, graph = await agent.facts.get(FactId(id)), await agent.facts.find_graph()
+    if graph is None or hit.fact.graph_id != graph.id:
+        raise NotFound("fact", id)
+    return hit
+
+
 async def _forget(level: MemoryLevel, agent: AsyncAgent, id: str) -> str:
     """Remove what an agent has under an id. Raises: NotFound."""
     if is_id("fact", id):
-        hit = await agent.facts.get(FactId(id))
-        graph = await agent.facts.find_graph()
-        if graph is None or hit.fact.graph_id != graph.id:
-            raise NotFound("fact", id)
+        hit = await _get_own_fact(agent, id)
         await agent.facts.delete(FactId(id))
         return f"Forgotten ({level}): {hit.fact.text}\nTo undo: memory_forget(undo='{id}')."
     if is_id("passage", id):
