@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -143,3 +144,16 @@ def test_two_processes_never_share_a_number(tmp_path: Path) -> None:
         first.text("output:7")
 
     assert handles == [f"output:{number}" for number in range(1, 7)]
+
+
+async def test_a_pattern_that_takes_for_ever_ends(tmp_path: Path) -> None:
+    """And others are answered meanwhile."""
+    async with connected(tmp_path) as client:
+        text = "x" * 400_000 + "!"
+        await said(client, "index_output", text=text)
+        slow = asyncio.create_task(refused(client, "search_output", output="output:1", grep="(x+x+)+y"))
+        await asyncio.sleep(0.1)
+        assert "output:1" in await said(client, "memory_list", kind="outputs")
+
+        assert "takes too long" in await slow
+        assert "nothing matches" not in await said(client, "search_output", output="output:1", grep="x!$")

@@ -46,6 +46,8 @@ async def connect_program(
     if known.by_hand:
         view.print(known.by_hand.strip().format(address=os.environ.get("PERDURE_BASE_URL", ADDRESS)))
         return
+    if undo and only_print:
+        raise InvalidInput("--undo writes and --print does not: give one of them")
     folder = None if project is None else find_project_folder(project)
     if undo:
         for line in undo_changes(known.name, folder):

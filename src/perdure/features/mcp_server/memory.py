@@ -288,7 +288,8 @@ class MemoryTools:
 
     async def _search_output(self, *, output: str, budget_tokens: int = BUDGET_TOKENS, **asked: Any) -> str:
         text = await asyncio.to_thread(self._outputs.text, output)
-        return ask_output(text, asked, self._budget(budget_tokens)) or "Nothing was found."
+        answer = await asyncio.to_thread(ask_output, text, asked, self._budget(budget_tokens))
+        return answer or "Nothing was found."
 
     async def _track(self, *, files: Sequence[str]) -> str:
         for file in files:

@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure.context.sections.expand import Budget
 from perdure.core.errors import InvalidInput, NotFound, ToolError
+from perdure.domain.conversations.patterns import Pattern, PatternSlow
 from perdure.domain.tools.context_tools import LOOK_UP
 from perdure.features.mcp_server.lines import line_of
 from perdure.scratch import remove_leftovers, scratch_folder
@@ -171,15 +172,20 @@ def ask_output(text: str, arguments: dict[str, Any], budget: Budget) -> str:
     asked = {name: arguments[name] for name in ("query", "grep", "lines", "where", "path") if arguments.get(name)}
     if not asked:
         raise InvalidInput("nothing is asked: give query, grep, lines, where or path")
-    answers = LOOK_UP(text, **asked, max_tokens=budget.tokens, count=budget.counter.count)
+    # A pattern may take for ever: this one has a limit, and a server must not stand still for it.
+    pattern = Pattern(asked.pop("grep")) if "grep" in asked else None
+    matches = None if pattern is None else pattern.has
+    try:
+        answers = LOOK_UP(text, **asked, matches=matches, max_tokens=budget.tokens, count=budget.counter.count)
+    except PatternSlow as error:
+        raise ToolError("the pattern takes too long: use a simpler one") from error
     if answers:
         return budget.cut(str(answers[0]))
-    return budget.cut(_plain_answer(text, asked))
+    return budget.cut(_plain_answer(text, asked.get("query") or arguments.get("grep")))
 
 
-def _plain_answer(text: str, asked: dict[str, str]) -> str:
+def _plain_answer(text: str, needle: str | None) -> str:
     """Return the lines that contain a text, where nothing here reads more. Raises: ToolError."""
-    needle = asked.get("query") or asked.get("grep")
     if needle is None:
         raise ToolError("nothing here reads lines, tables or JSON: ask by query")
     found: Callable[[str], bool] = lambda line: needle.casefold() in line.casefold()  # noqa: E731
