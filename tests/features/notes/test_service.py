@@ -13,6 +13,7 @@ from perdure import Agent, Perdure
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import PassageId
 from perdure.domain.archives.passages import NewPassage
+from perdure.features.notes import service
 from perdure.features.notes.service import NOTES_MAX
 from perdure.testing import ScriptedModel
 from tests.features.notes.examples import KINDS, fields_of, title_of
@@ -101,6 +102,38 @@ def test_an_agent_has_five_hundred_notes_and_room_for_more_once_some_are_archive
     assert agent.notes.edit(ids[3], title="changed")[0].title == "changed"
 
 
+def test_a_note_is_changed_and_brought_back_whole_or_not_at_all(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit its title stays too."""
+    monkeypatch.setattr(service, "NOTES_MAX", 2)
+    away, _ = agent.notes.add("doc", "away", {"text": "x"})
+    agent.notes.archive(away.id)
+    others = [agent.notes.add("doc", str(one), {"text": "x"})[0].id for one in range(2)]
+    with pytest.raises(InvalidInput, match="the limit is 2"):
+        agent.notes.edit(away.id, title="changed", archived=False)
+    assert (agent.notes.get(away.id).title, agent.notes.get(away.id).is_archived) == ("away", True)
+
+    agent.notes.archive(others[0])
+    after, _ = agent.notes.edit(away.id, title="changed", archived=False)
+    assert (after.title, after.is_archived) == ("changed", False)
+    assert agent.notes.edit(away.id, title="again", archived=True)[0].is_archived
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_two_writers_at_once_do_not_pass_the_limit(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "NOTES_MAX", 5)
+    async with two_apps(await address_of(store, tmp_path), ScriptedModel()) as (first, second):
+        agent = await first.create_agent("ann")
+        writers = [first.agent_of(agent.id).notes, second.agent_of(agent.id).notes]
+        done = await asyncio.gather(
+            *(writers[one % 2].add("doc", str(one), {"text": "x"}) for one in range(20)), return_exceptions=True
+        )
+        count = await agent.notes.count()
+
+    assert count == 5 and sum(isinstance(one, InvalidInput) for one in done) == 15
+
+
 def test_other_passages_with_the_tag_are_no_notes_and_hide_none(agent: Agent) -> None:
     """Their metadata may hold anything."""
     agent.notes.add("doc", "mine", {"text": "a quince tree"})
@@ -112,6 +145,7 @@ def test_other_passages_with_the_tag_are_no_notes_and_hide_none(agent: Agent) ->
     assert [one.title for one in agent.notes.list(limit=1)] == ["mine"]
     assert [hit.note.title for hit in agent.notes.search("quince", limit=1)] == ["mine"]
     assert agent.notes.count() == 1
+    assert [one.text for one in agent.notes.list_other_passages(2)] == ["a quince tree 59", "a quince tree 58"]
     other = agent.passages(limit=2)[1]
     with pytest.raises(NotFound, match="that passage is no note"):
         agent.notes.get(other.id)
@@ -164,9 +198,7 @@ def test_a_note_is_found_by_the_beginning_of_its_id_or_by_its_title(agent: Agent
     assert agent.notes.find("other").id == third.id
     with pytest.raises(InvalidInput, match="'same' is the title of 2 notes"):
         agent.notes.find("same")
-    with pytest.raises(InvalidInput, match="'passage-' is the beginning of the id of 3 notes"):
-        agent.notes.find("passage-")
-    for text in ("", " ", "nothing", "passage-00000000-0000-4000-8000-000000000000"):
+    for text in ("", " ", "nothing", "p", "passage-", first.id[:11], "passage-00000000-0000-4000-8000-000000000000"):
         with pytest.raises(NotFound):
             agent.notes.find(text)
 

@@ -66,9 +66,9 @@ async def _find(notes: AsyncNotes, used: Mapping[str, str], after: str | None) -
         raise InvalidInput(f"view is {view!r:.40}: choose one of {', '.join(filter(None, VIEWS))}")
     archived = view == "archived"
     if view == "review":
-        due = [note for note in await notes.review(limit=NOTES_MAX) if kind in (None, note.kind)]
+        due = await notes.review(kind=kind, limit=NOTES_MAX)
         if not text:
-            return due[:NOTES_SHOWN]
+            return list(due[:NOTES_SHOWN])
         hits = await notes.search(text, kind=kind, limit=NOTES_SHOWN)
         return [hit.note for hit in hits if hit.note.id in {note.id for note in due}]
     if text:

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Correction
-from perdure.core.ids import PassageId, is_id
+from perdure.core.ids import AgentId, ArchiveId, PassageId, is_id
 from perdure.core.passages import SEARCHED_STATES, Passage, PassageFilter, PassageState
-from perdure.domain.archives.passages import NewPassage, PassageChanges
+from perdure.domain.archives.passages import (
+    NewPassage,
+    get_passage,
+    insert_passage,
+    own_archive,
+    restore_passage,
+    shelve_passage,
+    update_passage,
+)
+from perdure.domain.corrections import passage_item, record
 from perdure.features.notes.kinds import check_note_fields, check_title, find_kind, to_markdown
 from perdure.features.notes.values import NOTE_TAG, Note, check_note_tags, get_note, note_of
-from perdure.library.memory.passages import AsyncArchival
-from perdure.library.parts.checks import Page, check_limit
-from perdure.library.parts.part import AsyncPart
+from perdure.library.memory.passages import AsyncArchival, from_outside
+from perdure.library.parts.checks import Page, check_limit, check_text
+from perdure.library.parts.part import AsyncPart, reads
 from perdure.search.ranking.hits import HITS_MAX
+from perdure.storage.tx import Tx
+
+T = TypeVar("T")
 
 NOTES_MAX = 500
 """The most notes of an agent that are not archived."""
 FOUND_MAX = 10_000
+PREFIX_DIGITS = 4
+"""So much of an id names a note, if no other one begins so."""
+PAGE_LEAST = 100
+"""Passages that are read at once, at least, where others are among them."""
+_NOT_ARCHIVED = PassageFilter(tags=(NOTE_TAG,), states=SEARCHED_STATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,43 +71,70 @@ class AsyncNotes(AsyncPart):
             tags: more tags; none that is the name of another kind.
         Raises: InvalidInput: a value that can't be used, or the agent has 500 notes; NotFound: no such agent.
         """
-        await self._check_room()
-        known = find_kind(kind)
-        text = to_markdown(check_title(title), check_note_fields(known, fields))
-        own_tags = check_note_tags(known, tags)
-        new = NewPassage(text=text, tags=(NOTE_TAG, known.name, *own_tags), metadata=self._metadata(known.name))
-        passage, correction = await self._archival.insert_passage(new)
-        return get_note(passage), correction
+        new_id, now = ArchiveId(self._ports.ids.new("archive")), self._ports.clock.now()
+        outside = from_outside(NewPassage(text=""))  # the transaction runs in a thread that does not know who asks
+
+        def write(tx: Tx) -> tuple[Note, Correction]:
+            _check_room(tx, self._id)
+            known = find_kind(kind)
+            text = to_markdown(check_title(title), check_note_fields(known, fields))
+            own_tags = (NOTE_TAG, known.name, *check_note_tags(known, tags))
+            new = replace(outside, text=text, tags=own_tags, metadata=_metadata(known.name, now))
+            archive = own_archive(tx, self._id, new_id, at=now)
+            passage = insert_passage(tx, archive.id, new, ids=self._ports.ids, at=now)
+            item = passage_item(None, passage)
+            return get_note(passage), record(tx, self._id, "passage", f"new passage: {text}", [item], at=now)
+
+        return await self._write(write)
 
     async def edit(
-        self, note_id: PassageId, *, title: str | None = None, fields: Mapping[str, str] | None = None
+        self,
+        note_id: PassageId,
+        *,
+        title: str | None = None,
+        fields: Mapping[str, str] | None = None,
+        archived: bool | None = None,
     ) -> tuple[Note, Correction]:
         """Change the title or some fields of a note; an empty text removes a field. `undo` takes it back.
 
-        Raises: InvalidInput: a value that can't be used; NotFound.
+        Args:
+            archived: put the note away, or bring it back, in the same transaction; `undo` leaves that as it is.
+        Raises: InvalidInput: a value that can't be used, or the agent has 500 notes; NotFound.
         """
         if fields is not None and not isinstance(fields, Mapping):
             raise InvalidInput(f"fields is {fields!r:.80}: give an object from names of fields to texts")
+        check_text("note_id", note_id)
+        now = self._ports.clock.now()
 
-        def change(passage: Passage) -> PassageChanges:
-            note = get_note(passage)
+        def write(tx: Tx) -> tuple[Note, Correction]:
+            before = get_passage(tx, self._id, note_id)
+            note = get_note(before)
             merged = check_note_fields(find_kind(note.kind), {**note.fields, **(fields or {})})
             text = to_markdown(check_title(note.title if title is None else title), merged)
-            return {"text": text, "metadata": {**passage.metadata, **self._metadata(note.kind)}}
+            metadata = {**before.metadata, **_metadata(note.kind, now)}
+            after = update_passage(tx, before, {"text": text, "metadata": metadata}, at=now)
+            if archived is not None:
+                after = _put_away(tx, self._id, after, archived, at=now)
+            item = passage_item(before, after)
+            return get_note(after), record(tx, self._id, "passage", f"passage: {before.text}", [item], at=now)
 
-        correction = await self._archival.edit_passage(note_id, change)
-        return await self.get(note_id), correction
+        return await self._write(write)
 
     async def get(self, note_id: PassageId) -> Note:
         """The note of this id. Raises: NotFound: there is no such passage of the agent, or it is no note."""
         return get_note(await self._archival.passage(note_id))
 
     async def find(self, text: str) -> Note:
-        """The note whose id begins with a text, or that has this title. Raises: NotFound, InvalidInput: several do."""
+        """The note whose id begins with a text, of which at least four digits are needed, or that has this title.
+
+        Raises: NotFound, InvalidInput: several do.
+        """
         if is_id("passage", text):
             return await self.get(PassageId(text))
         known = await self.list(limit=FOUND_MAX, archived=None) if text.strip() else []
-        starts = [note for note in known if note.id.startswith(text) or note.id.partition("-")[2].startswith(text)]
+        digits = text.removeprefix("passage-")
+        is_start = len(digits) >= PREFIX_DIGITS
+        starts = [note for note in known if is_start and note.id.removeprefix("passage-").startswith(digits)]
         found = [note for note in known if note.title == text] or starts
         if len(found) > 1:
             what = "title" if found[0].title == text else "beginning of the id"
@@ -111,14 +156,28 @@ class AsyncNotes(AsyncPart):
         """
         check_limit(limit)
         where = PassageFilter(tags=_tags(kind), tag_match="all", states=_states(archived))
-        notes, page = list[Note](), Page(limit, ascending=False, after=after)
-        while len(notes) < limit:  # other passages may have the tags too
+        page = Page(limit, ascending=False, after=after)
+        found = await self._select_passages(page, where, lambda passage: bool(_notes_of([passage], kind)))
+        return list(_notes_of(found, kind))
+
+    async def list_other_passages(self, limit: int) -> Sequence[Passage]:
+        """The newest passages that are no notes. Raises: InvalidInput: a limit below 1 or above 10,000."""
+        check_limit(limit)
+        return await self._select_passages(Page(limit, ascending=False), None, lambda one: note_of(one) is None)
+
+    async def _select_passages(
+        self, page: Page, where: PassageFilter | None, is_wanted: Callable[[Passage], bool]
+    ) -> Sequence[Passage]:
+        """The first passages of a page that are wanted, with further ones in place of those that are not."""
+        found, limit = list[Passage](), page.limit
+        page = replace(page, limit=max(limit, PAGE_LEAST))
+        while len(found) < limit:
             passages = await self._archival.list_passages(page, where=where)
-            notes += _notes_of(passages, kind)
-            if len(passages) < limit:
+            found += filter(is_wanted, passages)
+            if len(passages) < page.limit:
                 break
             page = replace(page, after=passages[-1].id)
-        return notes[:limit]
+        return found[:limit]
 
     async def search(
         self, query: str, *, kind: str | None = None, archived: bool | None = False, limit: int = 10
@@ -138,20 +197,30 @@ class AsyncNotes(AsyncPart):
                 break
         return found[:limit]
 
-    async def count(self) -> int:
-        """How many notes there are that are not archived."""
-        return len(await self.list(limit=FOUND_MAX))
+    @reads
+    def count(self, tx: Tx) -> int:
+        """How many notes there are that are not archived. Raises: NotFound: no such agent."""
+        return _count(tx, self._id)
 
     async def archive(self, note_id: PassageId) -> Note:
         """Have a note found only by searches that ask for archived ones; return it. Raises: NotFound."""
-        await self.get(note_id)
-        return get_note(await self._archival.shelve_passage(note_id))
+        return await self._move(note_id, archived=True)
 
     async def restore(self, note_id: PassageId) -> Note:
         """Have an archived note found again; return it. Raises: NotFound; InvalidInput: the agent has 500 notes."""
-        if (await self.get(note_id)).is_archived:
-            await self._check_room()
-        return get_note(await self._archival.restore_passage(note_id))
+        return await self._move(note_id, archived=False)
+
+    async def _move(self, note_id: PassageId, *, archived: bool) -> Note:
+        """Put a note away or bring it back; return it. Raises: NotFound; InvalidInput: the agent has 500 notes."""
+        check_text("note_id", note_id)
+        now = self._ports.clock.now()
+
+        def write(tx: Tx) -> Note:
+            passage = get_passage(tx, self._id, note_id)
+            get_note(passage)
+            return get_note(_put_away(tx, self._id, passage, archived, at=now))
+
+        return await self._write(write)
 
     async def delete(self, note_id: PassageId) -> Correction:
         """Remove a note; `undo` brings it back. Raises: NotFound."""
@@ -161,36 +230,71 @@ class AsyncNotes(AsyncPart):
     async def keep(self, note_id: PassageId) -> Note:
         """Note that a review found a note still true: it is fresh again. Raises: NotFound."""
         passage = await self._archival.passage(note_id)
-        metadata = {**passage.metadata, **self._metadata(get_note(passage).kind)}
+        metadata = {**passage.metadata, **_metadata(get_note(passage).kind, self._ports.clock.now())}
         return get_note(await self._archival.update_passage(note_id, metadata=metadata))
 
-    async def review(self, *, days: int | None = None, limit: int = 50) -> Sequence[Note]:
-        """The notes that nobody changed for long, the oldest first: for as many days as their kind has, plans and
-        handoffs sooner than decisions; or all that are at least `days` old. Raises: InvalidInput: a limit below 1."""
+    async def review(self, *, kind: str | None = None, days: int | None = None, limit: int = 50) -> Sequence[Note]:
+        """The notes that nobody changed for long, of one kind or all, the oldest first: for as many days as their kind
+        has, plans and handoffs sooner than decisions; or all that are at least `days` old.
+
+        Raises: InvalidInput: an unknown kind, a limit below 1.
+        """
         check_limit(limit)
         if days is not None and (type(days) is not int or days < 0):
             raise InvalidInput(f"days is {days!r:.80}: give a whole number from 0")
         now = self._ports.clock.now()
         notes = [
             note
-            for note in await self.list(limit=FOUND_MAX)
+            for note in await self.list(kind=kind, limit=FOUND_MAX)
             if (note.is_stale(now) if days is None else (now - note.changed_at).days >= days)
         ]
         return sorted(notes, key=lambda note: note.changed_at)[:limit]
 
-    async def _check_room(self) -> None:
-        """Raise if there can be no further note. Raises: InvalidInput: the agent has 500; NotFound: no such agent."""
-        if await self._archival.count_passages(tags=(NOTE_TAG,), states=SEARCHED_STATES) < NOTES_MAX:
-            return  # counting is quicker than reading
-        if (count := await self.count()) >= NOTES_MAX:
-            raise InvalidInput(
-                f"there are {count} notes, the limit is {NOTES_MAX}: archive some that are no longer needed"
-                " (`perdure note review` lists the oldest)"
-            )
+    async def _write(self, unit: Callable[[Tx], T]) -> T:
+        """What a unit returns that changes notes; readers in the background are told that the memory changed."""
+        done = await self._ports.store.write(unit)
+        self._ports.unread.note((self._id, 0))
+        return done
 
-    def _metadata(self, kind: str) -> Mapping[str, Any]:
-        """What the passage of a note that is written now has beside its text."""
-        return {"kind": kind, "changed_at": self._ports.clock.now().isoformat()}
+
+def _metadata(kind: str, at: datetime) -> Mapping[str, Any]:
+    """What the passage of a note that is written at a time has beside its text."""
+    return {"kind": kind, "changed_at": at.isoformat()}
+
+
+def _put_away(tx: Tx, agent_id: AgentId, passage: Passage, archived: bool, *, at: datetime) -> Passage:
+    """Archive a note's passage or bring it back; return it. Raises: InvalidInput: the agent has 500 notes."""
+    if archived:
+        return shelve_passage(tx, passage, at=at)
+    if passage.state == "archived":
+        _check_room(tx, agent_id)
+    return restore_passage(tx, passage, at=at)
+
+
+def _check_room(tx: Tx, agent_id: AgentId) -> None:
+    """Raise if there can be no further note. Others that write one wait until the end of the transaction.
+
+    Raises: InvalidInput: the agent has 500; NotFound: no such agent.
+    """
+    tx.agents.lock(agent_id)
+    tx.agents.model(agent_id)
+    archives = tx.archives.list_by_agent(agent_id)
+    if sum(len(tx.passages.seqs(one.id, where=_NOT_ARCHIVED)) for one in archives) < NOTES_MAX:
+        return  # counting passages is quicker than reading notes
+    if (count := _count(tx, agent_id)) >= NOTES_MAX:
+        raise InvalidInput(
+            f"there are {count} notes, the limit is {NOTES_MAX}: archive some that are no longer needed"
+            " (`perdure note review` lists the oldest)"
+        )
+
+
+def _count(tx: Tx, agent_id: AgentId) -> int:
+    """How many notes an agent has that are not archived. Raises: NotFound: no such agent."""
+    tx.agents.model(agent_id)
+    pages = [
+        tx.passages.page(one.id, where=_NOT_ARCHIVED, limit=FOUND_MAX) for one in tx.archives.list_by_agent(agent_id)
+    ]
+    return sum(len(_notes_of(page, None)) for page in pages)
 
 
 def _tags(kind: str | None) -> tuple[str, ...]:

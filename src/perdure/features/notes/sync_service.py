@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import PassageId
+from perdure.core.passages import Passage
 from perdure.features.notes.service import AsyncNotes, FoundNote
 from perdure.features.notes.values import Note
 from perdure.library.sync.parts.part import Part
@@ -37,20 +38,30 @@ class Notes(Part):
         return self._portal.run(self._inner.add(kind, title, fields, tags=tags))
 
     def edit(
-        self, note_id: PassageId, *, title: str | None = None, fields: Mapping[str, str] | None = None
+        self,
+        note_id: PassageId,
+        *,
+        title: str | None = None,
+        fields: Mapping[str, str] | None = None,
+        archived: bool | None = None,
     ) -> tuple[Note, Correction]:
         """Change the title or some fields of a note; an empty text removes a field. `undo` takes it back.
 
-        Raises: InvalidInput: a value that can't be used; NotFound.
+        Args:
+            archived: put the note away, or bring it back, in the same transaction; `undo` leaves that as it is.
+        Raises: InvalidInput: a value that can't be used, or the agent has 500 notes; NotFound.
         """
-        return self._portal.run(self._inner.edit(note_id, title=title, fields=fields))
+        return self._portal.run(self._inner.edit(note_id, title=title, fields=fields, archived=archived))
 
     def get(self, note_id: PassageId) -> Note:
         """The note of this id. Raises: NotFound: there is no such passage of the agent, or it is no note."""
         return self._portal.run(self._inner.get(note_id))
 
     def find(self, text: str) -> Note:
-        """The note whose id begins with a text, or that has this title. Raises: NotFound, InvalidInput: several do."""
+        """The note whose id begins with a text, of which at least four digits are needed, or that has this title.
+
+        Raises: NotFound, InvalidInput: several do.
+        """
         return self._portal.run(self._inner.find(text))
 
     def list(
@@ -66,6 +77,10 @@ class Notes(Part):
         """
         return self._portal.run(self._inner.list(kind=kind, archived=archived, limit=limit, after=after))
 
+    def list_other_passages(self, limit: int) -> Sequence[Passage]:
+        """The newest passages that are no notes. Raises: InvalidInput: a limit below 1 or above 10,000."""
+        return self._portal.run(self._inner.list_other_passages(limit))
+
     def search(
         self, query: str, *, kind: str | None = None, archived: bool | None = False, limit: int = 10
     ) -> Sequence[FoundNote]:
@@ -76,7 +91,7 @@ class Notes(Part):
         return self._portal.run(self._inner.search(query, kind=kind, archived=archived, limit=limit))
 
     def count(self) -> int:
-        """How many notes there are that are not archived."""
+        """How many notes there are that are not archived. Raises: NotFound: no such agent."""
         return self._portal.run(self._inner.count())
 
     def archive(self, note_id: PassageId) -> Note:
@@ -95,7 +110,10 @@ class Notes(Part):
         """Note that a review found a note still true: it is fresh again. Raises: NotFound."""
         return self._portal.run(self._inner.keep(note_id))
 
-    def review(self, *, days: int | None = None, limit: int = 50) -> Sequence[Note]:
-        """The notes that nobody changed for long, the oldest first: for as many days as their kind has, plans and
-        handoffs sooner than decisions; or all that are at least `days` old. Raises: InvalidInput: a limit below 1."""
-        return self._portal.run(self._inner.review(days=days, limit=limit))
+    def review(self, *, kind: str | None = None, days: int | None = None, limit: int = 50) -> Sequence[Note]:
+        """The notes that nobody changed for long, of one kind or all, the oldest first: for as many days as their kind
+        has, plans and handoffs sooner than decisions; or all that are at least `days` old.
+
+        Raises: InvalidInput: an unknown kind, a limit below 1.
+        """
+        return self._portal.run(self._inner.review(kind=kind, days=days, limit=limit))
