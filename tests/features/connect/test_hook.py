@@ -62,6 +62,19 @@ def test_a_session_begins_with_what_is_remembered(project: Path) -> None:
     }
 
 
+def test_a_session_that_goes_on_after_a_compaction_is_reminded_no_second_time(project: Path) -> None:
+    """The level "light" reminds once in a session."""
+    counter = EditCounter(state_folder(project))
+    for number in range(8):
+        counter.count(f"{number}.py")
+    assert counter.take_nudge("light")
+    for source in ("compact", "resume"):
+        hook(project, "session-start", payload(project, source=source))
+        assert counter.take_nudge("light") == ""
+    hook(project, "session-start", payload(project, source="clear"))
+    assert counter.take_nudge("light")
+
+
 def test_edits_are_counted_for_the_project_where_the_session_was_started(project: Path, tmp_path: Path) -> None:
     """Not for the folder into which it went meanwhile."""
     edit = {"tool_name": "Edit", "tool_input": {"file_path": "/a.py"}}

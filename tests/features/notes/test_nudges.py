@@ -69,6 +69,18 @@ def test_light_reminds_once_in_a_session_also_after_a_note(tmp_path: Path) -> No
     assert reminders(counter, "light", 20) == [8]
 
 
+def test_light_reminds_once_also_where_the_file_of_edits_began_anew(tmp_path: Path) -> None:
+    """A note after thousands of edits begins a new file."""
+    counter = EditCounter(tmp_path)
+    assert reminders(counter, "light", 8) == [8]
+    for number in range(FILE_BYTES // 1_500):
+        counter.count(f"{number}" + "x" * 900)
+    counter.clear()
+
+    assert not (tmp_path / EDITS_FILE).exists()
+    assert reminders(counter, "light", 20) == []
+
+
 def test_several_edits_may_be_counted_at_once(tmp_path: Path) -> None:
     counter = EditCounter(tmp_path)
     counter.count("a.py", 7)

@@ -42,7 +42,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _start(folder: Path, payload: dict[str, Any]) -> None:
     """Print what is remembered of the project, as it was prepared last, and have it prepared anew."""
-    EditCounter(state_folder(folder)).begin_session()
+    if payload.get("source") not in ("compact", "resume"):  # those go on with a session
+        EditCounter(state_folder(folder)).begin_session()
     try:
         text = (state_folder(folder) / CONTEXT_FILE).read_bytes()[:CONTEXT_BYTES].decode("utf-8", "ignore")
     except OSError:

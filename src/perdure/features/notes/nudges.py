@@ -13,10 +13,11 @@ from typing import Final, Literal, get_args
 
 NudgeLevel = Literal["off", "light", "balanced", "strict"]
 NUDGE_LEVELS: Final[tuple[NudgeLevel, ...]] = get_args(NudgeLevel)
-EDITS_FILE = "edits.jsonl"
+EDITS_FILE, REMINDED_FILE = "edits.jsonl", "reminded"
+"""The count; and a file that is there once this session got the reminder of the level "light"."""
 FILE_BYTES = 64_000
 """A longer file counts no more edits, and no more reminders are given: there were hundreds without a note."""
-_NUDGED, _CLEARED, _SESSION = "nudged", "cleared", "session"
+_NUDGED, _CLEARED = "nudged", "cleared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +27,12 @@ class EditCounts:
     Args:
         files: the files that were edited.
         nudged_at: the edits at the last reminder; None: there was none.
-        is_nudged: whether there was a reminder in this session, also before the last note.
         claims: the marks of the reminders that were due when they were taken.
     """
 
     edits: int = 0
     files: frozenset[str] = frozenset()
     nudged_at: int | None = None
-    is_nudged: bool = False
     claims: frozenset[str] = frozenset()
 
 
@@ -52,12 +51,10 @@ class NudgeRule:
     every: int | None
 
     def is_due(self, counts: EditCounts) -> bool:
-        """Whether a reminder is due."""
+        """Whether a reminder is due, as far as counts say it."""
         if counts.edits < self.edits or len(counts.files) < self.files:
             return False
-        if self.every is None:
-            return not counts.is_nudged
-        return counts.nudged_at is None or counts.edits - counts.nudged_at >= self.every
+        return not self.every or counts.nudged_at is None or counts.edits - counts.nudged_at >= self.every
 
 
 RULES: Mapping[NudgeLevel, NudgeRule] = {
@@ -86,7 +83,7 @@ class EditCounter:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / EDITS_FILE
+        self._path, self._reminded = folder / EDITS_FILE, folder / REMINDED_FILE
 
     def count(self, file: str, edits: int = 1) -> None:
         """Count edits of a file. A disk that is full, or a folder that can't be written, counts none."""
@@ -102,8 +99,8 @@ class EditCounter:
 
     def begin_session(self) -> None:
         """Note that a session of a coding agent begins: the level "light" reminds once in each."""
-        if self._path.exists():
-            self._append({_SESSION: True})
+        with suppress(OSError):
+            self._reminded.unlink()
 
     def totals(self) -> tuple[int, int]:
         """(Edits, different files) since the last note."""
@@ -115,15 +112,24 @@ class EditCounter:
         given it, or it can't be noted."""
         if (rule := RULES.get(level)) is None or not rule.is_due(counts := self._read(rule)):
             return ""
-        if rule.every != 0:
-            claim = os.urandom(8).hex()
-            # Several processes may find it due: the first line in the file has it.
-            if not self._append({_NUDGED: claim}) or claim not in self._read(rule).claims:
-                return ""
+        if not self._take(rule):
+            return ""
         return (
             f"{counts.edits} edits in {len(counts.files)} files since the last note: if something was decided, solved"
             " or learned, write it down with the tool `note`."
         )
+
+    def _take(self, rule: NudgeRule) -> bool:
+        """Note that a reminder is given, and return whether this process may give it: one of several may."""
+        if rule.every is None:
+            try:
+                self._reminded.touch(0o600, exist_ok=False)
+            except OSError:
+                return False
+        elif rule.every:
+            claim = os.urandom(8).hex()  # the first one in the file has it
+            return self._append({_NUDGED: claim}) and claim in self._read(rule).claims
+        return True
 
     def _append(self, line: Mapping[str, object]) -> bool:
         """Append a line, and return whether that could be done."""
@@ -164,9 +170,7 @@ def _count_line(counts: EditCounts, line: Mapping[str, object], rule: NudgeRule 
         case {"file": str(file), "edits": int(edits)}:
             return replace(counts, edits=counts.edits + edits, files=counts.files | {file})
         case {"cleared": True}:
-            return EditCounts(is_nudged=counts.is_nudged)
-        case {"session": True}:
-            return replace(counts, is_nudged=False)
+            return EditCounts()
         case {"nudged": str(claim)} if rule is not None and rule.is_due(counts):
-            return replace(counts, nudged_at=counts.edits, is_nudged=True, claims=counts.claims | {claim})
+            return replace(counts, nudged_at=counts.edits, claims=counts.claims | {claim})
     return counts
