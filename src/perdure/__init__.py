@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perdure.core.agents import Agent as AgentInfo
-    from perdure.core.blocks import Author, Block, BlockVersion
+    from perdure.core.blocks import Author, Block, BlockVersion, MemoryEdit
     from perdure.core.conversations import CompactionSettings, Conversation, Reset
     from perdure.core.errors import *
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
@@ -104,8 +104,8 @@ __all__ = [
     "GraphCounts", "Group", "GroupBusy", "GroupMessage", "GroupReply", "GroupTurn", "GroupTurnEnded",
     "Hits", "HookBlocked", "IdempotencyMismatch", "IllegalLog", "ImportResult", "ImportedMessage", "InvalidArguments",
     "InvalidInput", "IrreducibleFloor", "LeaseLost", "LimitReached", "LineNumbersInText", "MaxCount",
-    "McpPrivateRefused", "McpServer", "McpState", "McpStdioRefused", "McpTool", "McpUnreachable", "MemoryEdited",
-    "MemoryOrigin", "Message", "MessageAdded", "MessageHit", "MessageTooLarge", "Model", "ModelAuthenticationFailed",
+    "McpPrivateRefused", "McpServer", "McpState", "McpStdioRefused", "McpTool", "McpUnreachable", "MemoryEdit",
+    "MemoryEdited", "MemoryOrigin", "Message", "MessageAdded", "MessageHit", "MessageTooLarge", "Model", "ModelAuthenticationFailed",
     "ModelDelta", "ModelError", "ModelLoading", "ModelNotFound", "ModelOverflow", "ModelOverloaded", "ModelProgress",
     "ModelQuotaExceeded", "ModelRateLimited", "ModelRefused", "ModelReply", "ModelReplyEmpty", "ModelReplyInvalid",
     "ModelRequest", "ModelRequestRefused", "ModelStreamCut", "ModelTakesNoTools", "ModelTimeout", "ModelUnreachable",
@@ -127,7 +127,7 @@ __all__ = [
 _HOMES = {
     "core.agents": ("AgentInfo",),
     "core.tools.answers": ("PendingCall", "ToolReturn"),
-    "core.blocks": ("Author", "Block", "BlockVersion"),
+    "core.blocks": ("Author", "Block", "BlockVersion", "MemoryEdit"),
     "core.conversations": ("CompactionSettings", "Conversation", "Reset"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
     "features.facts.values.facts": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -493,3 +494,21 @@ def test_what_a_rule_fills_in_is_never_run_without_the_person_having_seen_it(giv
         assert done == ["look0"]
         agent.approve()
     assert done == ["look0", f"{shown.arguments['amount']} to me"]
+
+
+def test_what_a_waiting_call_would_change_is_shown_and_not_kept() -> None:
+    """With its diff; a call of a tool that edits no block changes none."""
+    model = ScriptedModel(calls("memory_insert", label="human", new_string="likes tea"), says("Noted."))
+    with Perdure(store=InlineStore(), models={MODEL: model}, tools=[pay], settings=SETTINGS) as perdure:
+        agent = perdure.create_agent("Ada")
+        agent.require_approval("memory_insert")
+        agent.send("I like tea.")
+        (call,) = agent.pending()
+        versions = len(agent.blocks.history("human"))
+        (edit,) = agent.pending_edits(call)
+
+        assert (edit.block.label, "+likes tea" in edit.diff) == ("human", True)
+        assert agent.pending_edits(replace(call, call=replace(call.call, name="pay"))) == ()
+        assert ("likes tea" in agent.blocks.get("human").value, len(agent.blocks.history("human"))) == (False, versions)
+        agent.approve()
+        assert "likes tea" in agent.blocks.get("human").value

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from perdure.core.agents import Agent
-from perdure.core.blocks import Author
+from perdure.core.blocks import Author, MemoryEdit
 from perdure.core.errors import AnswerInvalid, InvalidInput, NotFound, RunFailed, StoreError
 from perdure.core.events import Delta, RunEnded, StoredEvent
 from perdure.core.ids import ConversationId
@@ -20,6 +20,7 @@ from perdure.engine.approvals.answers import check_edited, open_calls, pending_c
 from perdure.engine.approvals.decisions import find_decisions
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
+from perdure.engine.run.previews import preview_edits
 from perdure.library.messages.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.messages.reply import Reply, add_accepted
 from perdure.library.messages.requests import AsyncRequests
@@ -72,6 +73,11 @@ class AsyncApproval(AsyncRequests):
         """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
         there are any, the conversation takes answers only. Raises: InvalidInput, NotFound."""
         return await self._ports.store.read(lambda tx: pending_calls(tx, find_conversation(tx, self.id, conversation)))
+
+    async def pending_edits(self, call: PendingCall) -> Sequence[MemoryEdit]:
+        """The changes of blocks that a pending call would make if it ran now; nothing is changed. None of a tool that
+        edits no block, and of a call that its tool would refuse. Raises: NotFound."""
+        return await preview_edits(call, self._ports)
 
     async def approve(
         self,

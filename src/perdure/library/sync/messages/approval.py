@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perdure.core.blocks import Author
+from perdure.core.blocks import Author, MemoryEdit
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
 from perdure.core.tools.answers import Answer, PendingCall
@@ -27,6 +27,11 @@ class Approval(Requests):
         """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
         there are any, the conversation takes answers only. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.pending(conversation=conversation))
+
+    def pending_edits(self, call: PendingCall) -> Sequence[MemoryEdit]:
+        """The changes of blocks that a pending call would make if it ran now; nothing is changed. None of a tool that
+        edits no block, and of a call that its tool would refuse. Raises: NotFound."""
+        return self._portal.run(self._inner.pending_edits(call))
 
     def approve(
         self,
