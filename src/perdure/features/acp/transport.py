@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from typing import Any
 
@@ -12,6 +13,11 @@ from perdure.core.errors import InvalidInput
 
 LINE_LIMIT_BYTES = 64_000_000
 PARSE_ERROR, INVALID_REQUEST, INTERNAL_ERROR = -32700, -32600, -32603
+_START_BYTES = 1_000
+_ID_AT_START = re.compile(
+    rb'\s*\{(?:\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,)*\s*"id"\s*:\s*("[^"\\]*"|-?\d+)\s*[,}]'
+)
+"""The id of a request that no parser reads, where the SDKs write it: before the parameters, which are what is long."""
 
 
 class LineTransport:
@@ -34,22 +40,40 @@ class LineTransport:
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None: the other side has closed its end."""
         while True:
-            message = None
+            message, asked_id = None, None
             try:
-                line = await self._reader.readline()
+                line, start = await self._read_line()
                 if not line.endswith(b"\n"):
                     return None
-                if line.isspace():
+                if line.isspace() and not start:
                     continue
+                asked_id = _id_at_start(start or line)
+                if start:
+                    raise ValueError("it is longer")
                 code, message = INVALID_REQUEST, json.loads(line)
                 why = "a message is an object of JSON-RPC 2.0, with a method or a result"
             except ConnectionError:
                 return None
-            except (ValueError, RecursionError) as error:  # the first also for a line over the limit
+            except (ValueError, RecursionError) as error:
                 code, why = PARSE_ERROR, f"the line is no JSON of at most {LINE_LIMIT_BYTES:,} bytes: {error}"
             if _is_message(message):
                 return message
-            await self.send({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": why}})
+            if isinstance(message, dict) and "method" not in message:
+                asked_id = None  # an answer that is wrong: an error with its id would answer another request
+            await self.send({"jsonrpc": "2.0", "id": asked_id, "error": {"code": code, "message": why}})
+
+    async def _read_line(self) -> tuple[bytes, bytes]:
+        """Return (the next line, nothing); of one over the limit (its end, its start). Without a newline at the end the
+        other side has closed its end. Raises: ConnectionError."""
+        start = b""
+        while True:
+            try:
+                return await self._reader.readuntil(b"\n"), start
+            except asyncio.LimitOverrunError as error:
+                part = await self._reader.readexactly(error.consumed)
+                start = start or part[:_START_BYTES]
+            except asyncio.IncompleteReadError as error:
+                return error.partial, start
 
     async def close(self) -> None:
         """Close the way out."""
@@ -72,6 +96,12 @@ async def open_stdio() -> LineTransport:
         raise InvalidInput(f"stdin and stdout have to be pipes ({error}): an editor starts `perdure acp`") from error
     finally:
         sys.stdout = printed
+
+
+def _id_at_start(line: bytes) -> str | int | None:
+    """The id of a request, if it stands at the start of its line; None: it does not."""
+    found = _ID_AT_START.match(line[:_START_BYTES])
+    return None if found is None else json.loads(found[1])
 
 
 def _is_message(message: Any) -> bool:
