@@ -58,15 +58,29 @@ async def test_lines_that_are_no_messages_are_answered_and_end_nothing(tmp_path:
     async with started(tmp_path) as program:
         errors = await replies(program, *BROKEN, "", "  ", count=len(BROKEN))
         (answer,) = await replies(program, hello, count=1)
-        (long,) = await replies(program, json.dumps({"id": 8, "method": "x" * (LINE_LIMIT_BYTES + 10)}), count=1)
-        while (last := (await replies(program, hello, count=1))[0])["id"] is None:
-            pass
-
+        (last,) = await replies(program, hello, count=1)
     assert {error["error"]["code"] for error in errors} == {-32700, -32600}
     assert all(error["id"] is None and error["error"]["message"] for error in errors)
     assert (answer["id"], answer["result"]["agentInfo"]["name"]) == (7, "perdure")
-    assert ("64,000,000 bytes" in long["error"]["message"], last["id"]) == (True, 7)
-    assert program.returncode == 0
+    assert (last["id"], program.returncode) == (7, 0)
+
+
+async def test_a_request_that_is_not_read_is_answered_with_its_id(tmp_path: Path) -> None:
+    """Once, if the id stands at the start of the line, where the SDKs write it: else its sender would wait for ever."""
+    long, deep = "x" * (LINE_LIMIT_BYTES + 10), "[" * 100_000
+    lines = [
+        '{"jsonrpc":"2.0","id":8,"method":"session/prompt","params":"' + long + '"}',
+        '{"jsonrpc": "2.0", "method": "session/prompt", "id": "a-8", "params": "' + long + long + '"}',
+        '{"jsonrpc":"2.0","method":"session/prompt","params":"' + long + '","id":8}',
+        '{"jsonrpc":"2.0","id":9,"method":"session/prompt","params":' + deep,
+        '{"jsonrpc":"2.0","id":10,"method":3}',
+        '{"id":"\\"","params":1,' + deep,
+    ]
+    async with started(tmp_path) as program:
+        errors = await replies(program, *lines, count=len(lines))
+
+    assert [error["id"] for error in errors] == [8, "a-8", None, 9, 10, None]
+    assert ["64,000,000 bytes" in error["error"]["message"] for error in errors] == [True] * 4 + [False, True]
 
 
 async def test_a_program_reloads_what_another_one_was_told(tmp_path: Path) -> None:
@@ -157,6 +171,14 @@ async def test_wrong_parameters_are_named_and_not_repeated(tmp_path: Path) -> No
 
         assert error.value.code == -32602
         assert len(str(error.value)) < 300
+        long, session = "x" * 1_000_000, await desk.begin()
+        for asked in (
+            desk.connection.load_session(cwd="/", session_id=long, mcp_servers=[]),
+            desk.connection.set_config_option(config_id="model", session_id=session, value=long),
+        ):
+            with pytest.raises(acp.RequestError, match="xxx") as error:
+                await asked
+            assert len(str(error.value)) < 3_000
 
 
 async def test_a_call_that_another_program_runs_is_no_question_for_the_editor(tmp_path: Path) -> None:

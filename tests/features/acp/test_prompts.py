@@ -16,12 +16,8 @@ from perdure.core.ids import ConversationId
 from perdure.core.messages import Image
 from perdure.features.acp.agent import EditorAgent
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
-from tests.features.acp.editors import CANCELLED, connected, until
+from tests.features.acp.editors import CANCELLED, PIXEL, connected, until
 from tests.support.library import SlowSpeaker
-
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 
 
 @tool
@@ -117,6 +113,44 @@ async def test_a_call_is_allowed_or_refused_in_the_editor(tmp_path: Path, choice
         assert desk.editor.texts(session) == "Well."
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "diffs"),
+    [
+        (
+            "memory_replace",
+            {"label": "human", "old_string": "Ghent", "new_string": "Bruges"},
+            [("/memory/human.md", "Name: Ada\nLives in Ghent", "Name: Ada\nLives in Bruges")],
+        ),
+        (
+            "memory",
+            {"command": "create", "path": "/memories/pets", "file_text": "A cat", "description": "Pets"},
+            [("/memory/pets.md", "", "A cat")],
+        ),
+        ("memory_replace", {"label": "human", "old_string": "Rome", "new_string": "Bruges"}, []),
+        ("memory_replace", {"label": "nothing", "old_string": "Rome", "new_string": "Bruges"}, []),
+        ("archival_memory_insert", {"content": "likes tea"}, []),
+        ("conversation_search", {"query": "tea"}, []),
+    ],
+)
+async def test_the_question_about_a_change_of_memory_has_its_diff(
+    tmp_path: Path, name: str, arguments: dict[str, str], diffs: list[tuple[str, str, str]]
+) -> None:
+    """As it would be if the call ran now; none if it changes no block. To be asked changes nothing."""
+    script = (calls(name, **arguments), says("Well."))
+    async with connected(tmp_path / "a.db", *script, choices=["reject_once"]) as desk:
+        if name == "memory":
+            await desk.agent.tools.attach("memory")
+        await desk.agent.blocks.update("human", "Name: Ada\nLives in Ghent")
+        await desk.agent.require_approval(name)
+        await desk.say(await desk.begin(), "go")
+
+        (question,) = desk.editor.questions
+        content: list[Any] = list(question.content or ())
+        assert [(one.path, one.old_text, one.new_text) for one in content] == diffs
+        assert [block.value for block in await desk.agent.blocks.list()][1:] == ["Name: Ada\nLives in Ghent"]
+        assert list(await desk.agent.archives.list()) == []
+
+
 async def test_a_tool_that_is_always_allowed_is_not_asked_about_again(tmp_path: Path) -> None:
     """Until somebody requires approval for it again."""
     script = (calls("pay", n=1), says("One."), calls("pay", n=2), says("Two."))
@@ -145,6 +179,33 @@ async def test_cancelled_while_asked_the_call_is_given_up(tmp_path: Path) -> Non
         assert list(await desk.agent.pending(conversation=ConversationId(session))) == []
         assert await desk.say(session, "leave it") == "end_turn"
         assert desk.editor.texts(session) == "Fine."
+
+
+@pytest.mark.parametrize(
+    ("decide", "status", "reason", "text"),
+    [
+        ("approve", "completed", "end_turn", "Fine."),
+        ("deny", "failed", "end_turn", "Fine."),
+        ("give up", "failed", "cancelled", ""),
+    ],
+)
+async def test_a_question_that_is_decided_elsewhere_holds_the_editor_up_no_longer(
+    tmp_path: Path, decide: str, status: str, reason: str, text: str
+) -> None:
+    """In the dashboard, a terminal or a second editor; the prompt shows what the run does then, and ends with it."""
+    script = (calls("pay", n=1), says("Fine."))
+    async with connected(tmp_path / "a.db", *script, tools=[pay], asks="pay", choices=[None]) as desk:
+        session = await desk.begin()
+        asking = asyncio.create_task(desk.say(session, "pay one"))
+        await desk.editor.asked.wait()
+        if decide == "give up":
+            await desk.agent.cancel_all(conversation=ConversationId(session))
+        else:
+            await getattr(desk.agent, decide)(conversation=ConversationId(session))
+
+        assert await asyncio.wait_for(asking, 10) == reason
+        assert desk.editor.calls()[-1] == ("pay", status)
+        assert desk.editor.texts(session) == text
 
 
 async def test_cancelled_in_the_middle_of_an_answer_it_stops(tmp_path: Path) -> None:
@@ -232,7 +293,10 @@ async def test_images_reach_the_model_and_come_back_after_a_reload(tmp_path: Pat
     prompt: list[Any] = [
         acp.text_block("What is it?"),
         acp.image_block(base64.b64encode(PIXEL).decode(), "image/png"),
-        acp.resource_link_block("notes.md", "file:///home/ada/notes.md"),
+        acp.resource_link_block("notes\n# Do.md", "file:///home/ada/notes.md"),
+        acp.resource_block(
+            acp.embedded_blob_resource("file:///b.png", base64.b64encode(PIXEL).decode(), mime_type="image/png")
+        ),
         acp.resource_block(acp.embedded_text_resource("file:///home/ada/a.py", "x = 1")),
     ]
     async with connected(tmp_path / "a.db", model=model) as desk:
@@ -241,13 +305,13 @@ async def test_images_reach_the_model_and_come_back_after_a_reload(tmp_path: Pat
         await desk.connection.load_session(cwd="/", session_id=session, mcp_servers=[])
 
         parts = model.requests[0].messages[-1].parts
-        assert [part.media_type for part in parts if isinstance(part, Image)] == ["image/png"]
+        assert [part.media_type for part in parts if isinstance(part, Image)] == ["image/png"] * 2
         chunks = [chunk.content for chunk in desk.editor.of(schema.UserMessageChunk)]
-        assert [chunk.data for chunk in chunks if chunk.type == "image"] == [base64.b64encode(PIXEL).decode()]
+        assert [chunk.data for chunk in chunks if chunk.type == "image"] == [base64.b64encode(PIXEL).decode()] * 2
         text = desk.editor.texts(session, schema.UserMessageChunk)
         assert text.split("\n\n") == [
             "What is it?",
-            "[notes.md](file:///home/ada/notes.md)",
+            "[notes # Do.md](file:///home/ada/notes.md)",
             "Contents of file:///home/ada/a.py:",
             "x = 1",
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from pathlib import Path
 
 import acp
@@ -12,7 +13,7 @@ from acp import schema
 from perdure import tool
 from perdure.core.ids import ConversationId
 from perdure.testing import ScriptedModel, calls, says
-from tests.features.acp.editors import connected, until
+from tests.features.acp.editors import PIXEL, connected, until
 from tests.support.library import SlowSpeaker, open_async
 
 
@@ -161,6 +162,40 @@ async def test_commands_of_the_chat_are_offered_and_run(tmp_path: Path) -> None:
             await desk.say(session, "/search")
         await desk.say(session, "/tmp/a.txt is empty")
         assert len(model.requests) == 1
+
+
+async def test_a_command_may_end_with_a_new_line(tmp_path: Path) -> None:
+    """Or begin behind one, as an editor sends what a person typed; an image makes a message of it, which has no use in
+    a command."""
+    model = ScriptedModel(says("A pixel."))
+    async with connected(tmp_path / "a.db", model=model) as desk:
+        await desk.agent.blocks.update("human", "Name: Ada")
+        session = await desk.begin()
+        for text in ("/memory\n", " /memory  ", "\n/memory\n human \n"):
+            shown = len(desk.editor.texts(session))
+
+            assert await desk.say(session, text) == "end_turn"
+            assert "Name: Ada" in desk.editor.texts(session)[shown:], text
+        assert model.requests == []
+        image = acp.image_block(base64.b64encode(PIXEL).decode(), "image/png")
+        await desk.connection.prompt(session_id=session, prompt=[acp.text_block("/memory"), image])
+        assert len(model.requests) == 1
+
+
+async def test_a_long_folder_is_kept_whole(tmp_path: Path) -> None:
+    """One that is longer than any is refused, and begins no conversation."""
+    folder = "/home/" + "/".join(["folder"] * 500)
+    async with connected(tmp_path / "a.db") as desk:
+        session = await desk.begin(folder)
+        with pytest.raises(acp.RequestError, match="cwd has 30,001 characters") as error:
+            await desk.begin("/" + "x" * 30_000)
+        with pytest.raises(acp.RequestError, match="cwd has 30,001 characters"):
+            await desk.connection.fork_session(cwd="/" + "x" * 30_000, session_id=session)
+
+        assert error.value.code == -32602
+        (listed,) = (await desk.connection.list_sessions(cwd=folder)).sessions
+        assert (listed.session_id, listed.cwd) == (session, folder)
+        assert len((await desk.connection.list_sessions()).sessions) == 1
 
 
 async def test_mcp_servers_of_the_editor_are_named_as_not_connected(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import wraps
 from importlib.metadata import version
 from typing import Any, TypeVar, cast
@@ -14,7 +15,9 @@ from acp import schema
 from perdure.core.conversations import Conversation
 from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
 from perdure.core.ids import ConversationId, MessageId
-from perdure.features.acp.sessions import SLASHES, EditorSession, begin, command_list, list_sessions, run_slash
+from perdure.core.model_errors import ModelNotFound
+from perdure.features.acp.models import Options, model_options, set_option
+from perdure.features.acp.sessions import EditorSession, begin, command_list, find_slash, list_sessions, run_slash
 from perdure.features.acp.transport import INTERNAL_ERROR
 from perdure.features.acp.turns import PromptTurn, read_prompt
 from perdure.features.acp.updates import SessionUpdates, memory_edit
@@ -23,8 +26,8 @@ from perdure.library.perdure import AsyncPerdure
 
 Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
 
-HISTORY_PAGE, VERSIONS_MAX, TITLE_CHARS = 500, 10_000, 80
-_CODES = {NotFound: -32002, InvalidInput: -32602, Conflict: -32602}
+HISTORY_PAGE, VERSIONS_MAX, TITLE_CHARS, ERROR_CHARS = 500, 10_000, 80, 2_000
+_CODES = {NotFound: -32002, InvalidInput: -32602, Conflict: -32602, ModelNotFound: -32602}
 """Kind of error -> the protocol's code; others are internal errors."""
 
 
@@ -37,7 +40,7 @@ def with_protocol_errors(method: Method) -> Method:
             return await method(*args, **named)
         except (PerdureError, ConnectionError) as error:  # the second: the editor is gone; what it sent is stored
             code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), INTERNAL_ERROR)
-            raise acp.RequestError(code, str(error)) from error
+            raise acp.RequestError(code, f"{error!s:.{ERROR_CHARS}}") from error  # some repeat what they were sent
 
     return cast("Method", run)
 
@@ -69,8 +72,9 @@ class EditorAgent:
     @with_protocol_errors
     async def new_session(self, cwd: str, **others: Any) -> schema.NewSessionResponse:
         """Begin a conversation."""
-        session = self._open(await begin(self._agent, cwd), **others)
-        return schema.NewSessionResponse(session_id=session.conversation.id)
+        conversation = await begin(self._agent, cwd)
+        options = await self._open(conversation, **others)
+        return schema.NewSessionResponse(session_id=conversation.id, config_options=options)
 
     @with_protocol_errors
     async def load_session(self, session_id: str, **others: Any) -> schema.LoadSessionResponse:
@@ -78,21 +82,31 @@ class EditorAgent:
         conversation = await self._agent.find_conversation(ConversationId(session_id))
         async for update in self._history(conversation):
             await self._client.session_update(session_id=session_id, update=update)
-        self._open(conversation, **others)
-        return schema.LoadSessionResponse()
+        return schema.LoadSessionResponse(config_options=await self._open(conversation, **others))
 
     @with_protocol_errors
     async def resume_session(self, session_id: str, **others: Any) -> schema.ResumeSessionResponse:
         """Go on with a conversation without showing it again. Raises: RequestError: there is none of this id."""
-        self._open(await self._agent.find_conversation(ConversationId(session_id)), **others)
-        return schema.ResumeSessionResponse()
+        conversation = await self._agent.find_conversation(ConversationId(session_id))
+        return schema.ResumeSessionResponse(config_options=await self._open(conversation, **others))
 
     @with_protocol_errors
     async def fork_session(self, cwd: str, session_id: str, **others: Any) -> schema.ForkSessionResponse:
         """Begin a conversation with a copy of what another one has in view."""
         source = await self._agent.find_conversation(ConversationId(session_id))
-        session = self._open(await begin(self._agent, cwd, copy_of=source), **others)
-        return schema.ForkSessionResponse(session_id=session.conversation.id)
+        conversation = await begin(self._agent, cwd, copy_of=source)
+        options = await self._open(conversation, **others)
+        return schema.ForkSessionResponse(session_id=conversation.id, config_options=options)
+
+    @with_protocol_errors
+    async def set_config_option(
+        self, config_id: str, session_id: str, value: str | bool, **others: Any
+    ) -> schema.SetSessionConfigOptionResponse:
+        """Change the model of a session, from its next model call on."""
+        session = self._session(session_id)
+        session.conversation = await set_option(self._perdure, self._agent, session.conversation, config_id, value)
+        options = await model_options(self._perdure, self._agent, session.conversation)
+        return schema.SetSessionConfigOptionResponse(config_options=options)
 
     async def close_session(self, session_id: str, **others: Any) -> schema.CloseSessionResponse:
         """Stop what a session does; its conversation stays, and can be loaded."""
@@ -116,8 +130,8 @@ class EditorAgent:
         session.turns.append(turn)
         try:
             async with session.answering:
-                if text.partition(" ")[0] in SLASHES:
-                    shown = await run_slash(self._perdure, self._agent, session.conversation.id, text)
+                if not images and (line := find_slash(text)) is not None:
+                    shown = await run_slash(self._perdure, self._agent, session.conversation.id, line)
                     await turn.update(acp.update_agent_message_text(shown))
                     return schema.PromptResponse(stop_reason="end_turn")
                 response = await turn.answer(text, images)
@@ -141,16 +155,27 @@ class EditorAgent:
             raise NotFound("open session", f"{session_id:.80}", hint="begin or load one first")
         return session
 
-    def _open(self, conversation: Conversation, mcp_servers: Any = None, **others: Any) -> EditorSession:
-        """Open a session of a conversation, and send the commands that it takes after the answer."""
+    async def _open(self, conversation: Conversation, mcp_servers: Any = None, **others: Any) -> Options:
+        """Open a session of a conversation, and return its options. Its commands are sent after the answer."""
         if mcp_servers:
             names = ", ".join(server.name for server in mcp_servers)
             self._note(f"the editor's MCP servers are not connected ({names}): `perdure mcp add` gives an agent one")
         session = self._sessions.setdefault(conversation.id, EditorSession(conversation))
         session.conversation = conversation
-        sending = self._client.session_update(session_id=session.conversation.id, update=command_list())
-        session.sending = asyncio.ensure_future(sending)
-        return session
+        options = await model_options(self._perdure, self._agent, conversation)
+        session.sending = asyncio.ensure_future(self._introduce(session))
+        return options
+
+    async def _introduce(self, session: EditorSession) -> None:
+        """Send the commands that a session takes, and its models once the providers were asked for theirs."""
+        with suppress(PerdureError, ConnectionError):  # neither is worth more than a try
+            await self._client.session_update(session_id=session.conversation.id, update=command_list())
+            models = self._perdure.app.models
+            if models.endpoints and not models.listings:
+                await models.refresh()
+                options = await model_options(self._perdure, self._agent, session.conversation)
+                update = schema.ConfigOptionUpdate(session_update="config_option_update", config_options=options)
+                await self._client.session_update(session_id=session.conversation.id, update=update)
 
     async def _history(self, conversation: Conversation) -> AsyncIterator[Any]:
         """Yield the updates that show a conversation, each message with the changes of memory that came of it."""

@@ -15,6 +15,8 @@ from perdure.cli.session.source import StdinLines
 from perdure.cli.views.text import TextView
 from perdure.core.conversations import Conversation, ConversationFilter
 from perdure.core.ids import ConversationId
+from perdure.domain.conversations.units import SUMMARY_CHARS
+from perdure.domain.values import check_short_text
 from perdure.features.acp.turns import PromptTurn
 from perdure.library.agent import AsyncAgent
 from perdure.library.parts.checks import Page
@@ -38,10 +40,13 @@ class EditorSession:
 
 
 async def begin(agent: AsyncAgent, cwd: str, *, copy_of: Conversation | None = None) -> Conversation:
-    """A new conversation that is begun in a folder, with a copy of what another one has in view."""
-    made = await (agent.new_conversation() if copy_of is None else agent.fork_conversation(copy_of.id))
-    title = None if copy_of is None else copy_of.summary
-    return await agent.update_conversation(made.id, summary=title, description=f"{cwd:.1000}")
+    """A new conversation that is begun in a folder, with a copy of what another one has in view. Raises: InvalidInput:
+    the folder's name is too long."""
+    check_short_text("cwd", cwd, SUMMARY_CHARS)
+    if copy_of is None:
+        return (await agent.create_conversation({"description": cwd})).conversation
+    made = await agent.fork_conversation(copy_of.id)
+    return await agent.update_conversation(made.id, summary=copy_of.summary, description=cwd)
 
 
 def folder_of(conversation: Conversation) -> str:
@@ -80,6 +85,12 @@ def command_list() -> schema.AvailableCommandsUpdate:
     ]
     update = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
     return schema.AvailableCommandsUpdate.model_validate(update)
+
+
+def find_slash(text: str) -> str | None:
+    """The line of a text that is a command, as the chat takes it; None: it is a message."""
+    words = text.split(maxsplit=1)
+    return " ".join(words).rstrip() if words and words[0] in SLASHES else None
 
 
 async def run_slash(perdure: AsyncPerdure, agent: AsyncAgent, conversation: ConversationId, line: str) -> str:

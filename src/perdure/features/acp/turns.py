@@ -12,13 +12,14 @@ from acp import schema
 
 from perdure.core.errors import AnswerInvalid, InvalidInput
 from perdure.core.events import Delta, RunEnded, RunQueued, RunStarted, StoredEvent
-from perdure.core.ids import ConversationId
+from perdure.core.ids import ConversationId, RunId
 from perdure.core.messages import ToolDecision
-from perdure.core.runs import FAILED_REASONS, Usage
+from perdure.core.runs import FAILED_REASONS, RunFilter, Usage
 from perdure.core.tools.answers import PendingCall
 from perdure.features.acp.transport import INTERNAL_ERROR
 from perdure.features.acp.updates import SessionUpdates
 from perdure.library.agent import AsyncAgent
+from perdure.library.parts.checks import Page
 
 ALLOW, REJECT, ALWAYS = "allow_once", "reject_once", "allow_always"
 _OPTIONS = [
@@ -27,6 +28,8 @@ _OPTIONS = [
 ]
 """What a person may answer. The last is left out where the call itself is why they are asked, and no rule of its tool.
 """
+LOOK_S = 0.5
+"""How often a prompt that asks a person looks whether somebody decided in the terminal, the dashboard or elsewhere."""
 _STOP_REASONS: dict[str, schema.StopReason] = {
     "cancelled": "cancelled",
     "max_steps": "max_turn_requests",
@@ -87,26 +90,46 @@ class PromptTurn:
 
         Raises: AnswerInvalid: only calls wait that are not for a person to decide.
         """
-        while not self.cancelled.is_set() and (waiting := await self._agent.pending(conversation=self._conversation)):
+        while not self.cancelled.is_set() and (waiting := await self._waiting()):
             asked = [call for call in waiting if not call.awaits_client]
             if not asked:
                 raise AnswerInvalid(
                     f"the conversation waits for the program that runs {waiting[0].name}: answer it there"
                 )
-            decisions = [await self._ask(call) for call in asked if not self.cancelled.is_set()]
-            if not self.cancelled.is_set():
+            answers = [await self._ask(call) for call in asked if not self.cancelled.is_set()]
+            decisions = [answer for answer in answers if answer is not None]
+            if decisions and not self.cancelled.is_set():
                 ended = await self._show(self._agent.stream_answer(decisions, conversation=self._conversation))
+            elif not self.cancelled.is_set():
+                ended = await self._show_next(waiting[0].run_id)
         return ended
 
-    async def _ask(self, pending: PendingCall) -> ToolDecision:
-        """Ask the person in the editor about a call. Without an answer, the prompt is cancelled."""
-        call, options = self._updates.permission(pending), _OPTIONS[: 2 if pending.reason else 3]
+    async def _waiting(self) -> Sequence[PendingCall]:
+        """The calls of the conversation that wait."""
+        return await self._agent.pending(conversation=self._conversation)
+
+    async def _show_next(self, run_id: RunId) -> RunEnded | None:
+        """Send the updates of the run that goes on where this one had stopped, and return its end; None: there is none,
+        as the calls were given up, which cancels the prompt."""
+        where = RunFilter(agent_ids=(self._agent.id,), conversation_id=self._conversation)
+        if found := await self._agent.page_of_runs(where, Page(1, ascending=True, after=run_id)):
+            return await self._show(self._agent.follow_run(found[0]))
+        self.cancelled.set()
+        return None
+
+    async def _ask(self, pending: PendingCall) -> ToolDecision | None:
+        """Ask the person in the editor about a call; None: it was decided elsewhere meanwhile. Without an answer, the
+        prompt is cancelled."""
+        edits, options = await self._agent.pending_edits(pending), _OPTIONS[: 2 if pending.reason else 3]
+        call = self._updates.permission(pending, edits)
         asking = asyncio.ensure_future(
             self._client.request_permission(session_id=self._conversation, tool_call=call, options=options)
         )
         end = asyncio.ensure_future(self.cancelled.wait())
         try:
-            await asyncio.wait({asking, end}, return_when=asyncio.FIRST_COMPLETED)
+            while not (await asyncio.wait({asking, end}, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+                if pending.call_id not in {call.call_id for call in await self._waiting()}:
+                    return None
             outcome = None if self.cancelled.is_set() else (await asking).outcome
         finally:
             asking.cancel()
@@ -143,15 +166,24 @@ def read_prompt(blocks: Sequence[Any]) -> tuple[str, list[bytes]]:
             case schema.TextContentBlock(text=text):
                 texts.append(text)
             case schema.ImageContentBlock(data=data):
-                try:
-                    images.append(base64.b64decode(data, validate=True))
-                except ValueError as error:
-                    raise InvalidInput("an image of the prompt is no base64") from error
+                images.append(_read_base64(data))
+            case schema.EmbeddedResourceContentBlock(
+                resource=schema.BlobResourceContents(blob=data, mime_type=str() as kind)
+            ) if kind.startswith("image/"):
+                images.append(_read_base64(data))
             case schema.ResourceContentBlock(name=name, uri=uri):
-                texts.append(f"[{name}]({uri})")
+                texts.append(f"[{' '.join(name.split())}]({uri})")  # the name of a file can have lines of its own
             case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents(uri=uri, text=text)):
                 texts.append(f"Contents of {uri}:\n\n{text}")
             case _:
                 kind = "a file that is no text" if block.type == "resource" else block.type
                 raise InvalidInput(f"a prompt can't have {kind}: send text, images or files as text")
     return "\n\n".join(text for text in texts if text), images
+
+
+def _read_base64(data: str) -> bytes:
+    """The bytes of an image. Raises: InvalidInput."""
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError as error:
+        raise InvalidInput("an image of the prompt is no base64") from error

@@ -11,6 +11,7 @@ from typing import Any
 import acp
 from acp import schema
 
+from perdure.core.blocks import MemoryEdit
 from perdure.core.events import Delta, MemoryEdited, MessageAdded, StoredEvent, ToolStarted
 from perdure.core.ids import BlockId, MessageId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
@@ -80,10 +81,12 @@ class SessionUpdates:
                 case _:
                     pass
 
-    def permission(self, pending: PendingCall) -> schema.ToolCallUpdate:
-        """Return what an editor shows of a call that waits for a person, with the reason why it asks."""
+    def permission(self, pending: PendingCall, edits: Sequence[MemoryEdit]) -> schema.ToolCallUpdate:
+        """Return what an editor shows of a call that waits for a person: the reason why it asks, and the changes of
+        memory that it would make."""
         start = self._start(pending.call, pending.message_id)
         title = f"{pending.name}: {pending.reason}" if pending.reason else pending.name
+        start.content = [_diff(edit.block.label, edit.diff) for edit in edits if edit.diff]
         return schema.ToolCallUpdate(**start.model_dump(exclude={"session_update", "title"}), title=title)
 
     def close(self) -> Iterator[Any]:
@@ -112,13 +115,17 @@ class SessionUpdates:
 
 
 def memory_edit(block_id: BlockId, label: str, version: int, diff: str) -> Any:
-    """Return the update of a block that changed, as a diff of a file that is named after it: the lines of `diff`, which
-    is unified, without file headers."""
+    """Return the update of a block that changed. `diff`: as of `MemoryEdit`."""
+    shown_id, title = f"memory-{block_id}-{version}", f"Memory changed: {label}"
+    return acp.start_tool_call(shown_id, title, kind="edit", status="completed", content=[_diff(label, diff)])
+
+
+def _diff(label: str, diff: str) -> Any:
+    """Return a change of a block as a diff of a file that is named after it: the lines of `diff`, which is unified,
+    without file headers."""
     lines = [(mark, mark if mark == "…" else text) for mark, text in diff_lines(diff)]
     old, new = ("\n".join(text for mark, text in lines if mark in marks) for marks in ("- …", "+ …"))
-    content = [acp.tool_diff_content(f"/memory/{label}.md", new, old)]
-    shown_id, title = f"memory-{block_id}-{version}", f"Memory changed: {label}"
-    return acp.start_tool_call(shown_id, title, kind="edit", status="completed", content=content)
+    return acp.tool_diff_content(f"/memory/{label}.md", new, old)
 
 
 def _chunk(say: Callable[[Any], Any], text: str, message_id: MessageId) -> Iterator[Any]:
