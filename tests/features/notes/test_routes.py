@@ -188,3 +188,16 @@ def test_reading_needs_a_key_that_may_read_and_writing_one_of_a_user() -> None:
         for more in ("", f"/{NOTHING}", f"/{NOTHING}/archive"):
             rules = {method: rule_of(method, path + more) for method in ("GET", "POST", "PATCH", "DELETE")}
             assert [rule.scope for rule in rules.values() if rule] == ["read-only", "user", "user", "user"]
+
+
+async def test_the_document_names_the_kinds_that_a_list_takes_and_an_empty_query_finds_the_newest() -> None:
+    async with routed() as server:
+        path = f"/v1/agents/{(await new_agent(server))['id']}/notes"
+        note = await server.post(path, {"kind": "doc", "title": "the tent", "fields": {"text": "It is green."}})
+        paths = (await server.get("/openapi.json"))["paths"]
+
+        for route in ("notes", "notes/search"):
+            parameters = {one["name"]: one for one in paths[f"/v1/agents/{{agent_id}}/{route}"]["get"]["parameters"]}
+            assert parameters["kind"]["schema"]["enum"] == [*KINDS]
+        assert "pattern" not in parameters["query"]["schema"]
+        assert [one["id"] for one in await server.get(f"{path}/search", query="")] == [note["id"]]

@@ -10,12 +10,12 @@ from perdure.features.notes import wire
 from perdure.features.notes.kinds import note_kinds
 from perdure.library.parts.checks import LIMIT_MAX, NUMBER_MAX
 from perdure.search.ranking.hits import HITS_MAX
-from perdure.server.wire.fields import Filled, PassageIdIn
+from perdure.server.wire.fields import PassageIdIn, keywords
 from perdure.server.wire.http import Router, ThisAgent
 
 router = Router(tags=["notes"])
 
-_Kind = Annotated[str | None, Query(description="error, decision, plan, handoff, intel, explain, doc or snippet.")]
+_Kind = Annotated[Annotated[str, keywords(enum=[*note_kinds()])] | None, Query(description="Only those of this kind.")]
 _Archived = Annotated[bool, Query(description="Those that are archived, in place of the others.")]
 _Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="At most this many items.")]
 _After = Annotated[PassageIdIn | None, Query(description="The id of the last note of the page before.")]
@@ -33,7 +33,7 @@ async def list_notes(
 @router.get("/v1/agents/{agent_id}/notes/search")
 async def search_notes(
     agent: ThisAgent,
-    query: Annotated[Filled, Query(description="What to look for.")],
+    query: Annotated[str, Query(description="What to look for; empty: the newest.")],
     kind: _Kind = None,
     archived: _Archived = False,
     limit: Annotated[int, Query(ge=1, le=HITS_MAX)] = 10,
