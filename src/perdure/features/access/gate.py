@@ -13,7 +13,7 @@ from starlette.types import Message, Scope, Send
 
 from perdure.core.errors import PerdureError, StoreError
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.core.incoming.principals import LOCAL, Principal
+from perdure.core.incoming.principals import LOCAL, Principal, ScopeTooSmall
 from perdure.features.access.keys import KeyRing, KeySessions
 from perdure.features.access.limits import Limiter
 from perdure.features.access.organisations import OpenOrganisations, OrganisationGone
@@ -91,9 +91,8 @@ class StoreGate(Gate):
         """Raises: NotAdmitted: the key of `principal` may not send this request: its scope is too small."""
         scope["perdure.principal"] = principal  # also of a request that is refused: a page says so to whom it knows
         rule = rule_of(scope["method"], scope["path"])
-        needed = "admin" if rule is None else rule.scope
-        if not principal.may(needed):
-            raise NotAdmitted(403, f"this needs a key with the scope {needed!r}, and yours has {principal.scope!r}")
+        if refusal := _find_refusal(principal, rule):
+            raise NotAdmitted(403, f"this {refusal}")
         if rule is not None and rule.whole_server and principal.org_id != DEFAULT_ORG:
             raise NotAdmitted(
                 403, "this is about the whole server: only administrators of the default organisation may"
@@ -145,19 +144,32 @@ class StoreGate(Gate):
             if start is not None:
                 leads_to = dict(start["headers"]).get(b"hx-redirect", b"").decode("latin-1")
                 ids = _ID.findall(scope["path"]) or _ID.findall(leads_to) or _ids_in(message)
-                await self._note(scope, principal, rule, ids[-1] if ids else "")
+                await self.note(scope, f"{scope['method']} {without_ids(scope['path'])}", ids[-1] if ids else "")
                 await send(start)
                 start = None
             await send(message)
 
         return send_and_note
 
-    async def _note(self, scope: Scope, principal: Principal, rule: ScopeRule, object_id: str) -> None:
-        access = Access.of(self.library.app, principal, trace_id())
+    def check_allowed(self, scope: Scope, method: str, path: str) -> None:
+        if refusal := _find_refusal(scope.get("perdure.principal", LOCAL), rule_of(method, path)):
+            raise ScopeTooSmall(f"this does what {method} {path} does, and that {refusal}. Nothing was done.")
+
+    async def note(self, scope: Scope, action: str, object_id: str) -> None:
+        if not self.needs_key:
+            return
+        access = Access.of(self.library.app, scope.get("perdure.principal", LOCAL), trace_id())
         try:
-            await access.note(f"{scope['method']} {without_ids(scope['path'])}"[:200], object_id)
+            await access.note(action[:200], object_id)
         except PerdureError as error:  # what was done stays done
-            log.error("the audit log lacks %s %s: %s", scope["method"], rule.path, error)
+            log.error("the audit log lacks %s: %s", action, error)
+
+
+def _find_refusal(principal: Principal, rule: ScopeRule | None) -> str:
+    """Return why the scope of `principal` does not do for a rule; empty: it does. Without a rule it has to be the
+    largest."""
+    needed = "admin" if rule is None else rule.scope
+    return "" if principal.may(needed) else f"needs a key with the scope {needed!r}, and yours has {principal.scope!r}"
 
 
 def _ids_in(message: Message) -> list[str]:

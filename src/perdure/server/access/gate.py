@@ -116,6 +116,13 @@ class Gate:
         """A `send` for the answer of a request, which also records that the request has succeeded."""
         return send
 
+    def check_allowed(self, scope: Scope, method: str, path: str) -> None:
+        """Check that the key of a request may also send one with this method and path: a route may stand for several.
+        Raises: ScopeTooSmall."""
+
+    async def note(self, scope: Scope, action: str, object_id: str) -> None:
+        """Record what a request has done, where its path does not say that; `note_success` does it by the path."""
+
     async def start(self) -> None:
         """Begin the gate's background work, in the running event loop."""
 
