@@ -11,11 +11,15 @@ from types import MappingProxyType
 from typing import Any
 
 from perdure.core.blocks import Author
+from perdure.core.features import Point
 from perdure.core.forgetting.corrections import Correction, CorrectionItem, CorrectionKind, title_of
 from perdure.core.ids import AgentId, BlockId
 from perdure.core.messages import Message, parts_to_json
 from perdure.core.passages import Passage
 from perdure.storage.tx import Tx
+
+MEMORY_CORRECTED: Point[[Tx, AgentId], None] = Point("memory_corrected")
+"""Something that an agent remembered was changed or taken out, or is back."""
 
 
 def record(
@@ -33,6 +37,8 @@ def record(
     if correction is None:
         correction = tx.corrections.add(agent_id, kind, text if kind == "forget" else title_of(text), at=at)
         correction = replace(correction, text=title_of(text))
+    if any(item.before for item in items):
+        MEMORY_CORRECTED(tx, agent_id)
     return tx.corrections.add_items(correction, items)
 
 

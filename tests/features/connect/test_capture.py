@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 
 from perdure import Perdure
+from perdure.domain.archives.passages import NewPassage
 from perdure.features.connect import capture
-from perdure.features.connect.hook_files import CONTEXT_FILE
 from perdure.features.connect.transcripts import LINE_BYTES, MESSAGE_CHARS, Transcript
-from perdure.features.notes.folders import state_folder
+from perdure.features.notes.folders import CONTEXT_FILE, state_folder
+from perdure.features.notes.projects import GLOBAL_TAG, PROJECT_TAG
 
 
 @pytest.fixture
@@ -218,13 +220,76 @@ def test_a_hundred_megabytes_are_read_line_by_line(project: Path) -> None:
     assert (texts, found.position) == (["First.", "Last."], path.stat().st_size)
 
 
+def test_what_was_prepared_goes_when_memory_is_corrected(project: Path) -> None:
+    """By whatever door: a text that is forgotten or erased, a fact, a note, the agent; it is prepared again."""
+    prepared = state_folder(project) / CONTEXT_FILE
+    path = transcript(project, "s1", line("u1", "My name is Ada."), line("u2", "I live in Turin."))
+    store(project, "s1", path)
+    with Perdure() as perdure:
+        (agent,) = perdure.agents()
+        note, _ = agent.notes.add("plan", "Move to Turin", {"goal": "x"})
+        facts = [hit.fact for hit in agent.facts.list()]
+        other = perdure.create_agent("other")
+        capture.work(["renew", str(project)])
+        other.insert_passage(NewPassage(text="Turin is a city."))
+        other.forget("Turin")
+        assert prepared.read_text().count("Turin") > 1
+        for change in (
+            lambda: agent.facts.delete(facts[-1].id),
+            lambda: agent.facts.restore(facts[-1].id),
+            lambda: agent.notes.delete(note.id),
+            lambda: agent.undo(),
+            lambda: agent.forget("Turin"),
+            lambda: agent.undo(),
+            lambda: agent.blocks.append("project", "Built in Turin."),
+            lambda: agent.forget("Turin", erase=True),
+            lambda: agent.delete(),
+        ):
+            change()
+            assert not prepared.exists()
+            capture.work(["renew", str(project)])
+
+    assert not prepared.exists()
+
+
+def test_what_was_prepared_of_all_projects_goes_with_the_global_memory(project: Path) -> None:
+    """And tags that users choose reach no other files."""
+    prepared = state_folder(project) / CONTEXT_FILE
+    with Perdure() as perdure:
+        behind = perdure.create_agent("behind", tags=(GLOBAL_TAG,))
+        odd = perdure.create_agent("odd", tags=(f"{PROJECT_TAG}*", f"{PROJECT_TAG}../*"))
+        behind.blocks.update("human", "Ada\nlives in Turin")
+        odd.blocks.update("human", "Ada")
+        capture.work(["renew", str(project)])
+        odd.forget("Ada")
+        odd.delete()
+        assert "Turin" in prepared.read_text()
+        behind.forget("Turin")
+
+    assert not prepared.exists()
+
+
+def test_work_does_not_wait_for_ever(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process that hangs is a line in the log."""
+    monkeypatch.setattr(capture, "LOCK_S", 0.2)
+    path = transcript(project, "s1", line("u1", "First."))
+    store(project, "s1", path)
+    with (state_folder(project) / "hook.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert store(project, "s1", path) == 1
+
+    assert "TimeoutError: another process" in log(project)
+    assert store(project, "s1", path) == 0
+
+
 def test_only_the_user_reads_what_is_stored(project: Path) -> None:
-    """As in the store itself."""
+    """As in the store itself, also where the data folder is open to others."""
+    (project.parent / "data").mkdir(mode=0o755)
     store(project, "s1", transcript(project, "s1", line("u1", "I live in Turin.")))
     store(project, "../x", transcript(project, "s1"))
-    files = [one for one in (project.parent / "data").rglob("*") if one.is_file() and one.name != "hook.lock"]
+    files = list((project.parent / "data").rglob("*"))
 
-    assert {"context.md", "s1.json", "hooks.log"} <= {one.name for one in files}
+    assert {"context.md", "s1.json", "hooks.log", "hook.lock"} <= {one.name for one in files}
     assert [one.name for one in files if one.stat().st_mode & 0o077] == []
 
 

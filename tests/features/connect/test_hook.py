@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from perdure.features.connect.hook_files import CONTEXT_FILE
-from perdure.features.notes.folders import state_folder
+from perdure.features.notes.folders import CONTEXT_FILE, state_folder
 from perdure.features.notes.nudges import EditCounter
 from tests.support.programs import environment, perdure_from_cold
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from perdure.features.connect.files import plan_changes
-from perdure.features.connect.hook_files import CONTEXT_FILE
 from perdure.features.connect.programs import ConfigEntry
-from perdure.features.notes.folders import state_folder
+from perdure.features.notes.folders import CONTEXT_FILE, state_folder
 from tests.features.connect.claude_api import answers
 from tests.support.programs import SRC, perdure
 

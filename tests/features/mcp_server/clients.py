@@ -62,6 +62,16 @@ async def over_http(url: str, key: str = "") -> AsyncIterator[Client]:
         yield one
 
 
+def all_below(folder: Path) -> list[Path]:
+    """All files and folders in a folder."""
+    return list(folder.rglob("*"))
+
+
+def files_with(folder: Path, text: str) -> list[Path]:
+    """The files below a folder in which a text stands."""
+    return [one for one in all_below(folder) if one.is_file() and text.encode() in one.read_bytes()]
+
+
 async def said(client: Client, tool: str, **arguments: Any) -> str:
     """The answer of a tool, which is no error."""
     result: Any = await client.call_tool(tool, arguments)

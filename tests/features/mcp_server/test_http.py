@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.core.ids import DEFAULT_ORG
+from perdure.core.ids import DEFAULT_ORG, AgentId
 from perdure.core.incoming.principals import LOCAL, Principal
-from perdure.features.access.service import Access
+from perdure.features.access.service import Access, remove_organisation
 from perdure.server.config import ServerConfig
-from tests.features.mcp_server.clients import READING, TOOLS, over_http, refused, said
+from tests.features.mcp_server.clients import READING, TOOLS, files_with, opened, over_http, refused, said
 from tests.support.servers import in_process, served
 
 HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -80,14 +80,29 @@ async def test_the_query_names_the_memory(tmp_path: Path) -> None:
 
 @pytest.mark.uses("access")
 async def test_keys_decide_what_a_client_may(tmp_path: Path) -> None:
-    """Without one: 401; a read-only key reads."""
+    """Without one: 401; a read-only key reads, one of a user writes, a builder's makes agents and blocks, as over the
+    API."""
     config = ServerConfig(port=0, api_key=KEY)
     async with served(tmp_path, config=config) as (address, perdure):
         ports = perdure.app.ports
         access = Access(ports.store, ports.clock, ports.ids, LOCAL)
-        keys = {scope: (await access.create_key(scope, scope))[1] for scope in ("read-only", "user")}
+        keys = {scope: (await access.create_key(scope, scope))[1] for scope in ("read-only", "user", "builder")}
         url = f"{address}/mcp?project=demo"
         async with over_http(url, keys["user"]) as client:
+            new = [
+                await refused(client, "memory_remember", text="x"),
+                await refused(client, "index_output", text="x"),
+                await refused(client, "track", files=["x"]),
+            ]
+            agents = await perdure.agents()
+        async with over_http(url, keys["builder"]) as client:
+            await said(client, "memory_remember", text="written by the builder")
+        async with over_http(url, keys["user"]) as client:
+            new += [
+                await refused(client, "memory_edit_block", label="human", value="x"),
+                await refused(client, "memory_edit_block", label="new", value="x", level="project"),
+            ]
+            await said(client, "memory_edit_block", label="project", value="x")
             await said(client, "memory_remember", text="written by the user")
         async with over_http(url, keys["read-only"]) as client:
             tools = [tool.name for tool in (await client.list_tools()).tools]
@@ -102,7 +117,38 @@ async def test_keys_decide_what_a_client_may(tmp_path: Path) -> None:
 
     assert tools == READING and "written by the user" in found
     assert all("only reads" in error for error in errors)
+    assert list(agents) == [] and all("scope 'builder', and yours has 'user'" in error for error in new)
     assert bare.status_code == 401
+
+
+@pytest.mark.uses("access")
+async def test_each_write_is_in_the_audit_log(tmp_path: Path) -> None:
+    """With the user, the key, the tool and the agent; what only reads, or is refused, is not."""
+    async with served(tmp_path, config=ServerConfig(port=0, api_key=KEY)) as (address, perdure):
+        ports = perdure.app.ports
+        access = Access(ports.store, ports.clock, ports.ids, LOCAL)
+        dora = await access.create_user("dora")
+        key, text = await access.create_key("laptop", "builder", user_id=dora.id)
+        async with over_http(f"{address}/mcp?project=demo", text) as client:
+            told = await said(client, "memory_remember", text="My name is Ada.")
+            await said(client, "memory_edit_block", label="human", append="Ada", level="global")
+            note = await said(client, "note", kind="plan", title="A plan", fields={"goal": "win"})
+            await said(client, "note", id=note.partition(", ")[2].partition(" ")[0], archive=True)
+            await said(client, "index_output", text="x")
+            await said(client, "track", files=["a.py"])
+            await said(client, "memory_forget", id=told.split()[2])
+            await said(client, "memory_forget", undo="project:1")
+            await said(client, "memory_search", query="Ada")
+            await refused(client, "memory_forget", id="fact-none")
+        entries = [one for one in await access.audit() if one.action.startswith("POST /mcp")][::-1]
+        names = {agent.id: agent.name.partition("-")[0] for agent in await perdure.agents()}
+
+    assert {(one.user_id, one.key_id) for one in entries} == {(dora.id, key.id)}
+    assert [(one.action.removeprefix("POST /mcp "), names[AgentId(one.object_id)]) for one in entries] == [
+        *(("agent", "demo"), ("memory_remember", "demo")),
+        *(("agent", "global"), ("memory_edit_block", "global")),
+        *((tool, "demo") for tool in ("note", "note", "index_output", "track", "memory_forget", "memory_forget")),
+    ]
 
 
 @pytest.mark.uses("access")
@@ -113,7 +159,7 @@ async def test_organisations_see_nothing_of_each_other(tmp_path: Path) -> None:
         ports = perdure.app.ports
         acme = await Access(ports.store, ports.clock, ports.ids, LOCAL).create_organisation("Acme")
         keys = [
-            (await Access(ports.store, ports.clock, ports.ids, Principal(org_id=org)).create_key("k", "user"))[1]
+            (await Access(ports.store, ports.clock, ports.ids, Principal(org_id=org)).create_key("k", "builder"))[1]
             for org in (DEFAULT_ORG, acme.id)
         ]
         url = f"{address}/mcp?project=demo"
@@ -136,6 +182,43 @@ async def test_organisations_see_nothing_of_each_other(tmp_path: Path) -> None:
 
     assert len(ids) == 2 and not any("Ada" in text.replace("Ada'. memory", "") for text in seen[2:])
     assert "Ghent" not in "".join(seen) and "1 edit in 1 file" in seen[-2]
+
+
+async def test_outputs_of_this_machine_are_out_of_reach(tmp_path: Path) -> None:
+    """Whatever the query names: a project's path, its agent, or the global memory. Memory itself is shared."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    async with served(tmp_path) as (address, perdure):
+        for project in (folder, None):
+            async with opened(perdure, project) as client:
+                await said(client, "index_output", text="a private log", title="private")
+        (agent,) = [one for one in await perdure.agents() if one.name != "global-memory"]
+        for query in (f"?project={folder}", f"?agent={agent.id}", f"?agent={agent.name}", ""):
+            async with over_http(f"{address}/mcp{query}") as client:
+                await said(client, "index_output", text="a shared log")
+                assert "private" not in await said(client, "memory_list", kind="outputs")
+                assert "private" not in await said(client, "search_output", output="output:1", query="log")
+        async with opened(perdure, folder) as client:
+            own = await said(client, "search_output", output="output:1", query="log")
+
+    assert "private" in own
+
+
+@pytest.mark.uses("access")
+async def test_a_deleted_organisation_leaves_no_files(tmp_path: Path, home: Path) -> None:
+    async with served(tmp_path, config=ServerConfig(port=0, api_key=KEY)) as (address, perdure):
+        ports = perdure.app.ports
+        access = Access(ports.store, ports.clock, ports.ids, LOCAL)
+        acme = await access.create_organisation("Acme")
+        _, key = await Access(ports.store, ports.clock, ports.ids, Principal(org_id=acme.id)).create_key("k", "builder")
+        async with over_http(f"{address}/mcp?project=demo", key) as client:
+            await said(client, "index_output", text="the secret of Acme")
+        kept = files_with(home, "Acme")
+        await access.delete_organisation(acme.id)
+        await remove_organisation(ports.store, acme.id, None, clock=ports.clock)
+        left = files_with(home, "Acme")
+
+    assert (len(kept), left) == (1, [])
 
 
 async def test_requests_that_are_no_calls(tmp_path: Path) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.errors import InvalidInput, NotFound, ToolError
-from perdure.features.mcp_server import outputs
+from perdure.features.mcp_server import memory, outputs
 from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs
 from perdure.scratch import PREFIX
 from perdure.testing import InlineStore
-from tests.features.mcp_server.clients import connected, opened, refused, said
+from tests.features.mcp_server.clients import all_below, connected, files_with, opened, refused, said
+from tests.support.library import open_async
 
 LOG = "\n".join(f"line {number} status={'failed' if number % 7 == 0 else 'ok'}" for number in range(500))
 
@@ -98,10 +101,114 @@ async def test_outputs_belong_to_one_project(tmp_path: Path) -> None:
     assert "not found" in other and "of one" in own
 
 
+async def test_an_agent_by_name_and_by_id_has_the_same_outputs(tmp_path: Path) -> None:
+    async with await AsyncPerdure.open(store=InlineStore()) as perdure:
+        ann = await perdure.create_agent("ann")
+        async with opened(perdure, None, agent="ann") as client:
+            await said(client, "index_output", text="of ann")
+        async with opened(perdure, None, agent=ann.id) as client:
+            assert "of ann" in await said(client, "search_output", output="output:1", query="ann")
+
+
+async def test_outputs_belong_to_one_store(tmp_path: Path) -> None:
+    """Also where several stores have one data folder."""
+    (tmp_path / "project").mkdir()
+    for name in ("a.db", "b.db"):
+        async with await open_async(tmp_path / name) as perdure, opened(perdure, tmp_path / "project") as client:
+            assert await said(client, "memory_list", kind="outputs") == "No output is indexed."
+            await said(client, "index_output", text="x")
+            await said(client, "track", files=["a.py"])
+            assert "1 edit in 1 file" not in await said(client, "track", files=["a.py"])
+
+
+async def test_outputs_go_with_their_agent(tmp_path: Path, home: Path) -> None:
+    """The agent that is made anew has none."""
+    (tmp_path / "project").mkdir()
+    async with await open_async(tmp_path / "a.db") as perdure, opened(perdure, tmp_path / "project") as client:
+        await said(client, "index_output", text="the secret")
+        for agent in await perdure.agents():
+            await perdure.delete_agent(agent.id)
+        left = files_with(home, "secret")
+        error = await refused(client, "search_output", output="output:1", query="secret")
+
+    assert left == [] and "not found" in error
+
+
+@pytest.mark.parametrize("erase", [False, True])
+@pytest.mark.uses("origins")
+async def test_outputs_with_a_forgotten_text_are_deleted(tmp_path: Path, home: Path, erase: bool) -> None:
+    """Those in which it does not stand stay."""
+    (tmp_path / "project").mkdir()
+    async with await open_async(tmp_path / "a.db") as perdure, opened(perdure, tmp_path / "project") as client:
+        await said(client, "memory_remember", text="The name of the cat is Mimosa.")
+        await said(client, "index_output", text="a log\nmimosa failed")
+        await said(client, "index_output", text='{"cat": "Mimosa", "a log": 1}')
+        await said(client, "index_output", text="another log")
+        (agent,) = await perdure.agents()
+        await agent.forget("Mimosa", erase=erase)
+        listed = await said(client, "memory_list", kind="outputs")
+
+    assert listed.split()[0] == "output:3" and len(listed.splitlines()) == 1
+    assert files_with(home, "imosa") == []
+
+
+async def test_only_the_user_reads_what_is_stored(tmp_path: Path, home: Path) -> None:
+    """Also where the data folder is open to others, as is the mask of new files."""
+    (tmp_path / "home").mkdir(mode=0o755)
+    mask = os.umask(0o022)
+    try:
+        async with connected(tmp_path) as client:
+            await said(client, "index_output", text="x")
+            await said(client, "track", files=["a.py"])
+    finally:
+        os.umask(mask)
+    found = all_below(home)
+
+    assert {"1", "edits.jsonl"} <= {one.name for one in found}
+    assert [one for one in found if one.stat().st_mode & 0o077] == []
+
+
+def test_a_text_comes_back_byte_for_byte(tmp_path: Path) -> None:
+    kept, text = Outputs(tmp_path), "one\r\ntwo\rthree\n\n\x0bé"
+    stored = kept.store(text, "")
+
+    assert kept.text(stored.handle) == text
+    assert [one.chars for one in kept.list(1)] == [len(text)]
+
+
+async def test_patterns_find_the_ends_of_lines_that_windows_wrote(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        await said(client, "index_output", text="one ok\r\ntwo failed\r\nthree ok")
+        assert "two failed" in await said(client, "search_output", output="output:1", grep="failed$")
+
+
+def test_several_processes_delete_the_oldest_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text that another one has just deleted is no error."""
+    monkeypatch.setattr(outputs, "OUTPUTS_MAX", 1)
+    with ThreadPoolExecutor(8) as pool:
+        stored = list(pool.map(lambda number: Outputs(tmp_path).store(f"text {number}", ""), range(200)))
+
+    assert len(stored) == 200
+
+
+async def test_calls_beyond_those_that_may_wait_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their number, or by the size of their arguments; the others are answered."""
+    monkeypatch.setattr(memory, "CALLS_WAITING", 3)
+    monkeypatch.setattr(memory, "CHARS_WAITING", 1_000)
+    async with connected(tmp_path) as client:
+        answers: list[Any] = await asyncio.gather(
+            *(client.call_tool("index_output", {"text": "x" * size}) for size in (600, 600, 1, 1, 1))
+        )
+        again = await said(client, "index_output", text="y")
+
+    assert [one.is_error for one in answers] == [False, True, False, False, True]
+    assert "wait for answers" in answers[1].content[0].text and again
+
+
 def test_the_oldest_outputs_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By their number, and by their size together; the newest stays, and numbers are not used again."""
     monkeypatch.setattr(outputs, "OUTPUTS_MAX", 3)
-    kept = Outputs(tmp_path, [])
+    kept = Outputs(tmp_path)
     for number in range(5):
         kept.store(f"text {number}", "")
     by_number = [one.handle for one in kept.list(10)]
@@ -115,7 +222,7 @@ def test_the_oldest_outputs_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_nothing_is_left_of_what_could_not_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what a killed process left goes with the next one."""
-    kept = Outputs(tmp_path, [])
+    kept = Outputs(tmp_path)
     kept.store("one", "")
     left = tmp_path / "outputs" / f"{PREFIX}output-old"
     left.mkdir()
@@ -138,7 +245,7 @@ def _no_space(descriptor: int) -> None:
 
 def test_two_processes_never_share_a_number(tmp_path: Path) -> None:
     """The one that comes second takes the next."""
-    first, second = Outputs(tmp_path, []), Outputs(tmp_path, [])
+    first, second = Outputs(tmp_path), Outputs(tmp_path)
     handles = [store.store(f"text {number}", "").handle for number in range(3) for store in (first, second)]
     with pytest.raises(NotFound):
         first.text("output:7")

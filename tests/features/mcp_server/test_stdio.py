@@ -261,6 +261,22 @@ def test_a_thousand_calls_at_once_are_all_answered(raw: RawClient, project: Path
     assert lines == [f"line {id}" for id in range(0, 1_000, 20)]
 
 
+def test_calls_that_wait_can_be_taken_back(raw: RawClient) -> None:
+    """However many wait: what comes behind them is read."""
+    raw.call(1, "index_output", text="x" * 400_000 + "!")
+    raw.answer()
+    for id in range(100):
+        raw.call(id, "search_output", output="output:1", grep="(x+x+)+y")
+    for id in range(100):
+        raw.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+    raw.send({"jsonrpc": "2.0", "id": "last", "method": "ping"})
+    answers = [raw.answer()["id"]]
+    while answers[-1] != "last":
+        answers.append(raw.answer()["id"])
+
+    assert len(answers) < 10
+
+
 def test_a_client_that_dies_in_a_call_leaves_whole_memory(raw: RawClient, home: Path, project: Path) -> None:
     for id in range(50):
         raw.call(id, "note", kind="plan", title=f"plan {id}", fields={"goal": "g"})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import AsyncPerdure
+from perdure import AsyncPerdure, Settings
 from perdure.app import start_organisation
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_ORG, OrgId
@@ -62,6 +62,32 @@ def test_git_in_the_home_folder_makes_no_project_of_all_below(tmp_path: Path, mo
     assert find_project_folder("~") == tmp_path
 
 
+def test_a_home_that_is_a_link_is_no_project_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home" / ".git").mkdir(parents=True)
+    (tmp_path / "home" / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    monkeypatch.setenv("HOME", str(tmp_path / "link"))
+
+    assert find_project_folder("~/a") == tmp_path / "home" / "a"
+
+
+def test_hooks_and_the_settings_name_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the store's address: a relative path, a link, a password of PostgreSQL make no difference."""
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    monkeypatch.delenv("PERDURE_STORE", raising=False)
+    default = state_folder("/a")
+    assert state_folder("/a", store=Settings.from_environment().store_address) == default
+    (tmp_path / "link").symlink_to(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for store in (str(tmp_path / "perdure.db"), "perdure.db", f"{tmp_path}/link/perdure.db"):
+        monkeypatch.setenv("PERDURE_STORE", store)
+        assert state_folder("/a", store=Settings.from_environment().store_address) == state_folder("/a") == default
+    remote = state_folder("/a", store="postgresql://ann:one@db/p")
+
+    assert remote == state_folder("/a", store="postgresql://ann:t:w@db/p") != default
+    assert remote != state_folder("/a", store="postgresql://ann:one@db/q")
+
+
 def test_a_folder_that_is_none_is_refused(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "file").write_text("x")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
@@ -94,9 +120,10 @@ def test_each_project_and_organisation_has_a_state_folder_of_its_own(
         for one in ("/a", "/b", "", b"/\xff".decode("utf-8", "surrogateescape"))
         for org in ("", "org-1")
     ]
+    folders += [state_folder("/a", store=store) for store in ("/x.db", "/y.db")]
 
     assert data_folder() == tmp_path
-    assert len(set(folders)) == 8
+    assert len(set(folders)) == 10
     assert all(folder.is_relative_to(tmp_path / "projects") for folder in folders)
     assert state_folder(Path("/a")) == state_folder("/a")
 
@@ -232,8 +259,10 @@ async def test_another_organisation_has_memory_of_its_own(perdure: AsyncPerdure,
     try:
         other = ProjectMemory(AsyncPerdure(app), project)
         assert await other.readers() == []
-        assert (await other.open()).id != own.id
-        assert other.state != ProjectMemory(perdure, project).state
+        opened = await other.open()
+        assert opened.id != own.id
+        assert other.state_of(opened).parent.name == other_id
+        assert ProjectMemory(perdure, project).state_of(own).parent.name == "default"
         assert perdure.app.org_id == DEFAULT_ORG
     finally:
         await app.close()

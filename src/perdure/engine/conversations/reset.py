@@ -6,9 +6,10 @@ the index and vectors, is removed behind it, some rows at a time; a process that
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -36,6 +37,8 @@ T = TypeVar("T")
 
 AGENT_DELETED: Point[[Tx, Agent, datetime], Sequence[AgentId]] = Point("agent_deleted")
 """An agent is about to be deleted. Returns: the other agents that were deleted with it."""
+AGENT_GONE: Point[[Agent, Collection[AgentId]], None] = Point("agent_gone")
+"""An agent was deleted, with others: all have these ids. Called in a thread, after that is stored."""
 
 PAGE = 500
 MAX_AGE = timedelta(days=1)
@@ -91,15 +94,17 @@ async def delete_agent(agent_id: AgentId, ports: Ports) -> None:
     """Remove an agent with its whole history, and its companion. What their runs wait for in this process ends at
     once; in others, when they next extend their leases. Raises: NotFound, StoreError."""
 
-    def unit(tx: Tx) -> set[AgentId]:
-        others = AGENT_DELETED(tx, tx.agents.get(agent_id), ports.clock.now())
+    def unit(tx: Tx) -> tuple[Agent, set[AgentId]]:
+        agent = tx.agents.get(agent_id)
+        others = AGENT_DELETED(tx, agent, ports.clock.now())
         tx.agents.delete(agent_id)
-        return {agent_id}.union(*others)
+        return agent, {agent_id}.union(*others)
 
-    deleted = await delete(ports, unit)
+    agent, deleted = await delete(ports, unit)
     for key, interrupt in ports.interrupts.items():
         if key.agent_id in deleted:
             interrupt.fire(LeaseLost(f"{key.agent_id} was deleted"))
+    await asyncio.to_thread(AGENT_GONE, agent, deleted)
 
 
 async def delete(ports: Ports, unit: Callable[[Tx], T]) -> T:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 from perdure.app import App, open_object_store, open_store
 from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.features import Point
 from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, Uuids, is_id
 from perdure.core.incoming.principals import LOCAL, Principal, Scope, UseLimits
 from perdure.core.ports import Clock, FileContents, folder_of
@@ -51,6 +52,9 @@ KEY_KEPT_S = 3.0
 
 LAST_WRITES_S = KEY_KEPT_S + 2
 """How long after the deletion of an organisation a server may still begin to write for one of its keys."""
+
+ORGANISATION_REMOVED: Point[[OrgId], None] = Point("organisation_removed")
+"""All of a deleted organisation in the store was removed; what lies outside of it is left. Called in a thread."""
 
 
 class Access:
@@ -288,6 +292,7 @@ async def remove_organisation(store: Store, org_id: OrgId, contents: FileContent
     if contents is not None:
         async for keys in contents.list(folder_of(org_id), before=clock.now() + CLOCK_SKEW):
             await contents.delete(keys)
+    await asyncio.to_thread(ORGANISATION_REMOVED, org_id)
     if wait_s <= 0:
         await store.write(lambda tx: tx.of(Organisations).delete(org_id))
     return max(wait_s, 0.0)

@@ -6,22 +6,27 @@ import asyncio
 import fcntl
 import hashlib
 import json
+import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
-from perdure.features.connect.hook_files import CONTEXT_FILE, log, replace_text
+from perdure.features.connect.hook_files import log, replace_text
 from perdure.features.connect.transcripts import Transcript
 from perdure.features.mcp_server.context import MemoryReader
-from perdure.features.notes.folders import state_folder
+from perdure.features.notes.folders import CONTEXT_FILE, make_folder, state_folder
 from perdure.features.notes.projects import ProjectMemory
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
 CONTEXT_TOKENS = 1_500
+LOCK_S = 60.0
+"""How long the work of a hook waits for that of another one; a hook that comes later does what is left."""
 _SESSION = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
 
@@ -43,15 +48,31 @@ def work(arguments: Sequence[str]) -> int:
     try:
         kind, folder, *others = arguments
         state = state_folder(folder)
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(state)
         # One at a time for a project: a session that ends runs two hooks.
-        with (state / "hook.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _locked(state / "hook.lock"):
             asyncio.run(_capture(Path(folder), *others) if kind == "capture" else _renew(Path(folder)))
     except Exception as error:  # nobody sees what a process of its own prints
         log(f"{' '.join(arguments[:2])}: {type(error).__name__}: {error!s:.500}")
         return 1
     return 0
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file. Raises: TimeoutError: another process holds it for too long."""
+    end, lock = time.monotonic() + LOCK_S, os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if time.monotonic() > end:
+                raise TimeoutError(f"another process has worked on the project for {LOCK_S:g} s")
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(lock)
 
 
 async def _capture(folder: Path, session: str, transcript: str) -> None:
@@ -112,7 +133,8 @@ async def _renew(folder: Path) -> None:
 
 async def _write_context(perdure: AsyncPerdure, project: ProjectMemory) -> None:
     """Prepare what the next session begins with."""
-    path = project.state / CONTEXT_FILE
+    assert project.folder is not None
+    path = state_folder(project.folder) / CONTEXT_FILE
     text = await MemoryReader(await project.readers(), perdure.app.ports.counter).context(CONTEXT_TOKENS)
     if text:
         replace_text(path, f"What Perdure remembers of this project and its user:\n\n{text}\n")

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.features.connect.hook_files import CONTEXT_FILE, log
-from perdure.features.notes.folders import find_project_folder, state_folder
+from perdure.features.connect.hook_files import log
+from perdure.features.notes.folders import CONTEXT_FILE, find_project_folder, state_folder
 from perdure.features.notes.nudges import EditCounter
 
 INPUT_BYTES, CONTEXT_BYTES = 50_000_000, 40_000

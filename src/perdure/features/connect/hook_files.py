@@ -6,10 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from perdure.features.notes.folders import data_folder
+from perdure.features.notes.folders import data_folder, make_folder
 
-CONTEXT_FILE = "context.md"
-"""In a project's state folder: what the next session begins with."""
 LOG_BYTES = 500_000
 
 
@@ -17,7 +15,7 @@ def log(text: str) -> None:
     """Add a line to the log of hooks; where that is not possible, nothing happens."""
     path = data_folder() / "hooks.log"
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         if path.exists() and path.stat().st_size > LOG_BYTES:
             path.replace(path.with_suffix(".log.1"))
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -29,7 +27,7 @@ def log(text: str) -> None:
 
 def replace_text(path: Path, text: str) -> None:
     """Write a small file that only its owner reads, at once or not at all. Raises: OSError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path.parent)
     new = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

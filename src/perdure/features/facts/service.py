@@ -30,6 +30,7 @@ from perdure.features.facts.units.graphs import (
     create_graph,
     delete_facts,
     graph_of_agent,
+    note_correction,
     restore_fact,
     store_entities,
     zone_of,
@@ -235,6 +236,7 @@ class AsyncFacts(AsyncEpisodes):
         fields: FactFields = {**changes, **times}
         kind: Literal["accept", "edit"] = "accept" if fact.state == "proposed" else "edit"
         changed = change_fact(tx, graph, fact, fields, change=kind, origin=origin, at=self._ports.clock.now())
+        note_correction(tx, graph)
         return with_entities(tx, graph, [changed])[0]
 
     async def accept(self, fact_id: FactId) -> FactHit:

@@ -39,4 +39,4 @@ async def serve_mcp(
     from perdure.features.mcp_server.server import build_server
     from perdure.features.mcp_server.stdio import serve_stdio
 
-    await serve_stdio(build_server(memory), memory.wait_for_room)
+    await serve_stdio(build_server(memory))

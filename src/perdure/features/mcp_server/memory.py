@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from perdure.context.sections.expand import Budget
 from perdure.core.blocks import Block, append_text, replace_text, rewrite
-from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import FactId, PassageId, is_id
+from perdure.core.errors import InvalidInput, NotFound, ToolError
+from perdure.core.ids import AgentId, FactId, PassageId, is_id
 from perdure.core.models import EXTRACTIVE
 from perdure.core.text.reprs import plural
 from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.archives.passages import NewPassage
 from perdure.features.facts.values.facts import FactHit
 from perdure.features.mcp_server.context import MemoryReader, Readers
+from perdure.features.mcp_server.door import Door
 from perdure.features.mcp_server.lines import line_of, note_text
 from perdure.features.mcp_server.listing import list_entity, list_kind, list_times
-from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs, ask_output, describe_output
+from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs, ask_output, describe_output, read_file
 from perdure.features.mcp_server.specs import WRITING, MemoryToolSpec, tool_specs
 from perdure.features.notes.nudges import NudgeLevel
 from perdure.features.notes.projects import ProjectMemory
@@ -32,7 +33,8 @@ BUDGET_TOKENS, LIST_TOKENS = 1_500, 4_000
 """The most tokens of an answer: of tools whose caller may name another number, and of lists."""
 ARGUMENT_CHARS, LIST_ITEMS = 100_000, 1_000
 """The longest text that an argument may have, besides outputs, and the most items of a list."""
-CALLS_WAITING = 32
+CALLS_WAITING, CHARS_WAITING = 1_000, 100_000_000
+"""The most calls that wait, and the most characters of their arguments together: more are refused."""
 UNDERSTOOD_SHOWN = 10
 
 
@@ -45,12 +47,14 @@ class MemoryOptions:
         nudges: when tool results end with a reminder to write a note.
         roots: more folders whose files may be indexed, besides the project's.
         reads_files: whether it is on the machine of its client, and files may be indexed at all.
+        door: who is asked before something is changed, and told after.
     """
 
     read_only: bool = False
     nudges: NudgeLevel = "balanced"
     roots: Sequence[Path] = ()
     reads_files: bool = True
+    door: Door = field(default_factory=Door)
 
 
 class MemoryTools:
@@ -59,50 +63,64 @@ class MemoryTools:
 
     def __init__(self, perdure: AsyncPerdure, project: ProjectMemory, options: MemoryOptions) -> None:
         self._project, self._options = project, options
-        own = () if project.folder is None else (project.folder,)
-        self._outputs = Outputs(project.state, [*own, *options.roots], reads_files=options.reads_files)
+        self._roots = [*(() if project.folder is None else (project.folder,)), *options.roots]
         self._count = perdure.app.ports.counter
         self._turn = asyncio.Lock()
-        self._waiting = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._waiting = self._waiting_chars = 0
+        self._changed: AgentId | None = None  # by the call whose turn it is
 
     @property
     def specs(self) -> Sequence[MemoryToolSpec]:
         """The tools that are offered."""
         return [spec for spec in tool_specs().values() if not (self._options.read_only and spec.name in WRITING)]
 
-    async def wait_for_room(self) -> None:
-        """Wait until few enough calls wait that one more may come."""
-        await self._room.wait()
-
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Run a tool; return what the model reads.
 
-        Raises: NotFound, InvalidArguments, InvalidInput, and what the library raises.
+        Raises: NotFound, InvalidArguments, InvalidInput; ToolError: too many wait; and what the library raises.
         """
         spec = next((spec for spec in self.specs if spec.name == name), None)
         if spec is None:
             hint = "this server only reads" if name in tool_specs() else f"there are {', '.join(tool_specs())}"
             raise NotFound("tool", f"{name:.80}", hint=hint)
         fitted = fit_arguments(name, spec.schema, arguments)
-        check_sizes(name, fitted)
-        run: Callable[..., Awaitable[str]] = getattr(self, f"_{name}")
-        self._count_waiting(1)
+        chars = check_sizes(name, fitted)
+        if self._waiting >= CALLS_WAITING or self._waiting_chars + chars > CHARS_WAITING:
+            raise ToolError(f"{self._waiting:,} calls wait already: wait for answers. Nothing was done.")
+        self._waiting, self._waiting_chars = self._waiting + 1, self._waiting_chars + chars
         try:
             async with self._turn:
-                answer = await run(**fitted)
-                nudge = "" if self._options.read_only else self._project.edits.take_nudge(self._options.nudges)
+                return await self._run(name, fitted)
         finally:
-            self._count_waiting(-1)
+            self._waiting, self._waiting_chars = self._waiting - 1, self._waiting_chars - chars
+
+    async def _run(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """The answer of a tool, with the reminder that is due; the door is asked before and told after a change."""
+        self._changed = None
+        if name in WRITING:
+            self._options.door.check(*WRITING[name])
+        run: Callable[..., Awaitable[str]] = getattr(self, f"_{name}")
+        answer = await run(**arguments)
+        if self._changed is not None:
+            await self._options.door.note(name, self._changed)
+        edits = None if self._options.read_only else await self._project.edits()
+        nudge = "" if edits is None else edits.take_nudge(self._options.nudges)
         return f"{answer}\n\n{nudge}" if nudge else answer
 
-    def _count_waiting(self, more: int) -> None:
-        self._waiting += more
-        if self._waiting < CALLS_WAITING:
-            self._room.set()
-        else:
-            self._room.clear()
+    async def _open(self, level: MemoryLevel | None = None) -> AsyncAgent:
+        """The agent of a level that the call changes, made if there is none. Raises: ScopeTooSmall: it can't be."""
+        made = False
+
+        def before() -> None:
+            nonlocal made
+            self._options.door.check("POST", "/v1/agents/")
+            made = True
+
+        agent = await self._project.open(level, before)
+        self._changed = agent.id
+        if made:
+            await self._options.door.note("agent", agent.id)
+        return agent
 
     def _budget(self, tokens: int) -> Budget:
         return Budget(self._count, tokens)
@@ -123,7 +141,7 @@ class MemoryTools:
 
     async def _memory_remember(self, *, text: str, tags: Sequence[str] = (), level: MemoryLevel | None = None) -> str:
         level = level or self._project.own_level
-        agent = await self._project.open(level)
+        agent = await self._open(level)
         passage, correction = await agent.insert_passage(NewPassage(text=text, tags=tags))
         facts = await _understand(agent)
         understood = "".join(f"\nUnderstood: {hit.fact.text} ({hit.fact.id})" for hit in facts[:UNDERSTOOD_SHOWN])
@@ -142,9 +160,11 @@ class MemoryTools:
             )
         for level, agent in await self.readers():
             try:
-                return await _forget(level, agent, id)
+                done = await _forget(level, agent, id)
             except NotFound:
                 continue
+            self._changed = agent.id
+            return done
         raise NotFound("memory", id, hint="memory_search and memory_list show ids")
 
     async def _undo(self, undo: str) -> str:
@@ -157,12 +177,14 @@ class MemoryTools:
                     hit = await agent.facts.restore(FactId(undo))
                 except NotFound:
                     continue
+                self._changed = agent.id
                 return f"Back ({one}): {hit.fact.text}"
             if level != one:
                 continue
             label, _, version = what.rpartition("@")
             if not (version.isascii() and version.isdecimal() and len(version) < 10):
                 break
+            self._changed = agent.id
             if label:
                 block = await agent.blocks.restore(label, int(version))
                 return f"Block {label} ({one}) is as before:\n{block.value}"
@@ -191,7 +213,9 @@ class MemoryTools:
         if not found:
             if old is not None:
                 raise NotFound("block", label, hint="memory_list(kind='blocks') shows them")
+            self._options.door.check("POST", "/v1/blocks/")
             await agent.blocks.create(label)
+        self._changed = agent.id
         before = list[Block]()
 
         def change(block: Block) -> Mapping[str, Any]:
@@ -213,20 +237,22 @@ class MemoryTools:
         # The first write makes the agents, with their blocks: those of the user lie in the global one.
         levels: Sequence[MemoryLevel] = (level,) if level else (self._project.own_level, "global")
         for one in levels:
-            agent = await self._project.open(one)
+            agent = await self._open(one)
             if await _has_block(agent, label):
                 return one, agent, True
-        return levels[0], await self._project.open(levels[0]), False
+        return levels[0], await self._open(levels[0]), False
 
     async def _memory_list(
         self, *, kind: str, note_kind: str | None = None, stale: bool = False, limit: int = 20
     ) -> str:
         if kind == "outputs":
-            lines = [f"{one.handle} {one.title} ({one.lines:,} lines)" for one in self._outputs.list(limit)]
+            agent = await self._project.find(self._project.own_level)
+            found = () if agent is None else await asyncio.to_thread(self._outputs_of(agent).list, limit)
+            lines = [f"{one.handle} {one.title} ({one.lines:,} lines)" for one in found]
             return "\n".join(lines) or "No output is indexed."
         budget = self._budget(LIST_TOKENS)
-        found = await list_kind(await self.readers(), kind, budget, note_kind=note_kind, stale=stale, limit=limit)
-        return found or f"There are no {kind} yet."
+        listed = await list_kind(await self.readers(), kind, budget, note_kind=note_kind, stale=stale, limit=limit)
+        return listed or f"There are no {kind} yet."
 
     async def _memory_timeline(
         self, *, since: str | None = None, until: str | None = None, about: str = "", limit: int = 30
@@ -252,9 +278,9 @@ class MemoryTools:
         if id:
             return await self._change_note(PassageId(id), title, fields, archive)
         level = level or self._project.own_level
-        agent = await self._project.open(level)
+        agent = await self._open(level)
         note, correction = await agent.notes.add(kind, title or "", fields or {})
-        self._project.edits.clear()
+        await self._clear_edits()
         return f"Written: {note.kind} {note.title!r}, {note.id} ({level}). {_how_to_undo(level, correction.number)}"
 
     async def _change_note(
@@ -267,10 +293,10 @@ class MemoryTools:
                 note = await agent.notes.get(id)
             except NotFound:
                 continue
-            ends = list[str]()
+            self._changed, ends = agent.id, list[str]()
             if title is not None or fields:
                 note, correction = await agent.notes.edit(id, title=title, fields=fields)
-                self._project.edits.clear()
+                await self._clear_edits()
                 ends.append(_how_to_undo(level, correction.number))
             if archive is not None and archive is not note.is_archived:
                 note = await (agent.notes.archive(id) if archive else agent.notes.restore(id))
@@ -279,34 +305,52 @@ class MemoryTools:
             return "\n".join([note_text(note), *ends])
         raise NotFound("note", f"{id:.80}", hint="memory_list(kind='notes') shows them")
 
+    async def _clear_edits(self) -> None:
+        if (edits := await self._project.edits()) is not None:
+            edits.clear()
+
+    def _outputs_of(self, agent: AsyncAgent) -> Outputs:
+        return Outputs(self._project.state_of(agent))
+
     async def _index_output(self, *, path: str = "", text: str = "", title: str = "") -> str:
         if bool(path) is bool(text):
             raise InvalidInput("give either path, a file, or text")
-        text = await asyncio.to_thread(self._outputs.read_file, path) if path else text
-        output = await asyncio.to_thread(self._outputs.store, text, title or path)
+        if path and not self._options.reads_files:
+            raise InvalidInput("this server reads no files: give the text")
+        text = await asyncio.to_thread(read_file, path, self._roots) if path else text
+        output = await asyncio.to_thread(self._outputs_of(await self._open()).store, text, title or path)
         return describe_output(output, text)
 
     async def _search_output(self, *, output: str, budget_tokens: int = BUDGET_TOKENS, **asked: Any) -> str:
-        text = await asyncio.to_thread(self._outputs.text, output)
+        if (agent := await self._project.find(self._project.own_level)) is None:
+            raise NotFound("output", f"{output:.80}", hint="none is indexed")
+        text = await asyncio.to_thread(self._outputs_of(agent).text, output)
         answer = await asyncio.to_thread(ask_output, text, asked, self._budget(budget_tokens))
         return answer or "Nothing was found."
 
     async def _track(self, *, files: Sequence[str]) -> str:
+        await self._open()
+        counter = await self._project.edits()
+        assert counter is not None, "its agent was made"
         for file in files:
-            self._project.edits.count(file)
-        edits, different = self._project.edits.totals()
+            counter.count(file)
+        edits, different = counter.totals()
         return f"{plural(edits, 'edit')} in {plural(different, 'file')} since the last note."
 
 
-def check_sizes(tool: str, arguments: Mapping[str, Any]) -> None:
-    """Check the sizes of a call's arguments. Raises: InvalidInput: a text is too long, or a list."""
+def check_sizes(tool: str, arguments: Mapping[str, Any]) -> int:
+    """Check the sizes of a call's arguments; return their characters. Raises: InvalidInput: a text or list is too
+    long."""
+    chars = 0
     for name, value in arguments.items():
         limit = OUTPUT_BYTES if (tool, name) == ("index_output", "text") else ARGUMENT_CHARS
         for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,):
+            chars += len(one) if isinstance(one, str) else 0
             if isinstance(one, str) and len(one) > limit:
                 raise InvalidInput(f"{name} has {len(one):,} characters, the limit is {limit:,}. Nothing was done.")
         if isinstance(value, list | dict) and len(value) > LIST_ITEMS:
             raise InvalidInput(f"{name} has {len(value):,} items, the limit is {LIST_ITEMS:,}. Nothing was done.")
+    return chars
 
 
 def _block_edit(append: str | None, old: str | None, new: str | None, value: str | None) -> Callable[[Block], Block]:

@@ -1,4 +1,4 @@
-"""Large texts that a client keeps out of its window: stored as files in the project's state folder, asked of later."""
+"""Large texts that a client keeps out of its window: stored as files in the folder of the agent, asked of later."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ import os
 import re
 import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from perdure.context.sections.expand import Budget
 from perdure.core.errors import InvalidInput, NotFound, ToolError
+from perdure.core.forgetting.redaction import Redactor
+from perdure.core.ids import AgentId
 from perdure.domain.conversations.patterns import Pattern, PatternSlow
 from perdure.domain.tools.context_tools import LOOK_UP
 from perdure.features.mcp_server.lines import line_of
+from perdure.features.notes.folders import data_folder, make_folder
 from perdure.scratch import remove_leftovers, scratch_folder
 
 OUTPUT_BYTES = 20_000_000
 OUTPUTS_MAX, OUTPUTS_BYTES = 100, 400_000_000
 """The most stored texts of a project, and their size together: with more, the oldest go."""
+FOLDER = "outputs"
 FIRST_LINES, LINE_CHARS, TITLE_CHARS = 5, 160, 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -40,48 +45,40 @@ class StoredOutput:
         return f"output:{self.number}"
 
 
-class Outputs:
-    """The stored texts of a project.
+def read_file(path: str, roots: Sequence[Path]) -> str:
+    """Return the text of a file inside one of these folders; bytes that are no UTF-8 are replaced. Relative paths begin
+    in the first.
 
-    Args:
-        folder: the project's state folder.
-        roots: files are read only inside these folders; the first is where relative paths begin.
-        reads_files: whether files may be read at all.
+    Raises: InvalidInput: outside the roots, no file, too large.
     """
+    roots = [root.resolve() for root in roots]
+    base = roots[0] if roots else Path.cwd()
+    try:
+        found = (base / Path(path).expanduser()).resolve(strict=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise InvalidInput(f"path {path!r:.200} can't be read ({getattr(error, 'strerror', None) or error})") from error
+    if not any(found.is_relative_to(root) for root in roots):
+        allowed = ", ".join(map(str, roots)) or "none"
+        raise InvalidInput(f"path {path!r:.200} is outside the allowed folders ({allowed}): start with --root DIR")
+    try:
+        # A pipe or a device would never end: without waiting, and only a regular file is read.
+        descriptor = os.open(found, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise InvalidInput(f"path {path!r:.200} is no regular file")
+            if status.st_size > OUTPUT_BYTES:
+                raise InvalidInput(f"{path!r:.200} has {status.st_size:,} bytes, the limit is {OUTPUT_BYTES:,}")
+            return file.read(OUTPUT_BYTES).decode("utf-8", "replace")
+    except OSError as error:
+        raise InvalidInput(f"path {path!r:.200} can't be read ({error.strerror})") from error
 
-    def __init__(self, folder: Path, roots: Sequence[Path], *, reads_files: bool = True) -> None:
-        self._folder, self._roots = folder / "outputs", [root.resolve() for root in roots]
-        self._reads_files = reads_files
 
-    def read_file(self, path: str) -> str:
-        """Return the text of a file inside a root; bytes that are no UTF-8 are replaced.
+class Outputs:
+    """The stored texts of an agent, in its `folder`, see `ProjectMemory.state_of`."""
 
-        Raises: InvalidInput: outside the roots, no file, too large.
-        """
-        if not self._reads_files:
-            raise InvalidInput("this server reads no files: give the text")
-        base = self._roots[0] if self._roots else Path.cwd()
-        try:
-            found = (base / Path(path).expanduser()).resolve(strict=True)
-        except (OSError, RuntimeError, ValueError) as error:
-            raise InvalidInput(
-                f"path {path!r:.200} can't be read ({getattr(error, 'strerror', None) or error})"
-            ) from error
-        if not any(found.is_relative_to(root) for root in self._roots):
-            allowed = ", ".join(map(str, self._roots)) or "none"
-            raise InvalidInput(f"path {path!r:.200} is outside the allowed folders ({allowed}): start with --root DIR")
-        try:
-            # A pipe or a device would never end: without waiting, and only a regular file is read.
-            descriptor = os.open(found, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-            with os.fdopen(descriptor, "rb") as file:
-                status = os.fstat(descriptor)
-                if not stat.S_ISREG(status.st_mode):
-                    raise InvalidInput(f"path {path!r:.200} is no regular file")
-                if status.st_size > OUTPUT_BYTES:
-                    raise InvalidInput(f"{path!r:.200} has {status.st_size:,} bytes, the limit is {OUTPUT_BYTES:,}")
-                return file.read(OUTPUT_BYTES).decode("utf-8", "replace")
-        except OSError as error:
-            raise InvalidInput(f"path {path!r:.200} can't be read ({error.strerror})") from error
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / FOLDER
 
     def store(self, text: str, title: str) -> StoredOutput:
         """Store a text; return what it is. Raises: InvalidInput: it is empty or too large; ToolError: the disk."""
@@ -102,10 +99,10 @@ class Outputs:
 
     def _write(self, data: bytes) -> int:
         """Write a file under the next number, which comes into being whole; return the number."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         with scratch_folder("output", parent=self._folder) as folder:
             new = folder / "text"
-            with new.open("wb") as file:
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -122,9 +119,10 @@ class Outputs:
         room = OUTPUTS_BYTES
         for place, number in enumerate(sorted(self._numbers(), reverse=True)):
             file = self._folder / str(number)
-            room -= file.stat().st_size if file.exists() else 0
-            if place and (place >= OUTPUTS_MAX or room < 0):
-                file.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another process deletes too
+                room -= file.stat().st_size
+                if place and (place >= OUTPUTS_MAX or room < 0):
+                    file.unlink()
         remove_leftovers(self._folder)
 
     def list(self, limit: int) -> Sequence[StoredOutput]:
@@ -138,7 +136,7 @@ class Outputs:
         try:
             if not (name.isascii() and name.isdecimal() and len(name) < 10):
                 raise FileNotFoundError
-            return (self._folder / name).read_text("utf-8", "replace").partition("\n")[2]
+            return (self._folder / name).read_bytes().decode("utf-8", "replace").partition("\n")[2]
         except FileNotFoundError:
             hint = "memory_list(kind='outputs') shows those that are kept"
             raise NotFound("output", f"{handle:.80}", hint=hint) from None
@@ -150,10 +148,19 @@ class Outputs:
 
     def _head(self, number: int) -> StoredOutput | None:
         try:
-            with (self._folder / str(number)).open(encoding="utf-8", errors="replace") as file:
+            with (self._folder / str(number)).open("rb") as file:
                 return StoredOutput(number=number, **json.loads(file.readline()))
         except (OSError, ValueError, TypeError):
             return None  # deleted meanwhile
+
+
+def forget_outputs(agent_id: AgentId, text: str) -> None:
+    """Delete the outputs of an agent, those over HTTP too, in which a text stands that was forgotten or erased."""
+    redactor = Redactor(text)
+    for path in data_folder().glob(f"projects/*/*/*{agent_id}/{FOLDER}/*"):
+        with suppress(OSError):  # another process deletes too; a folder is one that is being written
+            if redactor.finds(path.read_bytes().decode("utf-8", "replace")):
+                path.unlink()
 
 
 def describe_output(output: StoredOutput, text: str) -> str:
@@ -172,6 +179,7 @@ def ask_output(text: str, arguments: dict[str, Any], budget: Budget) -> str:
     asked = {name: arguments[name] for name in ("query", "grep", "lines", "where", "path") if arguments.get(name)}
     if not asked:
         raise InvalidInput("nothing is asked: give query, grep, lines, where or path")
+    text = text.replace("\r\n", "\n")  # else `$` of a pattern finds no line's end
     # A pattern may take for ever: this one has a limit, and a server must not stand still for it.
     pattern = Pattern(asked.pop("grep")) if "grep" in asked else None
     matches = None if pattern is None else pattern.has

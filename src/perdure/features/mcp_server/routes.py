@@ -5,22 +5,41 @@ from __future__ import annotations
 import asyncio
 import sys
 from importlib import import_module
+from typing import cast
 
 from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from perdure.core.errors import PerdureError
+from perdure.core.ids import AgentId
+from perdure.features.mcp_server.door import Door
+from perdure.server.access.gate import Gate
 from perdure.server.wire.errors import error_answer, refusal_answer
 from perdure.server.wire.http import Router, library_of, principal_of
 
 router = Router()
+
+
+class HttpDoor(Door):
+    """The door of a request, which the server's gate decides about."""
+
+    def __init__(self, request: Request) -> None:
+        self._scope, self._gate = request.scope, cast(Gate, request.app.state.gate)
+
+    def check(self, method: str, path: str) -> None:
+        self._gate.check_allowed(self._scope, method, path)
+
+    async def note(self, action: str, agent_id: AgentId) -> None:
+        await self._gate.note(self._scope, f"POST /mcp {action}", agent_id)
+
+
 _SDK = "mcp.server.streamable_http_manager"
 
 
 class McpEndpoint:
     """Answers each request by itself, with the memory that its query names: `?project=NAME`, `?agent=NAME`, else the
-    global one. A key that may only read gets the tools that read. Files of this machine are out of reach."""
+    global one. A key may do what it may over the API. Files of this machine are out of reach."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":  # there is no session that could be listened to, or ended
@@ -43,11 +62,12 @@ class McpEndpoint:
                 read_only=not principal_of(request).may("user"),
                 nudges=check_nudge_level(query.get("nudges") or "balanced"),
                 reads_files=False,
+                door=HttpDoor(request),
             )
         except PerdureError as error:
             await error_answer(error)(scope, receive, send)
             return
-        project = ProjectMemory(library, name=query.get("project"), agent=query.get("agent"))
+        project = ProjectMemory(library, name=query.get("project"), agent=query.get("agent"), over_http=True)
         server = build_server(MemoryTools(library, project, options))
         limit = library.app.settings.file_limit_bytes  # the guard's limit is smaller, and comes first
         manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True, max_request_body_size=limit)

@@ -11,8 +11,17 @@ from typing import Any
 
 from perdure.features.notes.kinds import note_kinds
 
-WRITING = frozenset({"memory_remember", "memory_forget", "memory_edit_block", "note", "index_output", "track"})
-"""The tools that change something: a server that only reads has none of them."""
+_NOTE = ("POST", "/v1/agents/*/notes")
+WRITING: Mapping[str, tuple[str, str]] = {
+    "memory_remember": ("POST", "/v1/agents/*/archival-memory"),
+    "memory_forget": ("POST", "/v1/agents/*/forget"),
+    "memory_edit_block": ("PATCH", "/v1/agents/*/core-memory/blocks/*"),
+    "note": _NOTE,
+    "index_output": _NOTE,  # the API has neither outputs nor counts
+    "track": _NOTE,
+}
+"""The tools that change something, which a server that only reads has not -> method and path of a request to the API
+that needs the same scope."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
 from typing import Any, BinaryIO, cast
 
@@ -28,14 +28,13 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _VALUE = re.compile(rb'\s*:\s*(?:(-?\d{1,18})(?![\d.eE])|"((?:[^"\\]|\\.){0,200})")', re.DOTALL)
 
 
-async def serve_stdio(server: Server[Any], wait_for_room: Callable[[], Awaitable[object]]) -> None:
-    """Serve until the client closes stdin. Before each message `wait_for_room` is awaited: a client that sends faster
-    than it is answered fills no memory."""
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve until the client closes stdin. Every message is read at once: one may take a call back that waits."""
     # Programs that the server starts must not read the client's messages.
     private, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)
-    lines = MessageLines(os.fdopen(private, "rb"), wait_for_room)
+    lines = MessageLines(os.fdopen(private, "rb"))
     try:
         async with stdio_server(stdin=cast(Any, lines)) as (read, write):
             lines.begin(write)
@@ -48,8 +47,8 @@ class MessageLines:
     """The messages of a client, as the SDK reads them. What is no message, or passes `LIMITS`, is answered here with
     an error, for the SDK would leave the client waiting."""
 
-    def __init__(self, file: BinaryIO, wait_for_room: Callable[[], Awaitable[object]]) -> None:
-        self._file, self._wait_for_room = file, wait_for_room
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
         self._answers: asyncio.Future[ObjectSendStream[SessionMessage]] = asyncio.get_running_loop().create_future()
 
     def begin(self, answers: Any) -> None:
@@ -66,7 +65,6 @@ class MessageLines:
             line, size = await lines.get()
             if not size:
                 return
-            await self._wait_for_room()
             if not line.strip():
                 continue
             if (refusal := refuse(line, size)) is None:

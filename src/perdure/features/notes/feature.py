@@ -15,4 +15,10 @@ FEATURE = Feature(
     pages=("pages",),
     tabs={"notes": "/notes"},
     agent_parts={"notes": "service:AsyncNotes"},
+    points={
+        "agent_gone": "state:remove_agents",
+        "blocks_changed": "state:drop_contexts",
+        "memory_corrected": "state:drop_contexts",
+        "organisation_removed": "state:remove_organisation",
+    },
 )

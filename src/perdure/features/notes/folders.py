@@ -1,14 +1,25 @@
-"""A project's folder, and Perdure's own folder for what belongs to it. Imports the standard library only at first: the
-hooks of coding agents run it, each in a process of its own."""
+"""A project's folder, and Perdure's own folders for what belongs to it. Imports the standard library only at first: the
+hooks of coding agents run it, each in a process of its own.
+
+These are `projects/STORE/ORGANISATION/NAME` in the data folder. For what hooks need, NAME is a digest of the project's
+path, which they know without the store. For what ends with an agent it is the agent's id, behind `http-` for what came
+over HTTP."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 MARK = ".git"
 """A folder that contains this is a project, with all folders below it."""
+STORE_FILE = "perdure.db"
+"""The store in the data folder, as the settings have it."""
+CONTEXT_FILE = "context.md"
+"""In the folder of a project's path: what the next session of a coding agent begins with."""
+DIGEST_CHARS = 12
+_PASSWORD = re.compile(r"(?<=//)([^/@:]*):[^/@]*@")
 
 
 def find_project_folder(folder: str | Path) -> Path:
@@ -25,22 +36,49 @@ def find_project_folder(folder: str | Path) -> Path:
         from perdure.core.errors import InvalidInput  # a hook needs none, and would wait for it
 
         raise InvalidInput(f"project {os.fspath(folder)!r:.200} can't be used ({why}): give a folder that exists")
-    home = Path.home()
+    home = Path(os.path.realpath(Path.home()))  # which may be a link
     for parent in (resolved, *resolved.parents):
         if os.path.exists(parent / MARK) and parent != home:  # noqa: PTH110  # pathlib raises where it may not look
             return parent
     return resolved
 
 
-def state_folder(project: str | Path, org_id: str = "") -> Path:
-    """Return the folder in Perdure's data folder with small files about a project, such as its edits; it may not exist.
+def state_folder(project: str | Path, org_id: str = "", store: str | Path | None = None) -> Path:
+    """Return the folder with small files about a project's path, such as its edits; it may not exist.
 
     Args:
-        project: its folder as `find_project_folder` returns it, or its name; empty: what belongs to no project.
-        org_id: the organisation; empty: the default one.
+        project: its folder as `find_project_folder` returns it.
+        org_id, store: as of `organisation_folder`.
     """
-    name = hashlib.sha256(os.fsencode(project)).hexdigest()[:24] if os.fspath(project) else "global"
-    return data_folder() / "projects" / org_id / name
+    return organisation_folder(org_id, store) / digest(project)
+
+
+def organisation_folder(org_id: str = "", store: str | Path | None = None) -> Path:
+    """Return the folder with those of one organisation in one store; it may not exist.
+
+    Args:
+        org_id: empty: the default one.
+        store: the address of the store; None: the environment's.
+    """
+    if store is None:
+        store = os.environ.get("PERDURE_STORE", "").strip() or data_folder() / STORE_FILE
+    # A password may be changed. PostgreSQL's addresses are told by their form: the settings are slow to import.
+    is_url = str(store).startswith(("postgres://", "postgresql://"))
+    address = _PASSWORD.sub(r"\1@", str(store)) if is_url else os.path.realpath(Path(store).expanduser())
+    return data_folder() / "projects" / digest(address) / (org_id or "default")
+
+
+def digest(path: str | Path) -> str:
+    """Return a digest of a path, name or address."""
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:DIGEST_CHARS]
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that only its owner enters, with those above it. Raises: OSError."""
+    if not folder.is_dir():
+        if not folder.parent.is_dir():
+            make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def data_folder() -> Path:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from perdure.features.notes.folders import make_folder
+
 NudgeLevel = Literal["off", "light", "balanced", "strict"]
 NUDGE_LEVELS: Final[tuple[NudgeLevel, ...]] = get_args(NudgeLevel)
 EDITS_FILE, REMINDED_FILE = "edits.jsonl", "reminded"
@@ -137,7 +139,7 @@ class EditCounter:
         # it whole behind one that was cut off.
         text = f"\n{json.dumps(line, ensure_ascii=False)}\n".encode("utf-8", "replace")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._path.parent)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
                 return os.fstat(descriptor).st_size < FILE_BYTES and os.write(descriptor, text) == len(text)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from perdure.core.models import EXTRACTIVE
 from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
-from perdure.features.notes.folders import find_project_folder, state_folder
+from perdure.features.notes.folders import digest, find_project_folder, organisation_folder, state_folder
 from perdure.features.notes.nudges import EditCounter
 from perdure.features.notes.values import MemoryLevel
 from perdure.library.agent import AsyncAgent
@@ -28,7 +27,7 @@ PROJECT_TAG, GLOBAL_TAG = "perdure:project:", "perdure:global"
 """The beginning of the tag of a project's agent, before the digest of its path; the tag of the agent behind all."""
 GLOBAL_NAME = "global-memory"
 _NO_NAME = re.compile(r"[^\w '-]+")
-NAME_CHARS, DIGEST_CHARS = 60, 12
+NAME_CHARS = 60
 
 PROJECT_BLOCKS = (
     NewBlock(label="project", value="", description="What this project is, how it is built, tested and run."),
@@ -48,6 +47,7 @@ class ProjectMemory:
         folder: of the project; None: there is only the global memory.
         name: in place of a folder, for a project that has none on this machine.
         agent: the name or id of an agent that takes the place of the project's.
+        over_http: whether it is for the clients of a server, whose files are kept apart from those of this machine.
     Raises: InvalidInput: there is no such folder.
     """
 
@@ -58,22 +58,28 @@ class ProjectMemory:
         *,
         name: str | None = None,
         agent: str | None = None,
+        over_http: bool = False,
     ) -> None:
-        self._perdure, self._agent_name = perdure, agent
+        self._perdure, self._agent_name, self._over_http = perdure, agent, over_http
         self.folder = None if folder is None else find_project_folder(folder)
         self._key = str(self.folder or "") or name or ""
 
-    @property
-    def state(self) -> Path:
-        """The folder with small files about the project; it may not exist."""
-        org_id = self._perdure.app.org_id
-        key = self._key or (f"agent {self._agent_name}" if self._agent_name else "")
-        return state_folder(key, "" if org_id == DEFAULT_ORG else org_id)
+    def state_of(self, agent: AsyncAgent) -> Path:
+        """The folder with the files of an agent of this memory, which are deleted with it; it may not exist."""
+        return organisation_folder(*self._place) / f"{'http-' if self._over_http else ''}{agent.id}"
+
+    async def edits(self) -> EditCounter | None:
+        """The edits of the project's files since its last note; None: there is no memory yet, and no folder."""
+        if self.folder is not None:  # hooks, which know no agent, count with us
+            return EditCounter(state_folder(self.folder, *self._place))
+        agent = await self.find(self.own_level)
+        return None if agent is None else EditCounter(self.state_of(agent))
 
     @property
-    def edits(self) -> EditCounter:
-        """The edits of the project's files since its last note."""
-        return EditCounter(self.state)
+    def _place(self) -> tuple[str, str | Path]:
+        """The organisation, empty for the default one, and the store's address, as `organisation_folder` takes them."""
+        app = self._perdure.app
+        return "" if app.org_id == DEFAULT_ORG else app.org_id, self._perdure.path or app.settings.store_address
 
     @property
     def own_level(self) -> MemoryLevel:
@@ -90,16 +96,17 @@ class ProjectMemory:
         page = await self._perdure.all_agents.page(AgentFilter(tags=(tag,)), Page(1, ascending=True))
         return AsyncAgent(self._perdure.app, page[0]) if page else None
 
-    async def open(self, level: MemoryLevel | None = None) -> AsyncAgent:
-        """The agent of a level, by default the one that is written to; it is made if there is none.
+    async def open(self, level: MemoryLevel | None = None, before: Callable[[], None] = lambda: None) -> AsyncAgent:
+        """The agent of a level, by default the one that is written to; it is made if there is none, after `before`.
 
-        Raises: InvalidInput: there is no project; NotFound: there is no agent of the given name.
+        Raises: InvalidInput: there is no project; NotFound: there is no agent of the given name; what `before` raises.
         """
         level = level or self.own_level
         if (found := await self.find(level)) is not None:
             return found
         if (tag := self._tag(level)) is None:
             raise InvalidInput("level is 'project', and there is no project: give its folder, or use 'global'")
+        before()
         return await self._create(level, tag)
 
     async def _create(self, level: MemoryLevel, tag: str) -> AsyncAgent:
@@ -136,13 +143,9 @@ class ProjectMemory:
         """The tag by which the agent of a level is found; None: there is no project."""
         if level == "global":
             return GLOBAL_TAG
-        return PROJECT_TAG + self._digest() if self._key else None
-
-    def _digest(self) -> str:
-        """A digest of the project's path or name."""
-        return hashlib.sha256(os.fsencode(self._key)).hexdigest()[:DIGEST_CHARS]
+        return PROJECT_TAG + digest(self._key) if self._key else None
 
     def _name(self) -> str:
         """The name of the project's agent: that of its folder, with characters that a name may have, and a digest."""
         name = _NO_NAME.sub("-", Path(self._key).name).strip(" -'")[:NAME_CHARS] or "project"
-        return f"{name}-{self._digest()[:6]}"
+        return f"{name}-{digest(self._key)[:6]}"

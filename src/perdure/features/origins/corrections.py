@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.features import Point
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import AgentId
 from perdure.domain.agents.units import COMPANIONS
+from perdure.domain.corrections import MEMORY_CORRECTED
 from perdure.features.origins.erase import erase as erase_text
 from perdure.features.origins.find import Progress, find_mentions, resolve_text
 from perdure.features.origins.forget import forget, undo
@@ -17,6 +20,9 @@ from perdure.features.origins.values import ForgetPreview, ForgetResult, UndoRes
 from perdure.library.parts.checks import check_limit, check_number, check_text, outside
 from perdure.library.parts.part import AsyncAgentPart, reads
 from perdure.storage.tx import Tx
+
+FORGOTTEN: Point[[AgentId, str], None] = Point("forgotten")
+"""An agent has forgotten a text, or it was erased: what lies outside of the store may have it. Called in a thread."""
 
 
 def _list_copies(tx: Tx, agent_id: AgentId, text_or_id: str) -> Sequence[tuple[AgentId, str, int]]:
@@ -65,11 +71,13 @@ class AsyncCorrections(AsyncAgentPart):
         check_text("text", text_or_id)
 
         async def take_out(agent_id: AgentId, text: str) -> ForgetResult:
+            whole = await self._ports.store.read(resolve_text, agent_id, text)
             if erase:
                 result = await erase_text(self._ports, agent_id, text, progress=progress)
             else:
                 result = await forget(self._ports, agent_id, text, author=author or outside())
             await self._note_changes(agent_id)
+            await asyncio.to_thread(FORGOTTEN, agent_id, whole)
             return result
 
         # A companion has copies of what it read. They go first: if it is at work, nothing is done.
@@ -99,5 +107,6 @@ class AsyncCorrections(AsyncAgentPart):
 
     async def _note_changes(self, agent_id: AgentId) -> None:
         """Begin in the background to write summaries again that have lost a text."""
+        await self._ports.store.read(MEMORY_CORRECTED, agent_id)
         for one in await self._ports.store.read(lambda tx: tx.conversations.list(agent_id)):
             self._app.runner.after_runs.note_change((agent_id, one.seq))

@@ -16,6 +16,7 @@ from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, Gr
 from perdure.core.passages import Archive, Passage
 from perdure.core.sources import TRUSTED, MemoryWrite, Source, TrustLabel, WriteSource
 from perdure.core.text.reprs import attributes, describe_value
+from perdure.domain.corrections import MEMORY_CORRECTED
 from perdure.domain.values import check_item_limits
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.communities import Changes
@@ -205,7 +206,14 @@ def delete_facts(
     )
     _move_entities(tx, graph, together, Changes(expired=expired), at=at)
     settle(tx, graph, expired, at=at, together=together)
+    note_correction(tx, graph)
     return expired
+
+
+def note_correction(tx: Tx, graph: Graph) -> None:
+    """Tell features that something which the agents of a graph remembered was changed, or is back."""
+    for agent_id in tx.of(Graphs).list_agents(graph.id):
+        MEMORY_CORRECTED(tx, agent_id)
 
 
 def settle(
@@ -241,6 +249,7 @@ def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, 
         own = own_version(versions)
         times: FactFields = {"valid_at": own.valid_at, "invalid_at": own.invalid_at}
         settle(tx, graph, [change_fact(tx, graph, versions[-1], times, change="restore", origin=origin, at=at)], at=at)
+        note_correction(tx, graph)
     return tx.of(Facts).get(fact_id)
 
 
