@@ -58,10 +58,12 @@ async def test_lines_that_are_no_messages_are_answered_and_end_nothing(tmp_path:
     async with started(tmp_path) as program:
         errors = await replies(program, *BROKEN, "", "  ", count=len(BROKEN))
         (answer,) = await replies(program, hello, count=1)
+        (listed,) = await replies(program, '{"jsonrpc": "2.0", "id": 8, "method": "session/list"}', count=1)
         (last,) = await replies(program, hello, count=1)
     assert {error["error"]["code"] for error in errors} == {-32700, -32600}
     assert all(error["id"] is None and error["error"]["message"] for error in errors)
     assert (answer["id"], answer["result"]["agentInfo"]["name"]) == (7, "perdure")
+    assert (listed["id"], listed["result"]) == (8, {"sessions": []})
     assert (last["id"], program.returncode) == (7, 0)
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import acp
 import pytest
+from acp import schema
 
 from perdure import AsyncPerdure
 from perdure.core.ids import ConversationId
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, says
-from tests.features.acp.editors import Desk, wired
+from tests.features.acp.editors import Desk, until, wired
+from tests.providers.fake_provider import fake_provider
 from tests.support.library import MODEL, open_async
 
 OTHER = "test/other"
@@ -98,3 +100,19 @@ async def test_an_option_that_is_not_there_changes_nothing(
 
             assert error.value.code == -32602
             assert "model" not in (await agent.find_conversation(ConversationId(session))).settings
+
+
+async def test_models_of_a_provider_come_once_it_was_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session does not wait for them to begin."""
+    answers = {"/v1/models": {"data": [{"id": "gpt-a"}, {"id": "gpt-b"}]}}
+    async with fake_provider(answers, delay_s=0.2) as provider:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{provider.url}/v1")
+        async with await opened(tmp_path / "a.db", ScriptedModel(), ScriptedModel()) as perdure:
+            agent = await perdure.create_agent("Ada", model=MODEL)
+            async with wired(perdure, agent, []) as desk:
+                begun = await desk.connection.new_session(cwd="/", mcp_servers=[])
+                await until(lambda: bool(desk.editor.of(schema.ConfigOptionUpdate)))
+                (update,) = desk.editor.of(schema.ConfigOptionUpdate)
+
+                assert "openai/gpt-b" not in {one.value for one in begun.config_options[0].options}
+                assert {"openai/gpt-a", "openai/gpt-b"} <= {one.value for one in update.config_options[0].options}

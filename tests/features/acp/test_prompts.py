@@ -182,15 +182,11 @@ async def test_cancelled_while_asked_the_call_is_given_up(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("decide", "status", "reason", "text"),
-    [
-        ("approve", "completed", "end_turn", "Fine."),
-        ("deny", "failed", "end_turn", "Fine."),
-        ("give up", "failed", "cancelled", ""),
-    ],
+    ("decide", "status", "text"),
+    [("approve", "completed", "Fine."), ("deny", "failed", "Fine."), ("give up", "failed", "")],
 )
 async def test_a_question_that_is_decided_elsewhere_holds_the_editor_up_no_longer(
-    tmp_path: Path, decide: str, status: str, reason: str, text: str
+    tmp_path: Path, decide: str, status: str, text: str
 ) -> None:
     """In the dashboard, a terminal or a second editor; the prompt shows what the run does then, and ends with it."""
     script = (calls("pay", n=1), says("Fine."))
@@ -203,9 +199,24 @@ async def test_a_question_that_is_decided_elsewhere_holds_the_editor_up_no_longe
         else:
             await getattr(desk.agent, decide)(conversation=ConversationId(session))
 
-        assert await asyncio.wait_for(asking, 10) == reason
+        assert await asyncio.wait_for(asking, 10) == "end_turn"
         assert desk.editor.calls()[-1] == ("pay", status)
         assert desk.editor.texts(session) == text
+
+
+async def test_a_prompt_behind_a_question_that_is_given_up_elsewhere_is_sent(tmp_path: Path) -> None:
+    """It is not lost with the call."""
+    model = ScriptedModel(calls("pay", n=1), says("Here."))
+    async with connected(tmp_path / "a.db", model=model, tools=[pay], asks="pay", choices=[None]) as desk:
+        session = await desk.begin()
+        await desk.agent.send("pay one", conversation=ConversationId(session))
+        asking = asyncio.create_task(desk.say(session, "are you there?"))
+        await desk.editor.asked.wait()
+        await desk.agent.cancel_all(conversation=ConversationId(session))
+
+        assert await asyncio.wait_for(asking, 10) == "end_turn"
+        assert desk.editor.texts(session) == "Here."
+        assert "are you there?" in model.requests[-1].messages[-1].text
 
 
 async def test_cancelled_in_the_middle_of_an_answer_it_stops(tmp_path: Path) -> None:

@@ -21,17 +21,8 @@ async def model_options(perdure: AsyncPerdure, agent: AsyncAgent, conversation: 
         for one in sorted({*perdure.models, own, current})
     ]
     about = "Which model answers in this session; the agent keeps its own elsewhere."
-    return [
-        schema.SessionConfigOptionSelect(
-            type="select",
-            id=MODEL,
-            category="model",
-            name="Model",
-            description=about,
-            current_value=current,
-            options=options,
-        )
-    ]
+    shown = {"type": "select", "id": MODEL, "category": "model", "name": "Model", "description": about}
+    return [schema.SessionConfigOptionSelect.model_validate({**shown, "currentValue": current, "options": options})]
 
 
 async def set_option(

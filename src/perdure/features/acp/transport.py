@@ -40,7 +40,8 @@ class LineTransport:
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None: the other side has closed its end."""
         while True:
-            message, asked_id = None, None
+            message: Any = None
+            asked_id: str | int | None = None
             try:
                 line, start = await self._read_line()
                 if not line.endswith(b"\n"):
@@ -57,7 +58,7 @@ class LineTransport:
             except (ValueError, RecursionError) as error:
                 code, why = PARSE_ERROR, f"the line is no JSON of at most {LINE_LIMIT_BYTES:,} bytes: {error}"
             if _is_message(message):
-                return message
+                return {"params": {}, **message} if "method" in message else message  # which a client may leave out
             if isinstance(message, dict) and "method" not in message:
                 asked_id = None  # an answer that is wrong: an error with its id would answer another request
             await self.send({"jsonrpc": "2.0", "id": asked_id, "error": {"code": code, "message": why}})

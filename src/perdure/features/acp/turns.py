@@ -110,12 +110,10 @@ class PromptTurn:
 
     async def _show_next(self, run_id: RunId) -> RunEnded | None:
         """Send the updates of the run that goes on where this one had stopped, and return its end; None: there is none,
-        as the calls were given up, which cancels the prompt."""
+        as the calls were given up."""
         where = RunFilter(agent_ids=(self._agent.id,), conversation_id=self._conversation)
-        if found := await self._agent.page_of_runs(where, Page(1, ascending=True, after=run_id)):
-            return await self._show(self._agent.follow_run(found[0]))
-        self.cancelled.set()
-        return None
+        found = await self._agent.page_of_runs(where, Page(1, ascending=True, after=run_id))
+        return await self._show(self._agent.follow_run(found[0])) if found else None
 
     async def _ask(self, pending: PendingCall) -> ToolDecision | None:
         """Ask the person in the editor about a call; None: it was decided elsewhere meanwhile. Without an answer, the
