@@ -219,6 +219,7 @@ def _add_passages(
             archive_id=passage.archive_id,
             archive_name=names[passage.archive_id],
             source=dict(passage.source),
+            tags=passage.tags,
             path=path,
             lines=lines,
             occurred_at=passage.occurred_at,

@@ -105,9 +105,10 @@ _FORM_CHARS, _IN_FORMS = 16, ("://", "private key", "cvv", "cvc")
 """A credential of a known form is at least so long without a space, or has one of these in or beside it."""
 
 
-def without_credentials(text: str) -> str:
-    """Return the text with a note in place of each thing that looks like a password, a key or a token."""
-    return _hide(text, ())[0]
+def without_credentials(text: str, *, named: bool = True) -> str:
+    """Return the text with a note in place of each thing that looks like a password, a key or a token; `named`: also of
+    what only a word beside it, such as "password", calls one."""
+    return _hide(text, (), named=named)[0]
 
 
 def without_new_credentials(before: str, after: str) -> str:
@@ -116,7 +117,7 @@ def without_new_credentials(before: str, after: str) -> str:
     return _hide(after, _hide(before, ())[1])[0] if hidden else after
 
 
-def _hide(text: str, kept: Collection[str]) -> tuple[str, Collection[str]]:
+def _hide(text: str, kept: Collection[str], *, named: bool = True) -> tuple[str, Collection[str]]:
     """Return (the text with a note in place of each credential that is not in `kept`, the credentials it replaced)."""
     hidden = dict[str, None]()
 
@@ -131,7 +132,7 @@ def _hide(text: str, kept: Collection[str]) -> tuple[str, Collection[str]]:
 
     # As `re` folds them: ı and İ are an i for it.
     folded = text.casefold().replace("ı", "i").replace("\u0307", "")
-    for pattern in _NAMED if any(map(folded.__contains__, _IN_NAMES)) else ():
+    for pattern in _NAMED if named and any(map(folded.__contains__, _IN_NAMES)) else ():
         text = pattern.sub(note, text)
     if max(map(len, text.split()), default=0) >= _FORM_CHARS or any(map(folded.__contains__, _IN_FORMS)):
         text = _FORMS.sub(note, text)

@@ -207,7 +207,8 @@ class Source:
         label: of a block.
         entities: of a fact, the names of subject and object.
         refs: of a fact: the ids of the messages and texts that say it; `occurred_at`: since when it is true.
-        archive_id, archive_name, source, lines: of a passage: its archive, its origin, its first and last line there.
+        archive_id, archive_name, source, lines, tags: of a passage: its archive, its origin, its first and last line
+            there.
         path: of a passage of a file: `folder/name`, as in the text and in the tools for files.
         conversation_id, seq, role, name: of a turn.
         beside: of a turn that is no hit itself: the ids of the hits next to it.
@@ -228,6 +229,7 @@ class Source:
     archive_id: ArchiveId | None = None
     archive_name: str | None = None
     source: Mapping[str, Any] | None = None
+    tags: tuple[str, ...] = ()
     path: str | None = None
     lines: tuple[int, int] | None = None
     conversation_id: ConversationId | None = None
