@@ -78,7 +78,7 @@ async def test_what_is_remembered_of_the_user_becomes_facts(tmp_path: Path) -> N
     assert "Understood: Ada lives in Ghent." in told
     assert "Ada (Person)" in entity and "fact-" in entity and "Ada lives in Ghent" in facts
     assert "Ada lives in Ghent" in timeline
-    assert unknown.startswith("No facts about 'Bob'")
+    assert unknown.startswith("Nothing names 'Bob'")
 
 
 async def test_a_timeline_has_what_is_in_its_time(tmp_path: Path) -> None:
@@ -197,6 +197,19 @@ async def test_a_new_block_is_of_the_project_or_global(tmp_path: Path) -> None:
     assert "Use tabs." in after and "nope" not in after
 
 
+async def test_a_new_block_with_a_value_that_is_too_long_is_not_made(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        error = await refused(client, "memory_edit_block", label="rules", value="x" * 50_000)
+        without = await said(client, "memory_list", kind="blocks")
+        made = await said(client, "memory_edit_block", label="rules", append="Use tabs.")
+
+    assert "would hold 50,000 characters" in error and "## rules" not in without
+    assert made == (
+        "Block rules (project) is new:\nUse tabs.\n"
+        "To undo: memory_edit_block(label='rules', value='', level='project')."
+    )
+
+
 async def test_a_block_that_only_people_may_change_stays(tmp_path: Path) -> None:
     async with await AsyncPerdure.open(store=InlineStore()) as perdure:
         agent = await perdure.create_agent("ann")
@@ -231,7 +244,7 @@ async def test_a_note_of_each_kind_is_written_changed_put_away_and_undone(tmp_pa
 
     assert note in found and "# Another" in changed and "new words" in changed and "Another" in listed
     assert back.startswith("Undone (global)") and "archived" in away and none == "There are no notes yet."
-    assert "# A title" in here and first and "marmalade0" in here and stale == "There are no notes yet."
+    assert "# A title" in here and first and "marmalade0" in here and stale == "There are no stale notes."
     assert "not found" in gone
 
 
@@ -255,7 +268,7 @@ async def test_a_note_that_can_not_be_written_is_refused_whole(tmp_path: Path) -
         listed = await said(client, "memory_list", kind="notes")
 
     assert "limit" in errors[0] and "limit" in errors[1] and "control characters" in errors[2]
-    assert all(errors) and "nothing is to be changed" in nothing and listed == "There are no notes yet."
+    assert all(errors) and "not found" in nothing and listed == "There are no notes yet."
 
 
 async def test_reminders_come_by_the_counts(tmp_path: Path) -> None:

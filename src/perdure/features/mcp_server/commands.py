@@ -30,10 +30,16 @@ async def serve_mcp(
     root: Annotated[
         list[str] | None, option("A further folder whose files may be indexed.", "DIR", name="--root")
     ] = None,
+    allow_run: Annotated[
+        bool, flag("--allow-run", "Let the program run shell commands in the project's folder, by index_output.")
+    ] = False,
 ) -> None:
     """Serve memory over stdio to a program that speaks MCP, such as Claude Code; it starts this command by itself."""
     options = MemoryOptions(
-        read_only=read_only, nudges=check_nudge_level(nudges), roots=[*map(Path, map(os.path.expanduser, root or ()))]
+        read_only=read_only,
+        nudges=check_nudge_level(nudges),
+        roots=[*map(Path, map(os.path.expanduser, root or ()))],
+        runs_commands=allow_run,
     )
     memory = MemoryTools(perdure, ProjectMemory(perdure, project, agent=agent), options)
     from perdure.features.mcp_server.server import build_server

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perdure.context.sections.expand import Budget, largest
 from perdure.core.messages import Message, text_of
 from perdure.core.ports import TokenCounter
-from perdure.features.mcp_server.lines import line_of, note_line, note_text
+from perdure.features.mcp_server.lines import line_of, note_line, note_text, tags_text
 from perdure.features.notes.values import MemoryLevel
 from perdure.library.agent import AsyncAgent
 from perdure.search.ranking.hits import Source
@@ -149,7 +149,7 @@ def _with_sources(text: str, lines: Sequence[str], budget: Budget) -> str:
 def _source_line(source: Source) -> str:
     label = f" {source.label}" if source.label else ""
     date = f", {source.occurred_at:%Y-%m-%d}" if source.occurred_at else ""
-    return f"[{source.number}] {source.id}{label}{date}"
+    return f"[{source.number}] {source.id}{label}{date}{tags_text(source.tags)}"
 
 
 async def _last_said(agent: AsyncAgent) -> Sequence[Message]:

@@ -2,57 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from dataclasses import replace
 from datetime import datetime
 
 from perdure.context.sections.expand import Budget
-from perdure.core.errors import NotFound
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.messages import text_of
 from perdure.features.mcp_server.context import Readers
-from perdure.features.mcp_server.lines import fact_line, fit_parts, line_of, note_line, passage_line
-from perdure.features.notes.values import NOTE_TAG, MemoryLevel
+from perdure.features.mcp_server.lines import (
+    fact_line,
+    fit_parts,
+    line_around,
+    line_of,
+    message_line,
+    note_line,
+    passage_line,
+    tags_text,
+)
+from perdure.features.notes.values import MemoryLevel
 from perdure.library.agent import AsyncAgent
 from perdure.library.memory.search import period
 from perdure.library.parts.checks import Page
 
 FACTS_MAX = 100
+NAMING_MAX = 20
+"""The most passages, and the most messages, of an agent that are shown because they name something."""
 
 
 async def list_kind(
-    readers: Readers, kind: str, budget: Budget, *, note_kind: str | None, stale: bool, limit: int
+    readers: Readers, kind: str, budget: Budget, *, note_kind: str | None, stale: bool, archived: bool, limit: int
 ) -> str:
-    """Return what there is of a kind, the newest of each agent first; empty: nothing."""
+    """Return what there is of a kind, the newest of each agent first; empty: nothing.
+
+    Raises: InvalidInput: `note_kind`, `stale` or `archived` for what is no list of notes, or the last two together.
+    """
+    if kind != "notes" and (note_kind or stale or archived):
+        raise InvalidInput(f"note_kind, stale and archived are for kind='notes', and kind is {kind!r}")
+    if stale and archived:
+        raise InvalidInput("archived notes are not reviewed: give stale or archived")
     found = list[str]()
     for level, agent in readers:
-        if listed := await _list_of(agent, level, kind, note_kind, stale, limit):
+        if kind == "notes" and stale:
+            listed = [note_line(note, level) for note in await agent.notes.review(kind=note_kind, limit=limit)]
+        elif kind == "notes":
+            notes = await agent.notes.list(kind=note_kind, archived=archived, limit=limit)
+            listed = [note_line(note, level) for note in notes]
+        else:
+            listed = await _list_of(agent, level, kind, limit)
+        if listed:
             found += [f"# {level}: {agent.name}\n{listed[0]}", *listed[1:]]
     return fit_parts(found, budget)
 
 
-async def _list_of(
-    agent: AsyncAgent, level: MemoryLevel, kind: str, note_kind: str | None, stale: bool, limit: int
-) -> Sequence[str]:
+async def _list_of(agent: AsyncAgent, level: MemoryLevel, kind: str, limit: int) -> list[str]:
     """The lines of a list of one agent."""
     match kind:
         case "blocks":
             return [f"## {one.label} ({one.description or level})\n{one.value}" for one in await agent.blocks.list()]
-        case "notes":
-            listed = agent.notes.review(limit=limit) if stale else agent.notes.list(kind=note_kind, limit=limit)
-            return [note_line(note, level) for note in await listed]
         case "passages":
-            page = await agent.list_passages(Page(limit, ascending=False))
-            return [
-                f"{one.id} {one.created_at:%Y-%m-%d} {line_of(one.text)}" for one in page if NOTE_TAG not in one.tags
-            ]
+            passages = await agent.notes.list_other_passages(limit)
+            return [f"{one.id} {one.created_at:%Y-%m-%d} {line_of(one.text)}{tags_text(one.tags)}" for one in passages]
         case "facts":
             facts = await agent.facts.page(Page(limit, ascending=False))
             return [fact_line(hit.fact) for hit in facts]
         case "messages":
-            messages = await agent.messages(limit=limit)
-            return [
-                f"{one.id} {one.created_at:%Y-%m-%d %H:%M} {one.role}: {line_of(text_of(one.parts))}"
-                for one in messages
-            ]
+            return [message_line(one, text_of(one.parts)) for one in await agent.messages(limit=limit)]
         case _:
             changes = await agent.corrections(limit=limit)
             return [
@@ -84,7 +99,8 @@ async def list_times(
 
 
 async def list_entity(readers: Readers, name: str, budget: Budget) -> str:
-    """Return the facts about what has this name; empty: there are none."""
+    """Return the facts about what has this name; without any, the passages, notes and messages that name it, the best
+    first; empty: nothing does."""
     parts = list[str]()
     for level, agent in readers:
         try:
@@ -99,4 +115,18 @@ async def list_entity(readers: Readers, name: str, budget: Budget) -> str:
         if entity is not None and entity.summary:
             head += f": {entity.summary}"
         parts += [f"# {level}: {head}", *(fact_line(hit.fact) for hit in hits)]
-    return fit_parts(parts, budget)
+    return fit_parts(parts, budget) if parts else await _list_naming(readers, name, budget)
+
+
+async def _list_naming(readers: Readers, name: str, budget: Budget) -> str:
+    """Return the passages, notes and messages that name something, the best first; empty: none does."""
+    words, parts = re.compile(rf"(?<!\w){re.escape(name.strip())}(?!\w)", re.IGNORECASE), list[str]()
+    for level, agent in readers:
+        for hit in await agent.search_archive(name, limit=NAMING_MAX):
+            if match := words.search(hit.passage.text):
+                shown = replace(hit.passage, text=line_around(hit.passage.text, match))
+                parts.append(passage_line(shown, level))
+        for found in await agent.search(name, limit=NAMING_MAX):
+            if match := words.search(text := text_of(found.message.parts)):
+                parts.append(message_line(found.message, line_around(text, match)))
+    return fit_parts([f"No facts about {line_of(name)!r}. It is named in:", *parts], budget) if parts else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 from perdure.context.sections.expand import Budget
 from perdure.core.blocks import Block, append_text, replace_text, rewrite
-from perdure.core.errors import InvalidInput, NotFound, ToolError
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound, ToolError
 from perdure.core.ids import AgentId, FactId, PassageId, is_id
 from perdure.core.models import EXTRACTIVE
+from perdure.core.text.credentials import without_credentials
 from perdure.core.text.reprs import plural
 from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.archives.passages import NewPassage
@@ -21,8 +23,10 @@ from perdure.features.mcp_server.context import MemoryReader, Readers
 from perdure.features.mcp_server.door import Door
 from perdure.features.mcp_server.lines import line_of, note_text
 from perdure.features.mcp_server.listing import list_entity, list_kind, list_times
+from perdure.features.mcp_server.masks import MASKED, mask_arguments, mask_output
 from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs, ask_output, describe_output, read_file
-from perdure.features.mcp_server.specs import WRITING, MemoryToolSpec, tool_specs
+from perdure.features.mcp_server.shell import ShellRun, run_shell
+from perdure.features.mcp_server.specs import WRITING, offered_specs, tool_specs
 from perdure.features.notes.nudges import NudgeLevel
 from perdure.features.notes.projects import ProjectMemory
 from perdure.features.notes.values import MemoryLevel
@@ -47,6 +51,7 @@ class MemoryOptions:
         nudges: when tool results end with a reminder to write a note.
         roots: more folders whose files may be indexed, besides the project's.
         reads_files: whether it is on the machine of its client, and files may be indexed at all.
+        runs_commands: whether its client may run shell commands in the project's folder.
         door: who is asked before something is changed, and told after.
     """
 
@@ -54,25 +59,27 @@ class MemoryOptions:
     nudges: NudgeLevel = "balanced"
     roots: Sequence[Path] = ()
     reads_files: bool = True
+    runs_commands: bool = False
     door: Door = field(default_factory=Door)
 
 
 class MemoryTools:
     """The tools over one project's memory. Calls run one after the other, so that the changes of one client don't
-    mix."""
+    mix; beside them one shell command.
+
+    Raises: InvalidInput: commands are to be run, and there is no project's folder.
+    """
 
     def __init__(self, perdure: AsyncPerdure, project: ProjectMemory, options: MemoryOptions) -> None:
+        if options.runs_commands and project.folder is None:
+            raise InvalidInput("commands are run in the project's folder, and there is none: give it")
         self._project, self._options = project, options
+        self.specs = offered_specs(read_only=options.read_only, runs_commands=options.runs_commands)
         self._roots = [*(() if project.folder is None else (project.folder,)), *options.roots]
         self._count = perdure.app.ports.counter
-        self._turn = asyncio.Lock()
+        self._turn, self._shell_turn = asyncio.Lock(), asyncio.Lock()
         self._waiting = self._waiting_chars = 0
         self._changed: AgentId | None = None  # by the call whose turn it is
-
-    @property
-    def specs(self) -> Sequence[MemoryToolSpec]:
-        """The tools that are offered."""
-        return [spec for spec in tool_specs().values() if not (self._options.read_only and spec.name in WRITING)]
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Run a tool; return what the model reads.
@@ -89,6 +96,8 @@ class MemoryTools:
             raise ToolError(f"{self._waiting:,} calls wait already: wait for answers. Nothing was done.")
         self._waiting, self._waiting_chars = self._waiting + 1, self._waiting_chars + chars
         try:
+            if "command" in fitted:
+                fitted["command"] = await self._run_command(**fitted)
             async with self._turn:
                 return await self._run(name, fitted)
         finally:
@@ -100,7 +109,10 @@ class MemoryTools:
         if name in WRITING:
             self._options.door.check(*WRITING[name])
         run: Callable[..., Awaitable[str]] = getattr(self, f"_{name}")
-        answer = await run(**arguments)
+        kept = mask_arguments(name, arguments)
+        answer = await run(**kept)
+        if kept != arguments:
+            answer += f"\n{MASKED}"
         if self._changed is not None:
             await self._options.door.note(name, self._changed)
         edits = None if self._options.read_only else await self._project.edits()
@@ -214,7 +226,11 @@ class MemoryTools:
             if old is not None:
                 raise NotFound("block", label, hint="memory_list(kind='blocks') shows them")
             self._options.door.check("POST", "/v1/blocks/")
-            await agent.blocks.create(label)
+            with contextlib.suppress(AlreadyExists):  # another session has just made it
+                made = await agent.blocks.create(label, append or value or "")
+                self._changed = agent.id
+                undo = f"memory_edit_block(label='{label}', value='', level='{where}')"
+                return f"Block {label} ({where}) is new:\n{made.value}\nTo undo: {undo}."
         self._changed = agent.id
         before = list[Block]()
 
@@ -243,7 +259,7 @@ class MemoryTools:
         return levels[0], await self._open(levels[0]), False
 
     async def _memory_list(
-        self, *, kind: str, note_kind: str | None = None, stale: bool = False, limit: int = 20
+        self, *, kind: str, note_kind: str | None = None, stale: bool = False, archived: bool = False, limit: int = 20
     ) -> str:
         if kind == "outputs":
             agent = await self._project.find(self._project.own_level)
@@ -251,8 +267,11 @@ class MemoryTools:
             lines = [f"{one.handle} {one.title} ({one.lines:,} lines)" for one in found]
             return "\n".join(lines) or "No output is indexed."
         budget = self._budget(LIST_TOKENS)
-        listed = await list_kind(await self.readers(), kind, budget, note_kind=note_kind, stale=stale, limit=limit)
-        return listed or f"There are no {kind} yet."
+        listed = await list_kind(
+            await self.readers(), kind, budget, note_kind=note_kind, stale=stale, archived=archived, limit=limit
+        )
+        which = "stale " * stale + "archived " * archived + f"{note_kind} " * bool(note_kind)
+        return listed or (f"There are no {which}{kind}." if which else f"There are no {kind} yet.")
 
     async def _memory_timeline(
         self, *, since: str | None = None, until: str | None = None, about: str = "", limit: int = 30
@@ -263,7 +282,7 @@ class MemoryTools:
 
     async def _memory_entity(self, *, name: str) -> str:
         found = await list_entity(await self.readers(), name, self._budget(LIST_TOKENS))
-        return found or f"No facts about {name!r:.80}. memory_search also looks in messages and notes."
+        return found or f"Nothing names {name!r:.80}. memory_search also finds other words for it."
 
     async def _note(
         self,
@@ -274,9 +293,12 @@ class MemoryTools:
         level: MemoryLevel | None = None,
         id: str = "",
         archive: bool | None = None,
+        keep: bool = False,
     ) -> str:
         if id:
-            return await self._change_note(PassageId(id), title, fields, archive)
+            return await self._change_note(PassageId(id), title, fields, archive, keep)
+        if archive is not None or keep:
+            raise InvalidInput("archive and keep are for a note that is there: give its id")
         level = level or self._project.own_level
         agent = await self._open(level)
         note, correction = await agent.notes.add(kind, title or "", fields or {})
@@ -284,22 +306,29 @@ class MemoryTools:
         return f"Written: {note.kind} {note.title!r}, {note.id} ({level}). {_how_to_undo(level, correction.number)}"
 
     async def _change_note(
-        self, id: PassageId, title: str | None, fields: Mapping[str, str] | None, archive: bool | None
+        self, id: PassageId, title: str | None, fields: Mapping[str, str] | None, archive: bool | None, keep: bool
     ) -> str:
-        if title is None and not fields and archive is None:
-            raise InvalidInput("nothing is to be changed: give title, fields or archive with the id of a note")
+        """Change a note, or with an id alone only show it."""
+        is_edit = title is not None or bool(fields)
+        if keep and (is_edit or archive is not None):
+            raise InvalidInput("keep says that a note holds as it is: give it without title, fields and archive")
         for level, agent in await self.readers():
             try:
                 note = await agent.notes.get(id)
             except NotFound:
                 continue
-            self._changed, ends = agent.id, list[str]()
-            if title is not None or fields:
-                note, correction = await agent.notes.edit(id, title=title, fields=fields)
+            ends = list[str]()
+            if is_edit or keep or archive is not None:
+                self._changed = agent.id
+            if is_edit:
+                note, correction = await agent.notes.edit(id, title=title, fields=fields, archived=archive)
                 await self._clear_edits()
                 ends.append(_how_to_undo(level, correction.number))
-            if archive is not None and archive is not note.is_archived:
+            elif archive is not None:
                 note = await (agent.notes.archive(id) if archive else agent.notes.restore(id))
+            elif keep:
+                note = await agent.notes.keep(id)
+                ends.append("It still holds: its review begins anew.")
             if note.is_archived:
                 ends.append(f"It is archived. To undo: note(id='{id}', archive=false).")
             return "\n".join([note_text(note), *ends])
@@ -312,14 +341,34 @@ class MemoryTools:
     def _outputs_of(self, agent: AsyncAgent) -> Outputs:
         return Outputs(self._project.state_of(agent))
 
-    async def _index_output(self, *, path: str = "", text: str = "", title: str = "") -> str:
-        if bool(path) is bool(text):
+    async def _run_command(self, *, command: str, path: str = "", text: str = "", title: str = "") -> ShellRun:
+        """Run the command of a call of index_output, while other calls take their turns."""
+        if path or text or not command.strip():
+            raise InvalidInput("give one of: path, a file; text; command")
+        self._options.door.check(*WRITING["index_output"])
+        assert self._project.folder is not None, "no such argument is offered without one"
+        async with self._shell_turn:
+            return await run_shell(command, self._project.folder)
+
+    async def _index_output(
+        self, *, path: str = "", text: str = "", command: ShellRun | None = None, title: str = ""
+    ) -> str:
+        if command is not None:
+            text, title = command.output, title or without_credentials(command.line)
+            if not text.strip():
+                return f"{command.end} It printed nothing, so nothing is stored."
+        elif bool(path) is bool(text):
             raise InvalidInput("give either path, a file, or text")
-        if path and not self._options.reads_files:
+        elif path and not self._options.reads_files:
             raise InvalidInput("this server reads no files: give the text")
-        text = await asyncio.to_thread(read_file, path, self._roots) if path else text
-        output = await asyncio.to_thread(self._outputs_of(await self._open()).store, text, title or path)
-        return describe_output(output, text)
+        elif path:
+            text, title = await asyncio.to_thread(read_file, path, self._roots), title or path
+        masked = await asyncio.to_thread(mask_output, text)
+        if command is not None:  # what was read of it is not lost because a note is longer than a credential
+            masked = masked.encode()[:OUTPUT_BYTES].decode("utf-8", "ignore")
+        output = await asyncio.to_thread(self._outputs_of(await self._open()).store, masked, title)
+        parts = ("" if command is None else command.end, describe_output(output, masked), MASKED * (masked != text))
+        return "\n".join(filter(None, parts))
 
     async def _search_output(self, *, output: str, budget_tokens: int = BUDGET_TOKENS, **asked: Any) -> str:
         if (agent := await self._project.find(self._project.own_level)) is None:

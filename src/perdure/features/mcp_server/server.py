@@ -103,8 +103,8 @@ def _tools(memory: MemoryTools) -> list[types.Tool]:
             input_schema=dict(spec.schema),
             annotations=types.ToolAnnotations(
                 read_only_hint=spec.name not in WRITING,
-                destructive_hint=spec.name == "memory_forget",
-                open_world_hint=False,
+                destructive_hint=spec.name == "memory_forget" or "command" in spec.schema["properties"],
+                open_world_hint="command" in spec.schema["properties"],
             ),
         )
         for spec in memory.specs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,17 @@ def instructions() -> str:
 def tool_specs() -> Mapping[str, MemoryToolSpec]:
     """All tools by name, in the order of the file."""
     return {name: _spec(name, table) for name, table in _file().items() if isinstance(table, Mapping)}
+
+
+def offered_specs(*, read_only: bool, runs_commands: bool) -> Sequence[MemoryToolSpec]:
+    """The tools of a server that only reads, or not, and may run commands, or not."""
+    specs = [spec for spec in tool_specs().values() if not (read_only and spec.name in WRITING)]
+    return specs if runs_commands else [_without_command(spec) for spec in specs]
+
+
+def _without_command(spec: MemoryToolSpec) -> MemoryToolSpec:
+    properties = {name: value for name, value in spec.schema["properties"].items() if name != "command"}
+    return replace(spec, schema={**spec.schema, "properties": properties})
 
 
 def _spec(name: str, table: Mapping[str, Any]) -> MemoryToolSpec:
