@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import InvalidInput
-from perdure.features.connect.checks import check_starts
+from perdure.features.connect.checks import check_answer, check_entries
+from perdure.features.connect.entries import ConfigEntry, plan_entries
 from perdure.features.connect.jsonc_parser import parse_jsonc
-from perdure.features.connect.programs import find_program, kept_environment, own_command, plan_entries, programs
-from tests.support.programs import SRC, run_inside
+from perdure.features.connect.programs import find_program, kept_environment, own_command, programs
+from tests.support.programs import SRC, perdure, run_inside
 from tests.ui.browser import BASE, dashboard
 
 FILES = {
@@ -123,6 +124,7 @@ def test_hooks_are_added_beside_those_that_are_there(home: Path) -> None:
         "Stop": 2,
         "SessionStart": 1,
         "PostToolUse": 1,
+        "PreCompact": 1,
         "SessionEnd": 1,
     }
     command = found["PostToolUse"][0]["hooks"][0]["command"]
@@ -162,13 +164,17 @@ def test_programs_own_variables_move_their_files(home: Path, tmp_path: Path, mon
     assert path_of("zed") == tmp_path / "Roaming/zed/settings.json"
 
 
-def test_a_password_does_not_get_into_a_file_of_the_project(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others may read it."""
+def test_a_password_does_not_get_where_others_read_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of the project, and the command of a hook, which each user sees while it runs."""
     monkeypatch.setenv("PERDURE_STORE", "postgresql://ada:secret@db/perdure")
     with pytest.raises(InvalidInput, match="PERDURE_STORE has a password"):
         plan_entries(find_program("cursor"), folder=home)
 
     assert kept_environment(shared=False)["PERDURE_STORE"].endswith("@db/perdure")
+    assert plan_entries(find_program("cursor"), folder=None)
+    with pytest.raises(InvalidInput, match="in the command of a hook"):
+        plan_entries(find_program("claude-code"), folder=None)
+    assert plan_entries(find_program("claude-code"), folder=None, hooks=False)
     monkeypatch.setenv("PERDURE_STORE", "postgresql://db/perdure?user=ada&password=secret")
     with pytest.raises(InvalidInput, match="PERDURE_STORE has a password"):
         kept_environment(shared=True)
@@ -188,9 +194,8 @@ def test_a_module_of_the_opened_folder_is_not_run(tmp_path: Path, monkeypatch: p
 
 
 def test_programs_without_a_file_say_what_a_person_does(home: Path) -> None:
-    for name in ("open-webui", "letta-code"):
-        done = run_inside(home.parent / "data", "connect", name, PERDURE_BASE_URL="http://127.0.0.1:9999")
-        assert (done.returncode, "http://127.0.0.1:9999" in done.stdout) == (0, True)
+    done = run_inside(home.parent / "data", "connect", "open-webui", PERDURE_BASE_URL="http://127.0.0.1:9999")
+    assert (done.returncode, "http://127.0.0.1:9999" in done.stdout) == (0, True)
     unknown = run_inside(home.parent / "data", "connect", "emacs")
 
     assert (unknown.returncode, "there are claude-code, cursor, codex" in unknown.stderr) == (1, True)
@@ -204,14 +209,101 @@ def test_each_program_says_where_its_format_is_documented() -> None:
     ("program", "why"),
     [
         ("print('hello')", "Expecting value"),
+        ("print(5)", "it answered b'5"),
         ("import sys; sys.exit('no store here')", "no store here"),
         ('print(\'{"jsonrpc": "2.0", "id": 1, "error": {}}\')', "it answered"),
     ],
 )
 async def test_a_server_that_does_not_start_is_told(tmp_path: Path, program: str, why: str) -> None:
     """With what it said itself."""
-    assert why in await check_starts([sys.executable, "-c", program], {}, str(tmp_path))
-    assert "can't be started" in await check_starts(["/no/such/program"], {}, str(tmp_path))
+    request = {"method": "initialize"}
+    assert why in await check_answer([sys.executable, "-c", program], {}, tmp_path, request)
+    assert "can't be started" in await check_answer(["/no/such/program"], {}, tmp_path, request)
+
+
+@pytest.mark.parametrize(("line", "why"), [("exit 3;", "ended without"), ("echo 5;", "answered"), ("echo x;", "value")])
+async def test_a_hook_that_does_not_run_is_told(tmp_path: Path, line: str, why: str) -> None:
+    """It has to end with 0, and what it prints has to be an object."""
+    hook = {"type": "command", "command": f"{line} true perdure hook session-start"}
+    entry = ConfigEntry(path=tmp_path, format="json", names=("hooks",), value={"hooks": [hook]}, mark="start")
+    with pytest.raises(InvalidInput, match=f"`perdure hook session-start` does not start: .*{why}"):
+        await check_entries([entry], tmp_path)
+    hook["command"] = hook["command"].removeprefix(line)
+
+    assert await check_entries([entry], tmp_path) == ["perdure hook session-start"]
+
+
+@pytest.mark.parametrize(
+    ("program", "names"), [("claude-code", ["mcp", "hook session-start"]), ("zed", ["mcp", "acp"]), ("letta-code", [])]
+)
+def test_each_side_that_was_written_is_started(home: Path, program: str, names: list[str]) -> None:
+    """The tools, the agent of an editor, the hooks."""
+    done = run_inside(home.parent / "data", "connect", program, "--yes")
+
+    assert done.returncode == 0, done
+    assert [line for line in done.stdout.splitlines() if "starts and answers" in line] == [
+        f"`perdure {name}` starts and answers." for name in names
+    ]
+
+
+def test_a_path_that_is_no_text_is_taken_back(home: Path) -> None:
+    """A project's folder may have any bytes in its name."""
+    folder = Path(os.fsdecode(os.fsencode(home / "p") + b"\xff"))
+    (folder / ".git").mkdir(parents=True)
+    for option in ("--yes", "--undo"):
+        done = perdure(home.parent / "data", "connect", "claude-code", "--project", str(folder), option)
+        assert done.returncode == 0, done
+
+    assert files_in(folder) == {}
+
+
+@pytest.mark.parametrize("level", ["off", "light", "strict"])
+def test_reminders_have_the_level_that_was_given(home: Path, level: str) -> None:
+    """In the server and in the hook; connected again, it changes."""
+    data = home.parent / "data"
+    run_inside(data, "connect", "claude-code", "--yes")
+    run_inside(data, "connect", "claude-code", "--yes", "--nudges", level)
+    args = json.loads((home / ".claude.json").read_text())["mcpServers"]["perdure"]["args"]
+    (group,) = json.loads((home / ".claude/settings.json").read_text())["hooks"]["PostToolUse"]
+
+    assert args[-2:] == ["--nudges", level]
+    assert group["hooks"][0]["command"].endswith(f"perdure hook post-tool-use --nudges {level}")
+    assert run_inside(data, "connect", "claude-code", "--yes", "--nudges", "loud").returncode == 1
+    run_inside(data, "connect", "claude-code", "--yes")
+    (group,) = json.loads((home / ".claude/settings.json").read_text())["hooks"]["PostToolUse"]
+    assert group["hooks"][0]["command"].endswith("perdure hook post-tool-use")
+    run_inside(data, "connect", "claude-code", "--undo")
+    assert files_in(home) == {}
+
+
+def test_letta_code_gets_the_address_of_the_server(home: Path) -> None:
+    """Beside its own settings, which it writes anew at each start."""
+    path = home / ".letta/settings.json"
+    path.parent.mkdir()
+    path.write_text('{"lastAgent": "agent-1", "env": {"LETTA_BASE_URL": "https://api.letta.com"}}')
+    run_inside(home.parent / "data", "connect", "letta-code", "--yes", PERDURE_BASE_URL="http://127.0.0.1:9999")
+    found = json.loads(path.read_text())
+    assert found == {"lastAgent": "agent-1", "env": {"LETTA_BASE_URL": "http://127.0.0.1:9999"}}
+    path.write_text(json.dumps({**found, "lastAgent": "agent-2"}))
+    run_inside(home.parent / "data", "connect", "letta-code", "--undo")
+
+    assert json.loads(path.read_text()) == {"lastAgent": "agent-2", "env": {"LETTA_BASE_URL": "https://api.letta.com"}}
+
+
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [
+        ("open-webui", ("--undo",)),
+        ("open-webui", ("--project", ".")),
+        ("letta-code", ("--project", ".")),
+        ("letta-code", ("--read-only",)),
+        ("letta-code", ("--nudges", "off")),
+    ],
+)
+def test_an_option_that_changes_nothing_is_refused(home: Path, program: str, options: tuple[str, ...]) -> None:
+    done = run_inside(home.parent / "data", "connect", program, *options, "--yes")
+
+    assert (done.returncode, f"leave {options[0]} out" in done.stderr) == (1, True)
 
 
 async def test_the_page_of_connections_has_the_same_snippets() -> None:
@@ -221,13 +313,17 @@ async def test_the_page_of_connections_has_the_same_snippets() -> None:
         found = (await client.get("/connections?format=json")).json()["connect"]
     texts = {one["name"]: (one["command"], [part["text"] for part in one["texts"]]) for one in found}
 
-    assert list(texts) == ["Claude Code", "Cursor", "Codex", "VS Code", "Zed", "Open WebUI"]
+    assert list(texts) == ["Claude Code", "Cursor", "Codex", "VS Code", "Zed", "Open WebUI", "Letta Code"]
     assert texts["Claude Code"][0] == "perdure connect claude-code"
     assert json.loads(texts["Claude Code"][1][0])["mcpServers"]["perdure"] == {
         "type": "stdio",
         "command": "perdure",
         "args": ["mcp", "--project", "."],
     }
+    hooks = json.loads(texts["Claude Code"][1][1])["hooks"]
+    assert hooks["SessionStart"][0]["hooks"][0]["command"] == "perdure hook session-start"
     assert f"{BASE}/mcp" in texts["Open WebUI"][1][0]
+    assert json.loads(texts["Letta Code"][1][0]) == {"env": {"LETTA_BASE_URL": BASE}}
+    assert page.count("<summary>Claude Code</summary>") == page.count(">Claude Code") == 1
     assert page.count('data-copy="connect-') == sum(bool(command) + len(parts) for command, parts in texts.values())
     assert str(Path.home()) not in json.dumps(found)

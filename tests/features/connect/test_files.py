@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import InvalidInput
+from perdure.features.connect.entries import ConfigEntry
 from perdure.features.connect.files import FILE_BYTES, FileChange, check_writable, plan_changes
-from perdure.features.connect.programs import ConfigEntry
 from perdure.features.connect.undo import undo_changes, write_changes
 from tests.support.programs import SRC
 
@@ -240,12 +240,28 @@ def test_undo_goes_on_behind_a_file_that_can_not_be_changed(tmp_path: Path) -> N
     assert not first.exists()
 
 
-def test_undo_of_one_project_leaves_the_others(tmp_path: Path) -> None:
-    connect(entry(tmp_path / "a" / ".mcp.json"))
-    connect(entry(tmp_path / "b" / ".mcp.json"))
-    undo_changes("program", tmp_path / "a")
+def test_what_can_not_be_put_back_is_left_alone(tmp_path: Path) -> None:
+    """A server of that name with a text that is none, in a file that was changed since, also by connecting again."""
+    path = tmp_path / "config"
+    path.write_text('{"mcpServers": {"perdure": {"command": "\\ud800"}}}')
+    connect(entry(path))
+    path.write_text(path.read_text() + "\n")
+    for call in (lambda: undo_changes("program"), lambda: connect(entry(path, names=("other", "perdure")))):
+        with pytest.raises(InvalidInput, match="what stood there before is no UTF-8"):
+            call()
 
-    assert not (tmp_path / "a").exists() and (tmp_path / "b" / ".mcp.json").exists()
+
+def test_undo_of_one_project_leaves_the_others(tmp_path: Path) -> None:
+    """Also one that lies in it, and the user's own configuration."""
+    inner = tmp_path / "a" / "inner"
+    for project in (tmp_path / "a", tmp_path / "b", inner, None):
+        entries = [entry((project or tmp_path / "a") / ("user" if project is None else ".mcp.json"))]
+        write_changes("program", plan_changes(entries), entries, project)
+    assert len(undo_changes("program", tmp_path / "a")) == 1
+
+    assert sorted(
+        str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*") if one.name in ("user", ".mcp.json")
+    ) == ["a/inner/.mcp.json", "a/user", "b/.mcp.json"]
 
 
 def test_ten_megabytes_are_written_and_taken_back(tmp_path: Path) -> None:
@@ -265,7 +281,7 @@ import sys
 from pathlib import Path
 from perdure.core.errors import InvalidInput
 from perdure.features.connect.files import plan_changes
-from perdure.features.connect.programs import ConfigEntry
+from perdure.features.connect.entries import ConfigEntry
 from perdure.features.connect.undo import write_changes
 path, name = Path(sys.argv[1]), sys.argv[2]
 while True:
@@ -295,7 +311,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import perdure.features.connect.files as files
-from perdure.features.connect.programs import ConfigEntry
+from perdure.features.connect.entries import ConfigEntry
 from perdure.features.connect.undo import write_changes
 left = [int(sys.argv[2])]
 def dies(real):

@@ -16,15 +16,14 @@ from pathlib import Path
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
-from perdure.features.connect.hook_files import log, replace_text
+from perdure.features.connect.hook_log import log
 from perdure.features.connect.transcripts import Transcript
-from perdure.features.mcp_server.context import MemoryReader
-from perdure.features.notes.folders import CONTEXT_FILE, make_folder, state_folder
+from perdure.features.mcp_server.prepared import prepare_context, replace_text
+from perdure.features.notes.folders import make_folder, state_folder
 from perdure.features.notes.projects import ProjectMemory
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
-CONTEXT_TOKENS = 1_500
 LOCK_S = 60.0
 """How long the work of a hook waits for that of another one; a hook that comes later does what is left."""
 _SESSION = re.compile(r"[\w.-]{1,100}", re.ASCII)
@@ -102,7 +101,7 @@ async def _capture(folder: Path, session: str, transcript: str) -> None:
             await agent.import_messages(found.messages(start), conversation=known, checked=True)
             _save_record(own, SessionRecord(known, found.position))
             await agent.facts.extract()
-        await _write_context(perdure, project)
+        await prepare_context(perdure, project)
 
 
 async def _find_conversation(agent: AsyncAgent, record: SessionRecord | None) -> ConversationId | None:
@@ -128,15 +127,4 @@ def _save_record(path: Path, record: SessionRecord) -> None:
 
 async def _renew(folder: Path) -> None:
     async with await AsyncPerdure.open() as perdure:
-        await _write_context(perdure, ProjectMemory(perdure, folder))
-
-
-async def _write_context(perdure: AsyncPerdure, project: ProjectMemory) -> None:
-    """Prepare what the next session begins with."""
-    assert project.folder is not None
-    path = state_folder(project.folder) / CONTEXT_FILE
-    text = await MemoryReader(await project.readers(), perdure.app.ports.counter).context(CONTEXT_TOKENS)
-    if text:
-        replace_text(path, f"What Perdure remembers of this project and its user:\n\n{text}\n")
-    else:
-        path.unlink(missing_ok=True)
+        await prepare_context(perdure, ProjectMemory(perdure, folder))

@@ -1,4 +1,4 @@
-"""Check that a program's side starts: the command answers the protocol's first request."""
+"""Check that a program's side starts: what was written for it runs, and answers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,58 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from perdure.core.errors import InvalidInput
+from perdure.features.connect.entries import ConfigEntry
 
 START_TIMEOUT_S = 30.0
-_INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "perdure connect", "version": "1"},
-    },
+_CLIENT = {"name": "perdure connect", "version": "1"}
+_INITIALIZE: Mapping[str, Mapping[str, Any]] = {
+    "mcp": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": _CLIENT},
+    "acp": {"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": _CLIENT},
 }
+"""Verb of `perdure` -> the parameters of its protocol's first request."""
+_CHECKED_HOOK = "session-start"
+"""It also has prepared what the first session begins with."""
 
 
-async def check_starts(command: Sequence[str], environment: Mapping[str, str], folder: str) -> str:
-    """Start a command in a folder as a program would, and send `initialize`; return why it failed, empty if not."""
+async def check_entries(entries: Sequence[ConfigEntry], folder: Path) -> Sequence[str]:
+    """Start what was written, as the program would for a project; return the commands that answer.
+
+    Raises: InvalidInput: one does not start.
+    """
+    started = []
+    for entry in entries:
+        value = entry.value
+        if entry.mark:
+            name, line = f"hook {_CHECKED_HOOK}", value["hooks"][0]["command"]
+            if not line.endswith(name):
+                continue
+            event = {"session_id": "check", "cwd": str(folder), "hook_event_name": "SessionStart", "source": "resume"}
+            problem = await check_answer(["sh", "-c", line], {"CLAUDE_PROJECT_DIR": str(folder)}, folder, event)
+        elif isinstance(value, Mapping):
+            name = next(verb for verb in _INITIALIZE if verb in value["args"])
+            words = [str(word).replace("${workspaceFolder}", str(folder)) for word in value["args"]]
+            request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": _INITIALIZE[name]}
+            problem = await check_answer([value["command"], *words], value.get("env", {}), folder, request)
+        else:
+            continue
+        if problem:
+            raise InvalidInput(f"it was written, but `perdure {name}` does not start: {problem}")
+        started.append(f"perdure {name}")
+    return started
+
+
+async def check_answer(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, message: Mapping[str, Any]
+) -> str:
+    """Start a command in a folder, and send it a message; return why it failed, empty if not.
+
+    To a request belongs an answer with a result. A hook gets its event, may answer nothing, and ends by itself.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -34,27 +70,31 @@ async def check_starts(command: Sequence[str], environment: Mapping[str, str], f
     except OSError as error:
         return f"{command[0]} can't be started: {error.strerror}"
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    is_request = "method" in message
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
-            process.stdin.write(json.dumps(_INITIALIZE).encode() + b"\n")
-            await process.stdin.drain()
+            with suppress(ConnectionError):  # it has ended; what it said says why
+                process.stdin.write(json.dumps(message).encode() + b"\n")
+                await process.stdin.drain()
+            if not is_request:
+                process.stdin.close()
             answer = await process.stdout.readline()
-            if not answer:
-                return (await process.stderr.read())[-500:].decode(
-                    "utf-8", "replace"
-                ).strip() or "it ended without an answer"
-        found = json.loads(answer)
-        return "" if "result" in found else f"it answered {answer[:200]!r}"
+            if is_request and answer:
+                found = json.loads(answer)
+                return "" if isinstance(found, dict) and "result" in found else f"it answered {answer[:200]!r}"
+            errors = (await process.stderr.read())[-500:].decode("utf-8", "replace").strip()
+            if is_request or await process.wait():
+                return errors or "it ended without an answer"
+            return "" if not answer or isinstance(json.loads(answer), dict) else f"it answered {answer[:200]!r}"
     except TimeoutError:
         return f"it did not answer within {START_TIMEOUT_S:.0f} seconds"
     except (OSError, ValueError) as error:
         return str(error)
     finally:
-        if process.returncode is None:
-            process.stdin.close()  # the server ends with its client
-            try:
-                async with asyncio.timeout(5):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
+        process.stdin.close()  # a server ends with its client
+        with suppress(TimeoutError):
+            async with asyncio.timeout(5):
                 await process.wait()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

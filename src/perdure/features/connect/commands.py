@@ -16,13 +16,13 @@ if for_work(__name__):
     from perdure.cli.views.render import diff_view
     from perdure.cli.views.view import Output, visible
     from perdure.core.errors import InvalidInput
-    from perdure.features.connect.checks import check_starts
-    from perdure.features.connect.files import FileChange, check_writable, plan_changes
-    from perdure.features.connect.hooks import hook_entries
-    from perdure.features.connect.programs import ADDRESS, ConfigEntry, Program, find_program, plan_entries
-    from perdure.features.connect.snippets import entry_text
+    from perdure.features.connect.checks import check_entries
+    from perdure.features.connect.entries import ConfigEntry, plan_entries
+    from perdure.features.connect.files import FileChange, check_writable, file_texts, plan_changes
+    from perdure.features.connect.programs import ADDRESS, check_options, find_program
     from perdure.features.connect.undo import undo_changes, write_changes
     from perdure.features.notes.folders import find_project_folder
+    from perdure.features.notes.nudges import check_nudge_level
 
 
 @command("connect", json=False)
@@ -34,6 +34,9 @@ async def connect_program(
     ] = None,
     read_only: Annotated[bool, flag("--read-only", "Let it only read memory.")] = False,
     no_hooks: Annotated[bool, flag("--no-hooks", "Only the tools; nothing is recalled or captured by itself.")] = False,
+    nudges: Annotated[
+        str | None, option("Reminders to write notes: off, light, balanced or strict.", "LEVEL", name="--nudges")
+    ] = None,
     only_print: Annotated[bool, flag("--print", "Print what would be written, and write nothing.")] = False,
     undo: Annotated[bool, flag("--undo", "Take it out again, byte for byte.")] = False,
     yes: Yes = False,
@@ -43,6 +46,10 @@ async def connect_program(
     It shows what it would write, asks, writes, and checks that it starts.
     """
     known = find_program(program)
+    check_options(
+        known,
+        {"--project": project, "--read-only": read_only, "--no-hooks": no_hooks, "--nudges": nudges, "--undo": undo},
+    )
     if known.by_hand:
         view.print(known.by_hand.strip().format(address=os.environ.get("PERDURE_BASE_URL", ADDRESS)))
         return
@@ -54,12 +61,15 @@ async def connect_program(
             view.print(visible(line))
         view.hint("What was remembered stays; `perdure agent list` shows it.")
         return
-    entries = [
-        *plan_entries(known, folder=folder, read_only=read_only),
-        *([] if no_hooks or read_only else hook_entries(known, folder=folder)),
-    ]
+    entries = plan_entries(
+        known,
+        folder=folder,
+        read_only=read_only,
+        hooks=not no_hooks,
+        nudges="" if nudges is None else check_nudge_level(nudges),
+    )
     if only_print:
-        _print_entries(view, known, entries)
+        _print_entries(view, entries)
         return
     try:
         changes = [one for one in plan_changes(entries) if one.before != one.after]
@@ -67,27 +77,18 @@ async def connect_program(
             check_writable(change.path)
     except InvalidInput as error:
         view.print(f"{visible(str(error))}\n\nTo add by hand:")
-        _print_entries(view, known, entries)
+        _print_entries(view, entries)
         raise InvalidInput(f"{known.title} was not connected: nothing was written") from None
     if changes:
         for change in changes:
             _show_change(view, change)
         confirm(view, f"Write this for {known.title}?", action=f"connect {known.name}", yes=yes)
-        write_changes(known.name, changes, entries)
+        write_changes(known.name, changes, entries, folder)
     else:
         view.print(f"{known.title} is connected already.")
-    problem = await _check_entry(entries[0], folder or Path.cwd())
-    if problem:
-        raise InvalidInput(f"it was written, but `perdure mcp` does not start: {problem}")
-    view.print("`perdure mcp` starts and answers.")
+    for started in await check_entries(entries, folder or Path.cwd()):
+        view.print(f"`{started}` starts and answers.")
     view.hint(f"{known.next} `perdure connect {known.name} --undo` takes it out again.")
-
-
-async def _check_entry(entry: ConfigEntry, folder: Path) -> str:
-    """Start the server as the program would for a project; return why it failed, empty if not."""
-    words = [entry.value["command"], *entry.value["args"]]
-    words = [word.replace("${workspaceFolder}", str(folder)) for word in words]
-    return await check_starts(words, entry.value.get("env", {}), str(folder))
 
 
 def _show_change(view: Output, change: FileChange) -> None:
@@ -99,7 +100,7 @@ def _show_change(view: Output, change: FileChange) -> None:
     view.print(f"{visible(str(change.path))} ({what})", diff_view("\n".join(diff[2:])))
 
 
-def _print_entries(view: Output, program: Program, entries: Sequence[ConfigEntry]) -> None:
+def _print_entries(view: Output, entries: Sequence[ConfigEntry]) -> None:
     """Print what belongs into each file, to be added by hand."""
-    for entry in entries:
-        view.print(f"{visible(str(entry.path))}:\n{visible(entry_text(entry))}")
+    for path, text in file_texts(entries).items():
+        view.print(f"{visible(str(path))}:\n{visible(text)}")

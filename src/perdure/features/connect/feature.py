@@ -10,6 +10,7 @@ FEATURE = Feature(
     sections={"connections": "pages:SECTION"},
     verbs={"connect": Noun(modules=("commands",), help="Connect a program, such as Claude Code, to memory.")},
     quick_verbs={
-        f"hook {name}": "hook:run" for name in ("session-start", "post-tool-use", "stop", "session-end", "work")
+        f"hook {name}": "hook_command:run"
+        for name in ("session-start", "post-tool-use", "pre-compact", "stop", "session-end", "work")
     },
 )

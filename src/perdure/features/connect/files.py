@@ -6,14 +6,14 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput
+from perdure.features.connect.entries import ConfigEntry
 from perdure.features.connect.jsonc import append_item, set_member
-from perdure.features.connect.programs import ConfigEntry
 from perdure.features.connect.tomltext import set_table
 
 FILE_BYTES = 50_000_000
@@ -40,19 +40,30 @@ def plan_changes(entries: Sequence[ConfigEntry]) -> Sequence[FileChange]:
         before = known.before if known else read_file(entry.path)
         text = decode(entry.path, known.after if known else before or b"")
         try:
-            if entry.format == "toml":
-                text = set_table(text, entry.names, entry.value)
-            elif entry.mark:
-                text = append_item(text, entry.names, entry.value, entry.mark)
-            else:
-                text = set_member(text, entry.names, entry.value)
-            after = text.encode()
+            after = write_entry(text, entry).encode()
         except InvalidInput as error:
             raise InvalidInput(f"{entry.path} was left alone: {error}") from None
         except UnicodeEncodeError:
             raise InvalidInput(f"{entry.path} was left alone: a path that belongs there is no UTF-8") from None
         changes[entry.path] = FileChange(entry.path, before, after)
     return list(changes.values())
+
+
+def write_entry(text: str, entry: ConfigEntry) -> str:
+    """Return the text of a file with an entry. Raises: InvalidInput: the text can't be read or changed."""
+    if entry.format == "toml":
+        return set_table(text, entry.names, entry.value)
+    if entry.mark:
+        return append_item(text, entry.names, entry.value, entry.mark)
+    return set_member(text, entry.names, entry.value)
+
+
+def file_texts(entries: Sequence[ConfigEntry]) -> Mapping[Path, str]:
+    """Return for each file of the entries what is in it if it has nothing else."""
+    texts = dict[Path, str]()
+    for entry in entries:
+        texts[entry.path] = write_entry(texts.get(entry.path, ""), entry)
+    return {path: text.rstrip("\n") for path, text in texts.items()}
 
 
 def check_unchanged(change: FileChange) -> None:

@@ -45,7 +45,8 @@ def append_item(text: str, path: Sequence[str], item: Any, mark: str) -> str:
     """Return the text with an item in the list at a path of names, which is made if there is none.
 
     Args:
-        mark: an item in which a text ends with this, with no other beside it, is an earlier form, and is replaced.
+        mark: a regular expression: an item in which the end of a text matches it, with no other item beside it, is an
+            earlier form, and is replaced.
     Raises: InvalidInput: the text can't be read, or there is no list at the path.
     """
     node = find_node(text, path)
@@ -155,9 +156,9 @@ def _indent_unit(text: str, root: JsonNode) -> str:
 
 
 def _has_mark(node: JsonNode, mark: str) -> bool:
-    """Whether a text in the value ends with the mark, and no list in it holds anything beside that: what a person has
-    added to an item of ours makes it theirs."""
-    return any(isinstance(leaf, str) and leaf.endswith(mark) for leaf in _leaves(node.value))
+    """Whether the end of a text in the value matches the mark, and no list in it holds anything beside that: what a
+    person has added to an item of ours makes it theirs."""
+    return any(isinstance(leaf, str) and re.search(rf"(?:{mark})\Z", leaf) for leaf in _leaves(node.value))
 
 
 def _leaves(value: Any) -> Iterator[Any]:

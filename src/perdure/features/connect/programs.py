@@ -1,4 +1,4 @@
-"""The programs that can be connected, and the changes of their configuration."""
+"""The programs that can be connected, where their configuration is, and how they start this one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +16,15 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.incoming.addresses import is_postgres, without_password
 
 ADDRESS = "http://127.0.0.1:8283"
-_PORTABLE = {"home": "~", "xdg": "~/.config", "config": "~/.config", "codex": "~/.codex", "claude_home": "~"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigEntry:
-    """One entry in a program's configuration.
-
-    Args:
-        path: of the file.
-        format: json, jsonc or toml.
-        names: the place in the file.
-        value: what stands there.
-        mark: not empty: the place is a list that others share, `value` an item of it, and an item with this mark is an
-            earlier form of it.
-    """
-
-    path: Path
-    format: str
-    names: Sequence[str]
-    value: Any
-    mark: str = ""
+PORTABLE_FOLDERS: Mapping[str, str | Path] = {
+    "home": "~",
+    "xdg": "~/.config",
+    "config": "~/.config",
+    "codex": "~/.codex",
+    "claude_home": "~",
+    "claude": "~/.claude",
+}
+"""What `folders_of_programs` returns, for any Linux machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +38,8 @@ class Program:
         next: what a person does after it was connected.
         by_hand: what a person does where no file is written; empty: files are.
         config: its entries, as `programs.toml` has them.
+        hooks: the files of its hooks; empty: it has none.
+        starts_server: whether it starts `perdure mcp`; else it reaches a server over HTTP.
     """
 
     name: str
@@ -60,6 +50,8 @@ class Program:
     next: str = ""
     by_hand: str = ""
     config: Sequence[Mapping[str, Any]] = ()
+    hooks: Mapping[str, str] = field(default_factory=dict)
+    starts_server: bool = True
 
 
 @functools.cache
@@ -78,32 +70,14 @@ def find_program(name: str) -> Program:
     return found
 
 
-def plan_entries(
-    program: Program, *, folder: Path | None, read_only: bool = False, portable: bool = False
-) -> Sequence[ConfigEntry]:
-    """Return the entries to write.
-
-    Args:
-        folder: of a project, whose own configuration is changed; None: the user's.
-        read_only: whether the server only reads.
-        portable: for any Linux machine: `perdure` by its name, ~ for the user's home, nothing of this process.
-    Raises: InvalidInput: a password would stand in a project's file.
-    """
-    project = program.user_project if folder is None else program.project
-    arguments = ["mcp", *(["--project", project] if project else []), *(["--read-only"] if read_only else [])]
-    command = ["perdure"] if portable else own_command()
-    environment = {} if portable else kept_environment(shared=folder is not None)
-    folders = _PORTABLE if portable else _folders()
-    return [
-        ConfigEntry(
-            path=Path(table["user"].format(**folders)) if folder is None else folder / table["project"],
-            format=table["format"],
-            names=tuple(table["entry"]),
-            value=_filled(table["value"], command, arguments, environment),
-        )
-        for table in program.config
-        if folder is None or "project" in table
-    ]
+def check_options(program: Program, options: Mapping[str, object]) -> None:
+    """Check that the options that are given change something. Raises: InvalidInput: one does not, for this program."""
+    useless = set() if program.starts_server else {"--project", "--read-only", "--no-hooks", "--nudges"}
+    if program.by_hand:
+        useless.add("--undo")
+    if given := [name for name, one in options.items() if one and name in useless]:
+        where = "by hand, and Perdure writes no file of it" if program.by_hand else "by the address of a server"
+        raise InvalidInput(f"{program.title} is connected {where}: leave {' and '.join(given)} out")
 
 
 def own_command() -> list[str]:
@@ -120,8 +94,8 @@ def kept_environment(*, shared: bool) -> dict[str, str]:
     """Return the variables that say where the data is, if they are set.
 
     Args:
-        shared: whether they are for a file that others may read.
-    Raises: InvalidInput: the address of the store has a password, and the file is shared.
+        shared: whether they are for a place that others may read.
+    Raises: InvalidInput: the address of the store has a password, and the place is shared.
     """
     kept = {}
     if home := os.environ.get("PERDURE_HOME", "").strip():
@@ -130,8 +104,8 @@ def kept_environment(*, shared: bool) -> dict[str, str]:
         kept["PERDURE_STORE"] = store if is_postgres(store) else str(Path(store).expanduser().absolute())
         if shared and is_postgres(store) and without_password(store) != store:
             raise InvalidInput(
-                "PERDURE_STORE has a password, which would stand in a file of the project that others may read: connect"
-                " without --project"
+                "PERDURE_STORE has a password, which others could read in a file of a project, or in the command of a"
+                " hook while it runs: put the password into ~/.pgpass, and leave it out of PERDURE_STORE"
             )
     return kept
 
@@ -141,7 +115,7 @@ def claude_folder() -> Path:
     return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude").expanduser()
 
 
-def _folders() -> Mapping[str, Path]:
+def folders_of_programs() -> Mapping[str, str | Path]:
     """Return the folders of this machine that stand in paths."""
     home = Path.home()
     xdg = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
@@ -153,24 +127,6 @@ def _folders() -> Mapping[str, Path]:
         "config": home / "Library" / "Application Support" if sys.platform == "darwin" else xdg,
         "codex": Path(os.environ.get("CODEX_HOME") or home / ".codex").expanduser(),
         # With the variable also the file that is in the user's home otherwise is in that folder.
+        "claude": claude_folder(),
         "claude_home": claude_folder() if os.environ.get("CLAUDE_CONFIG_DIR") else home,
     }
-
-
-def _filled(
-    value: Mapping[str, Any], words: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the value of an entry with the words of the command, its arguments and what it needs of the
-    environment."""
-    command, *before = words
-    filled: dict[str, Any] = {}
-    for name, one in value.items():
-        if one == "{command}":
-            filled[name] = command
-        elif isinstance(one, list):
-            filled[name] = [*before, *(["acp"] if one == ["{acp}"] else arguments)]
-        else:
-            filled[name] = one
-    if environment:
-        filled["env"] = dict(environment)
-    return filled

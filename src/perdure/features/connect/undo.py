@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput
+from perdure.features.connect.entries import ConfigEntry
 from perdure.features.connect.files import (
     FileChange,
     check_unchanged,
@@ -22,7 +23,6 @@ from perdure.features.connect.files import (
     replace_file,
 )
 from perdure.features.connect.jsonc import find_node, remove_item, remove_member, set_member
-from perdure.features.connect.programs import ConfigEntry
 from perdure.features.connect.tomltext import find_table, remove_table, set_table
 from perdure.features.notes.folders import data_folder
 
@@ -37,6 +37,7 @@ class UndoRecord:
         after: the digest of what was written.
         entries: (format, names of the place, mark of an item there) of what was written.
         folders: what was made for the file, the innermost first.
+        project: the folder of the project to whose configuration it belongs; None: the user's.
     """
 
     path: str
@@ -44,10 +45,13 @@ class UndoRecord:
     after: str
     entries: Sequence[tuple[str, Sequence[str], str]]
     folders: Sequence[str] = ()
+    project: str | None = None
 
 
-def write_changes(program: str, changes: Sequence[FileChange], entries: Sequence[ConfigEntry]) -> None:
-    """Write the files, after what takes the changes back.
+def write_changes(
+    program: str, changes: Sequence[FileChange], entries: Sequence[ConfigEntry], project: Path | None = None
+) -> None:
+    """Write the files, of the user or of a project, after what takes the changes back.
 
     Raises: InvalidInput: a file can't be written, or was changed since the changes were planned.
     """
@@ -55,7 +59,7 @@ def write_changes(program: str, changes: Sequence[FileChange], entries: Sequence
         known = {record.path: record for record in load_undo(program)}
         for change in changes:
             check_unchanged(change)
-            known[str(change.path)] = _record(change, entries, known.get(str(change.path)))
+            known[str(change.path)] = _record(change, entries, known.get(str(change.path)), project)
         _save_undo(program, list(known.values()))
         for change in changes:
             replace_file(change.path, change.after)
@@ -67,12 +71,12 @@ def undo_changes(program: str, project: Path | None = None) -> Sequence[str]:
     A file that nobody changed since is as it was, byte for byte; from another one only the entries are taken.
 
     Args:
-        project: only the changes in this folder; None: all.
+        project: only the changes of this project's own configuration; None: all.
     Raises: InvalidInput: nothing was connected, or a file can't be changed.
     """
     with one_at_a_time(_folder()):
         known = load_undo(program)
-        records = [one for one in known if project is None or Path(one.path).is_relative_to(project)]
+        records = [one for one in known if project is None or one.project == str(project)]
         if not records:
             raise InvalidInput(f"{program} was not connected from here: there is nothing to take back")
         lines, left = [], [one for one in known if one not in records]
@@ -101,7 +105,9 @@ def load_undo(program: str) -> Sequence[UndoRecord]:
         raise InvalidInput(f"{_undo_file(program)} can't be read: {error}") from error
 
 
-def _record(change: FileChange, entries: Sequence[ConfigEntry], known: UndoRecord | None) -> UndoRecord:
+def _record(
+    change: FileChange, entries: Sequence[ConfigEntry], known: UndoRecord | None, project: Path | None
+) -> UndoRecord:
     """Return what takes a change back; `known` is what takes an earlier one of the same file back."""
     before = change.before
     places = [(one.format, tuple(one.names), one.mark) for one in entries if one.path == change.path]
@@ -112,13 +118,13 @@ def _record(change: FileChange, entries: Sequence[ConfigEntry], known: UndoRecor
         if before is not None and known.after == _digest(before):
             before = first
         elif before is not None:
-            text = _without_entries(change.path, decode(change.path, before), known, _text(change.path, first))
-            before = text.encode()
+            before = _without_entries(change.path, before, known, first)
         earlier = [(format, tuple(names), mark) for format, names, mark in known.entries]
         places += [place for place in earlier if place not in places]
         folders = [*folders, *(one for one in known.folders if one not in folders)]
     kept = None if before is None else base64.b64encode(before).decode()
-    return UndoRecord(str(change.path), kept, _digest(change.after), places, folders)
+    place = None if project is None else str(project)
+    return UndoRecord(str(change.path), kept, _digest(change.after), places, folders, place)
 
 
 def _undo(record: UndoRecord) -> str:
@@ -131,8 +137,7 @@ def _undo(record: UndoRecord) -> str:
     elif now is None:
         line = f"{path} is gone already."
     elif _digest(now) != record.after:
-        text = _without_entries(path, decode(path, now), record, _text(path, before))
-        replace_file(path, text.encode())
+        replace_file(path, _without_entries(path, now, record, before))
         line = f"{path} was changed since: only Perdure's entries were taken out."
     elif before is None:
         real_path(path).unlink()
@@ -148,10 +153,11 @@ def _undo(record: UndoRecord) -> str:
     return line
 
 
-def _without_entries(path: Path, text: str, record: UndoRecord, before: str) -> str:
-    """Return the text of a file without the entries; what stood in their places before is put back."""
-    for format, names, mark in record.entries:
-        try:
+def _without_entries(path: Path, data: bytes, record: UndoRecord, earlier: bytes | None) -> bytes:
+    """Return a file without the entries; what stood in their places earlier is put back. Raises: InvalidInput."""
+    text, before = decode(path, data), decode(path, earlier or b"")
+    try:
+        for format, names, mark in record.entries:
             if format == "toml":
                 table = find_table(before, names)
                 text = remove_table(text, names) if table is None else set_table(text, names, table)
@@ -160,15 +166,10 @@ def _without_entries(path: Path, text: str, record: UndoRecord, before: str) -> 
             else:
                 node = find_node(before, names)
                 text = remove_member(text, names) if node is None else set_member(text, names, node.value)
-        except InvalidInput as error:
-            raise InvalidInput(
-                f"{path} was changed since, and was left alone: {error}. Take perdure out by hand"
-            ) from None
-    return text
-
-
-def _text(path: Path, data: bytes | None) -> str:
-    return "" if data is None else decode(path, data)
+        return text.encode()
+    except (InvalidInput, UnicodeEncodeError) as error:
+        why = error if isinstance(error, InvalidInput) else "what stood there before is no UTF-8"
+        raise InvalidInput(f"{path} was changed since, and was left alone: {why}. Take perdure out by hand") from None
 
 
 def _folder() -> Path:

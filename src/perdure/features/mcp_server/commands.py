@@ -8,10 +8,12 @@ from perdure.cli.commands.run import agent_option, command, flag, for_work, opti
 
 if for_work(__name__):
     import os.path
+    from contextlib import nullcontext
     from pathlib import Path
 
     from perdure.cli.views.view import Output
     from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
+    from perdure.features.mcp_server.prepared import PreparingDoor
     from perdure.features.notes.nudges import check_nudge_level
     from perdure.features.notes.projects import ProjectMemory
     from perdure.library.perdure import AsyncPerdure
@@ -35,14 +37,21 @@ async def serve_mcp(
     ] = False,
 ) -> None:
     """Serve memory over stdio to a program that speaks MCP, such as Claude Code; it starts this command by itself."""
+    if project == "${workspaceFolder}":
+        project = None  # an editor in which no folder is open leaves its variable as it is
+    known = ProjectMemory(perdure, project, agent=agent)
+    door = PreparingDoor(perdure, known)
     options = MemoryOptions(
         read_only=read_only,
         nudges=check_nudge_level(nudges),
         roots=[*map(Path, map(os.path.expanduser, root or ()))],
         runs_commands=allow_run,
+        door=door,
     )
-    memory = MemoryTools(perdure, ProjectMemory(perdure, project, agent=agent), options)
+    memory = MemoryTools(perdure, known, options)
     from perdure.features.mcp_server.server import build_server
     from perdure.features.mcp_server.stdio import serve_stdio
 
-    await serve_stdio(build_server(memory))
+    # Sessions begin with a project's own memory, whatever agent this server is told to use.
+    async with nullcontext() if agent else door.opened():
+        await serve_stdio(build_server(memory))

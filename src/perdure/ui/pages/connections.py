@@ -65,11 +65,11 @@ async def _clients(request: Request, library: AsyncPerdure) -> list[Data]:
     """What other programs are told to reach this server, with the newest agent where one is named."""
     newest = await library.all_agents.page(AgentFilter(), Page(1, ascending=False), "created")
     values = {"address": str(request.base_url).rstrip("/"), "agent": newest[0].id if newest else "agent-…"}
-    values |= dict.fromkeys(("imports", "letta_key", "shell_key"), "") | {"key": "none", "openai_key": '"none"'}
+    values |= {"imports": "", "letta_key": "", "key": "none", "openai_key": '"none"'}
     if request.app.state.gate.needs_key:
         read = 'os.environ["PERDURE_API_KEY"]'
         values |= {"key": "the API key", "imports": "import os\n\n", "openai_key": read}
-        values |= {"letta_key": f", api_key={read}", "shell_key": "LETTA_API_KEY=$PERDURE_API_KEY "}
+        values["letta_key"] = f", api_key={read}"
     return [
         {"name": name, "note": client.get("note", ""), "text": client["text"].format(**values)}
         for name, client in CLIENTS.items()

@@ -1,4 +1,4 @@
-"""`perdure hook EVENT`: what Claude Code runs at the start and end of a session and after an edit.
+"""`perdure hook EVENT`: what Claude Code runs at the start and end of a session, after an edit, before a compaction.
 
 A person waits for each: so this imports the standard library and what counts edits, and leaves the rest to a process
 of its own. It never stands in the way: a defect is a line in a log, and the exit code is 0.
@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.features.connect.hook_files import log
+from perdure.features.connect.hook_log import log
 from perdure.features.notes.folders import CONTEXT_FILE, find_project_folder, state_folder
-from perdure.features.notes.nudges import EditCounter
+from perdure.features.notes.nudges import EditCounter, check_nudge_level
 
 INPUT_BYTES, CONTEXT_BYTES = 50_000_000, 40_000
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a hook with the JSON on stdin, and return the exit code, which is 0."""
-    name = arguments[0]
-    events = {"session-start": _start, "post-tool-use": _count_edit, "stop": _capture, "session-end": _capture}
+    name, *options = arguments
+    events = {"session-start": _start, "post-tool-use": _count_edit}
     if name == "work":
         from perdure.features.connect.capture import work
 
@@ -34,35 +34,46 @@ def run(arguments: Sequence[str]) -> int:
             raise ValueError("what came on stdin is no JSON object")
         # The session's folder changes with each `cd`; the variable is where it was started, as for the server.
         folder = find_project_folder(os.environ.get("CLAUDE_PROJECT_DIR") or payload.get("cwd") or ".")
-        events[name](folder, payload)
+        events.get(name, _capture)(folder, payload, options)
     except Exception as error:
         log(f"{name}: {type(error).__name__}: {error!s:.500}")
     return 0
 
 
-def _start(folder: Path, payload: dict[str, Any]) -> None:
+def _start(folder: Path, payload: dict[str, Any], options: Sequence[str]) -> None:
     """Print what is remembered of the project, as it was prepared last, and have it prepared anew."""
     if payload.get("source") not in ("compact", "resume"):  # those go on with a session
         EditCounter(state_folder(folder)).begin_session()
-    try:
-        text = (state_folder(folder) / CONTEXT_FILE).read_bytes()[:CONTEXT_BYTES].decode("utf-8", "ignore")
-    except OSError:
-        text = ""
-    if text.strip():
-        output = {"hookEventName": "SessionStart", "additionalContext": text}
-        print(json.dumps({"hookSpecificOutput": output}), flush=True)
+    # Of a project that is new here only what holds in all projects is known.
+    for state in (state_folder(folder), state_folder("")):
+        try:
+            text = (state / CONTEXT_FILE).read_bytes()[:CONTEXT_BYTES].decode("utf-8", "ignore")
+        except OSError:
+            continue
+        _tell_model("SessionStart", text)
+        break
     _work_later(["renew", str(folder)])
 
 
-def _count_edit(folder: Path, payload: dict[str, Any]) -> None:
-    """Count the edit of a file."""
+def _count_edit(folder: Path, payload: dict[str, Any], options: Sequence[str]) -> None:
+    """Count the edit of a file, and print the reminder that is due. `options`: `--nudges LEVEL`, or nothing."""
     given = payload.get("tool_input")
     path = (given.get("file_path") or given.get("notebook_path")) if isinstance(given, dict) else None
     if isinstance(path, str):
-        EditCounter(state_folder(folder)).count(path)
+        edits = EditCounter(state_folder(folder))
+        edits.count(path)
+        level = check_nudge_level(options[1] if options[:1] == ["--nudges"] else "balanced")
+        _tell_model("PostToolUse", edits.take_nudge(level))
 
 
-def _capture(folder: Path, payload: dict[str, Any]) -> None:
+def _tell_model(event: str, text: str) -> None:
+    """Print a text in the form in which Claude Code puts it before the model; nothing if it is empty."""
+    if text.strip():
+        output = {"hookEventName": event, "additionalContext": text}
+        print(json.dumps({"hookSpecificOutput": output}), flush=True)
+
+
+def _capture(folder: Path, payload: dict[str, Any], options: Sequence[str]) -> None:
     """Have the session's messages stored, those that are new."""
     transcript, session = payload.get("transcript_path"), payload.get("session_id")
     if isinstance(transcript, str) and isinstance(session, str):

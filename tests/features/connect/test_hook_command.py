@@ -27,9 +27,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def hook(project: Path, name: str, stdin: bytes | str, **more: str) -> subprocess.CompletedProcess[str]:
+def hook(project: Path, name: str, stdin: bytes | str, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
     home = project.parent
-    return perdure_from_cold(home / "data", "hook", name, stdin=stdin, HOME=str(home), **more)
+    return perdure_from_cold(home / "data", "hook", name, *options, stdin=stdin, HOME=str(home), **more)
 
 
 def payload(project: Path, **more: Any) -> str:
@@ -74,6 +74,31 @@ def test_a_session_that_goes_on_after_a_compaction_is_reminded_no_second_time(pr
     assert counter.take_nudge("light")
 
 
+def test_the_first_session_of_a_project_begins_with_what_holds_in_all(project: Path) -> None:
+    """What is remembered of the user is no project's."""
+    state = state_folder("")
+    state.mkdir(parents=True)
+    (state / CONTEXT_FILE).write_text("Ada prefers make.\n")
+
+    assert "Ada prefers make." in hook(project, "session-start", payload(project)).stdout
+
+
+@pytest.mark.parametrize(("options", "edits"), [((), 8), (("--nudges", "strict"), 4), (("--nudges", "off"), 0)])
+def test_a_reminder_is_put_before_the_model_when_it_is_due(project: Path, options: tuple[str, ...], edits: int) -> None:
+    """After so many edits without a note, in the form in which Claude Code hands it on."""
+    told = dict[int, str]()
+    for number in range(1, 10):
+        edit = payload(project, tool_input={"file_path": f"/{number}"})
+        if out := hook(project, "post-tool-use", edit, *options).stdout:
+            told[number] = out
+
+    assert [*told] == ([] if not edits else [edits] if edits == 8 else [*range(edits, 10)])
+    for number, out in told.items():
+        found = json.loads(out)["hookSpecificOutput"]
+        assert found["hookEventName"] == "PostToolUse"
+        assert found["additionalContext"].startswith(f"{number} edits in {number} files since the last note")
+
+
 def test_edits_are_counted_for_the_project_where_the_session_was_started(project: Path, tmp_path: Path) -> None:
     """Not for the folder into which it went meanwhile."""
     edit = {"tool_name": "Edit", "tool_input": {"file_path": "/a.py"}}
@@ -87,7 +112,7 @@ def test_edits_are_counted_for_the_project_where_the_session_was_started(project
     assert EditCounter(state_folder(project)).totals() == (4, 2)
 
 
-@pytest.mark.parametrize("name", ["session-start", "post-tool-use", "stop", "session-end"])
+@pytest.mark.parametrize("name", ["session-start", "post-tool-use", "pre-compact", "stop", "session-end"])
 def test_a_hook_never_blocks(project: Path, name: str) -> None:
     """Whatever is on stdin: the exit code is 0, nothing is printed, and a defect is a line in the log."""
     hostile = [

@@ -1,10 +1,9 @@
-"""The files that hooks and their work share. Imports the standard library only at first."""
+"""The log of hooks, whose output nobody sees. Imports the standard library only."""
 
 from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 from perdure.features.notes.folders import data_folder, make_folder
 
@@ -23,12 +22,3 @@ def log(text: str) -> None:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {' '.join(text.splitlines())}\n")
     except OSError:
         pass
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a small file that only its owner reads, at once or not at all. Raises: OSError."""
-    make_folder(path.parent)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    new.replace(path)
