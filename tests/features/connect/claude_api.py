@@ -23,6 +23,7 @@ class Answers(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.file = file
         self.requests: list[Mapping[str, Any]] = []
+        self.paths: list[str] = []
 
     @property
     def address(self) -> str:
@@ -37,6 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_POST(self) -> None:
+        self.server.paths.append(self.path)
         body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
         if not self.path.startswith("/v1/messages") or "count_tokens" in self.path:
             self._send(b'{"input_tokens": 1}', "application/json")
@@ -62,7 +64,11 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(json.dumps(message).encode(), "application/json")
 
-    do_GET = do_HEAD = lambda self: self._send(b"{}", "application/json")
+    def do_GET(self) -> None:
+        self.server.paths.append(self.path)
+        self._send(b"{}", "application/json")
+
+    do_HEAD = do_GET
 
     def _send(self, data: bytes, kind: str) -> None:
         self.send_response(200)

@@ -1,5 +1,5 @@
 """The programs themselves read what was written. Skipped where they are not: `npm install @anthropic-ai/claude-code
-@openai/codex jsonc-parser` puts them into a folder, whose `node_modules/.bin` then belongs into PATH."""
+@openai/codex @letta-ai/letta-code jsonc-parser` puts them into a folder, whose `node_modules/.bin` then belongs into PATH."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ import pytest
 from perdure.features.connect.entries import ConfigEntry
 from perdure.features.connect.files import plan_changes
 from perdure.features.notes.folders import CONTEXT_FILE, state_folder
+from perdure.features.notes.nudges import EditCounter
 from tests.features.connect.claude_api import answers
 from tests.support.programs import SRC, perdure
 
-CLAUDE, CODEX, NODE = (shutil.which(name) for name in ("claude", "codex", "node"))
+CLAUDE, CODEX, LETTA, NODE = (shutil.which(name) for name in ("claude", "codex", "letta", "node"))
 PARSER = next(
     (path for path in map(Path, os.environ["PATH"].split(":")) if (path.parent / "jsonc-parser").is_dir()), None
 )
@@ -90,6 +91,29 @@ def test_claude_code_remembers_from_one_session_to_the_next(user: User) -> None:
 
     assert "What Perdure remembers" in json.dumps(api.requests[before:])
     assert "Turin" in json.dumps(api.requests[before:])
+
+
+@pytest.mark.skipif(CLAUDE is None, reason="there is no claude here")
+def test_claude_code_hands_a_reminder_to_the_model(user: User) -> None:
+    """With the result of the edit behind which it is due."""
+    user.perdure("connect", "claude-code", "--yes", "--nudges", "strict")
+    for number in range(3):
+        EditCounter(state_folder(user.project)).count(f"/{number}")
+    with answers(str(user.project / "hello.txt")) as api:
+        model = {"ANTHROPIC_BASE_URL": api.address, "ANTHROPIC_API_KEY": "none"}
+        user.run(CLAUDE, "-p", "Write hello.", "--allowedTools", "Write", **model)
+
+    assert "4 edits in 4 files since the last note" in json.dumps(api.requests)
+
+
+@pytest.mark.skipif(LETTA is None, reason="there is no letta here")
+def test_letta_code_asks_the_server_of_its_settings(user: User) -> None:
+    """Without a variable that names it."""
+    with answers("") as api:
+        perdure(user.data, "connect", "letta-code", "--yes", HOME=str(user.home), PERDURE_BASE_URL=api.address)
+        user.run(LETTA, "-p", "hello")
+
+    assert any("/v1/agents" in path for path in api.paths), api.paths
 
 
 @pytest.mark.skipif(CLAUDE is None, reason="there is no claude here")
