@@ -17,8 +17,8 @@ MARK = ".git"
 STORE_FILE = "perdure.db"
 """The store in the data folder, as the settings have it."""
 CONTEXT_FILE = "context.md"
-"""In the folder of a project's path: what the next session of a coding agent begins with; in that of an empty path, what
-the first one of a new project does."""
+"""In the folder of a project's path: what the next session of a coding agent begins with; in that of an empty path,
+what the first one of a new project does."""
 DIGEST_CHARS = 12
 _PASSWORD = re.compile(r"(?<=//)([^/@:]*):[^/@]*@")
 
