@@ -22,6 +22,7 @@ BAR_MS, TIMES = 300.0, 20
 HOOKS: Mapping[str, Mapping[str, object]] = {
     "session-start": {"source": "startup"},
     "post-tool-use": {"tool_name": "Edit", "tool_input": {"file_path": "/a.py", "old_string": "x" * 5_000}},
+    "pre-compact": {"trigger": "auto"},
     "stop": {"stop_hook_active": False},
     "session-end": {"reason": "other"},
 }
