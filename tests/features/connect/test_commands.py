@@ -15,7 +15,7 @@ import pytest
 from perdure.core.errors import InvalidInput
 from perdure.features.connect.checks import check_answer, check_entries
 from perdure.features.connect.entries import ConfigEntry, plan_entries
-from perdure.features.connect.jsonc_parser import parse_jsonc
+from perdure.features.connect.jsonc import JsonText
 from perdure.features.connect.programs import find_program, kept_environment, own_command, programs
 from tests.support.programs import SRC, perdure, run_inside
 from tests.ui.browser import BASE, dashboard
@@ -64,7 +64,7 @@ def test_a_program_is_connected_and_taken_out_again(home: Path, program: str, is
     folder = home / "a project" if is_project else home
     path = folder / FILES[program][is_project]
     text = path.read_text()
-    found = tomllib.loads(text) if path.suffix == ".toml" else parse_jsonc(text).value
+    found = tomllib.loads(text) if path.suffix == ".toml" else JsonText(text).root.value
     server = found[NAMES[program]]["perdure"]
     assert server["env"] == {"PERDURE_HOME": str(data)}
     assert Path(server["command"]).is_absolute()

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidInput
-from perdure.features.connect.jsonc import append_item, remove_item, remove_member, set_member
-from perdure.features.connect.jsonc_parser import parse_jsonc
+from perdure.features.connect.jsonc import JsonText, append_item, remove_item, remove_member, set_member
 
 EXAMPLES = max(100, settings.default.max_examples if settings.default else 0)
 ENTRY = {"command": "/usr/bin/perdure", "args": ["mcp", "--project", "."]}
@@ -64,7 +63,7 @@ def is_contained(part: str, whole: str) -> bool:
 @given(documents, paths)
 def test_a_set_value_stands_there_and_all_other_text_too(text: str, path: list[str]) -> None:
     """Whatever comments, commas and line ends are around; where an object is missing on the way, nothing happens."""
-    before = parse_jsonc(text).value
+    before = JsonText(text).root.value
     expected = merged(before, path, ENTRY)
     if expected is None:
         with pytest.raises(InvalidInput):
@@ -72,7 +71,7 @@ def test_a_set_value_stands_there_and_all_other_text_too(text: str, path: list[s
         return
     after = set_member(text, path, ENTRY)
 
-    assert parse_jsonc(after).value == expected
+    assert JsonText(after).root.value == expected
     if expected is not None and remove_member(text, path) == text:  # it is new: nothing of the text goes
         assert is_contained(text, after)
 
@@ -81,13 +80,13 @@ def test_a_set_value_stands_there_and_all_other_text_too(text: str, path: list[s
 @given(documents, paths)
 def test_a_value_that_is_set_and_removed_leaves_the_document(text: str, path: list[str]) -> None:
     """As it was, but for objects that were made on the way."""
-    before = parse_jsonc(text).value
+    before = JsonText(text).root.value
     if merged(before, path, ENTRY) is None:
         return
     after = remove_member(set_member(text, path, ENTRY), path)
     inner = merged(before, path[:-1], {})
-    expected = before if inner is None else parse_jsonc(remove_member(text, path)).value
-    found = parse_jsonc(after).value
+    expected = before if inner is None else JsonText(remove_member(text, path)).root.value
+    found = JsonText(after).root.value
     for name in path[:-1]:
         if name not in expected:
             found.pop(name)
@@ -102,29 +101,29 @@ def test_a_value_that_is_set_and_removed_leaves_the_document(text: str, path: li
 def test_removing_keeps_every_other_member(text: str, path: list[str]) -> None:
     """And a second removal changes nothing."""
     after = remove_member(text, path)
-    expected = parse_jsonc(text).value
+    expected = JsonText(text).root.value
     inner = expected
     for name in path[:-1]:
         inner = inner.get(name) if isinstance(inner, dict) else None
     if isinstance(inner, dict):
         inner.pop(path[-1], None)
 
-    assert parse_jsonc(after).value == expected
+    assert JsonText(after).root.value == expected
     assert remove_member(after, path) == after
 
 
 @given(documents)
 def test_an_item_is_appended_once_and_removed(text: str) -> None:
     """To a list that others share; an earlier form of it is replaced."""
-    before = parse_jsonc(text).value
+    before = JsonText(text).root.value
     path = ["hooks", "Stop"]
     if merged(before, path, ENTRY) is None:
         return
     once = append_item(text, path, {"command": "old perdure hook"}, "perdure hook")
     twice = append_item(once, path, {"command": "new perdure hook"}, "perdure hook")
 
-    assert parse_jsonc(twice).value["hooks"]["Stop"] == [{"command": "new perdure hook"}]
-    assert parse_jsonc(remove_item(twice, path, "perdure hook")).value["hooks"]["Stop"] == []
+    assert JsonText(twice).root.value["hooks"]["Stop"] == [{"command": "new perdure hook"}]
+    assert JsonText(remove_item(twice, path, "perdure hook")).root.value["hooks"]["Stop"] == []
 
 
 @given(st.text(alphabet='{}[]":,/* \n\\u0019aeE.-truefalsn\ufeff', max_size=40))
@@ -135,7 +134,7 @@ def test_any_text_is_read_as_json_reads_it_or_refused(text: str) -> None:
     except ValueError:
         expected = ...
     try:
-        found = parse_jsonc(text).value
+        found = JsonText(text).root.value
     except InvalidInput:
         found = ...
     assert expected is ... or found == expected or text.startswith("\ufeff")

@@ -1,20 +1,137 @@
 """Edit JSON with comments as text: what is not changed stays byte for byte.
 
-Editors write their settings with comments, trailing commas, tabs and CRLF; a parser and a dump would lose all of it.
+Editors write their settings with comments, trailing commas, tabs and CRLF; a parser and a dump would lose all of it. So
+places are found in a copy that is plain JSON, with spaces where comments and trailing commas are, and the text is cut
+there.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.errors import InvalidInput
-from perdure.features.connect.jsonc_parser import JsonNode, JsonPlace, parse_jsonc
 
+_STRING = r'"(?:[^"\\]|\\.)*+(?:"|\Z)'
+_COMMENT = re.compile(rf"({_STRING})|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"((?:{_STRING}|[\w.}}\]])[ \t\r\n]*),(?=[ \t\r\n]*[}}\]])|{_STRING}", re.DOTALL)
+_SPACE, _COLON = re.compile(r"[ \t\r\n]*"), re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
 _LINE_REST = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*)?")
-_BLANK = "\ufeff \t\r\n"
+_decode = json.JSONDecoder().raw_decode
+
+
+@dataclass(frozen=True, slots=True)
+class JsonNode:
+    """A value in a text.
+
+    Args:
+        begin: where it begins: a member of an object with its name.
+        start, end: of the value itself.
+        value: what it is in Python; of several members of one name the last counts.
+        name: of a member; None: it is an item of a list, or the whole.
+        comma: where the comma behind it is; None: there is none.
+    """
+
+    begin: int
+    start: int
+    end: int
+    value: Any
+    name: str | None = None
+    comma: int | None = None
+
+
+class JsonText:
+    """A text, which may begin with a byte order mark, and the places of its values. An empty one is an empty object.
+
+    Raises: InvalidInput: it is no JSON with comments, with the line.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text = text if text.strip("\ufeff \t\r\n") else f"{text}{{}}\n"
+        self.newline = "\r\n" if "\r\n" in text else "\n"
+        marked = text[:1].replace("\ufeff", " ") + text[1:]
+        self._bare = _COMMENT.sub(lambda found: found[1] or " " * len(found[0]), marked)
+        self._plain = _TRAILING_COMMA.sub(lambda found: f"{found[1]} " if found[1] else found[0], self._bare)
+        try:
+            value = json.loads(self._plain)
+        except (ValueError, RecursionError) as error:
+            at = getattr(error, "pos", 0)
+            found = repr(text[at : at + 40]) if at < len(text) else "it ends there"
+            raise InvalidInput(f"line {text.count(chr(10), 0, at) + 1} can't be read as JSON: {found}") from None
+        start = _end_of(_SPACE, self._plain, 0)
+        self.root = JsonNode(start, start, len(self._plain.rstrip()), value)
+        # One level is indented as the first member that has a line of its own, else by two spaces.
+        lines = (text[text.rfind("\n", 0, one.begin) + 1 : one.begin] for one in self.inside(self.root))
+        self._indent = next((line for line in lines if line and not line.strip(" \t")), "  ")
+
+    def inside(self, node: JsonNode) -> list[JsonNode]:
+        """Return the members of an object or the items of a list, in the order of the text; of others nothing."""
+        found: list[JsonNode] = []
+        last = node.end - 1
+        at = _end_of(_SPACE, self._plain, node.start + 1) if isinstance(node.value, dict | list) else last
+        while at < last:
+            begin, name = at, None
+            if isinstance(node.value, dict):
+                name, at = _decode(self._plain, at)
+                at = _end_of(_COLON, self._plain, at)
+            value, end = _decode(self._plain, at)
+            behind = _end_of(_SPACE, self._bare, end)
+            comma = behind if self._bare[behind] == "," else None
+            found.append(JsonNode(begin, at, end, value, name, comma))
+            at = behind if comma is None else _end_of(_SPACE, self._plain, behind + 1)
+        return found
+
+    def find(self, path: Sequence[str]) -> JsonNode | None:
+        """Return the value at a path of names; None: there is none."""
+        node: JsonNode | None = self.root
+        for name in path:
+            node = None if node is None else self.member(node, name)
+        return node
+
+    def member(self, node: JsonNode, name: str) -> JsonNode | None:
+        """Return the value of the member of this name; None: there is none."""
+        return next((one for one in reversed(self.inside(node)) if one.name == name), None)
+
+    def dump(self, value: Any, depth: int) -> str:
+        """Return a value as JSON, indented as what is around it."""
+        text = json.dumps(value, ensure_ascii=False, indent=self._indent)
+        return text.replace("\n", self.newline + self._indent * depth)
+
+    def with_value(self, node: JsonNode, value: Any, depth: int) -> str:
+        """Return the text with another value at the place of one; as it is if they are the same: 1 is not true."""
+        if json.dumps(node.value, sort_keys=True) == json.dumps(value, sort_keys=True):
+            return self.text
+        return self.text[: node.start] + self.dump(value, depth) + self.text[node.end :]
+
+    def with_last(self, node: JsonNode, new: str, depth: int) -> str:
+        """Return the text with a new member or item behind the others of an object or a list."""
+        text, places = self.text, self.inside(node)
+        inner, outer = (self.newline + self._indent * one for one in (depth, depth - 1))
+        if not places:
+            inside = text[node.start + 1 : node.end - 1].rstrip()  # a comment stays
+            return f"{text[: node.start + 1]}{inside}{inner}{new}{outer}{text[node.end - 1 :]}"
+        last = places[-1]
+        behind, comma, trailing = (last.end, ",", "") if last.comma is None else (last.comma + 1, "", ",")
+        if "\n" not in text[node.start : node.end]:
+            return f"{text[:behind]}{comma} {new}{text[behind:]}"  # an object on one line stays on one
+        rest = _end_of(_LINE_REST, text, behind)  # a comment behind the last member stays on its line
+        return f"{text[:behind]}{comma}{text[behind:rest]}{inner}{new}{trailing}{text[rest:]}"
+
+    def without(self, node: JsonNode, place: JsonNode) -> str:
+        """Return the text without a member or item of `node`, without a comma of it, and without its lines."""
+        text, start, end = self.text, place.begin, place.end
+        before = [one.comma for one in self.inside(node) if one.comma is not None]
+        if place.comma is not None:
+            end = place.comma + 1
+        elif before:  # it is the last one: the comma before it goes too
+            text, start, end = text[: before[-1]] + text[before[-1] + 1 :], start - 1, end - 1
+        line, rest = text.rfind("\n", 0, start) + 1, _end_of(_LINE_REST, text, end)
+        if line and not text[line:start].strip() and text.startswith(("\n", "\r\n"), rest):
+            start, end = line - (2 if text[line - 2 : line] == "\r\n" else 1), rest  # its lines go whole
+        return text[:start] + text[end:]
 
 
 def set_member(text: str, path: Sequence[str], value: Any) -> str:
@@ -22,23 +139,19 @@ def set_member(text: str, path: Sequence[str], value: Any) -> str:
 
     Raises: InvalidInput: the text can't be read, or something on the way is no object.
     """
-    if not text.strip(_BLANK):
-        text = f"{text}{{}}\n"
-    root, newline = parse_jsonc(text), newline_of(text)
-    node, unit = root, _indent_unit(text, root)
+    document = JsonText(text)
+    node = document.root
     for depth, name in enumerate(path):
         if not isinstance(node.value, dict):
             place = ".".join(path[:depth]) or "the file"
             raise InvalidInput(f"{place} is {_kind(node.value)} there and not an object")
-        if (found := node.member(name)) is None:
+        if (found := document.member(node, name)) is None:
             for key in reversed(path[depth + 1 :]):
                 value = {key: value}
-            new = f"{json.dumps(name, ensure_ascii=False)}: {_dump(value, unit, newline, depth + 1)}"
-            return _insert_last(text, node, new, unit=unit, newline=newline, depth=depth + 1)
+            new = f"{json.dumps(name, ensure_ascii=False)}: {document.dump(value, depth + 1)}"
+            return document.with_last(node, new, depth + 1)
         node = found
-    if _same(node.value, value):
-        return text
-    return text[: node.start] + _dump(value, unit, newline, len(path)) + text[node.end :]
+    return document.with_value(node, value, len(path))
 
 
 def append_item(text: str, path: Sequence[str], item: Any, mark: str) -> str:
@@ -49,19 +162,16 @@ def append_item(text: str, path: Sequence[str], item: Any, mark: str) -> str:
             earlier form, and is replaced.
     Raises: InvalidInput: the text can't be read, or there is no list at the path.
     """
-    node = find_node(text, path)
-    if node is None:
+    document = JsonText(text)
+    if (node := document.find(path)) is None:
         return set_member(text, path, [item])
     if not isinstance(node.value, list):
         raise InvalidInput(f"{'.'.join(path)} is {_kind(node.value)} there and not a list")
-    newline, depth = newline_of(text), len(path) + 1
-    unit = _indent_unit(text, parse_jsonc(text))
-    for known in node.places:
-        if _has_mark(known.node, mark):
-            if _same(known.node.value, item):
-                return text
-            return text[: known.start] + _dump(item, unit, newline, depth) + text[known.node.end :]
-    return _insert_last(text, node, _dump(item, unit, newline, depth), unit=unit, newline=newline, depth=depth)
+    depth = len(path) + 1
+    for known in document.inside(node):
+        if _has_mark(known.value, mark):
+            return document.with_value(known, item, depth)
+    return document.with_last(node, document.dump(item, depth), depth)
 
 
 def remove_member(text: str, path: Sequence[str]) -> str:
@@ -69,113 +179,40 @@ def remove_member(text: str, path: Sequence[str]) -> str:
 
     Raises: InvalidInput: the text can't be read.
     """
-    while (node := find_node(text, path[:-1])) is not None:
-        places = [place for place in node.places if place.name == path[-1]]
-        if not places:
-            break
-        text = _cut(text, node, places[-1])  # a name may stand there twice
-    return text
+    return _remove(text, path[:-1], lambda place: place.name == path[-1])
 
 
 def remove_item(text: str, path: Sequence[str], mark: str) -> str:
     """Return the text without the items of a list that have a mark; see `append_item`. Raises: InvalidInput."""
-    while (node := find_node(text, path)) is not None:
-        places = [place for place in node.places if place.name is None and _has_mark(place.node, mark)]
+    return _remove(text, path, lambda place: place.name is None and _has_mark(place.value, mark))
+
+
+def _remove(text: str, path: Sequence[str], is_meant: Callable[[JsonNode], bool]) -> str:
+    """Return the text without the members or items that are meant, in the value at a path of names."""
+    while (node := (document := JsonText(text)).find(path)) is not None:
+        places = [place for place in document.inside(node) if is_meant(place)]
         if not places:
             break
-        text = _cut(text, node, places[0])
+        text = document.without(node, places[-1])  # a name may stand there twice
     return text
 
 
-def find_node(text: str, path: Sequence[str]) -> JsonNode | None:
-    """Return the value at a path of names; None: there is none. Raises: InvalidInput: the text can't be read."""
-    if not text.strip(_BLANK):
-        return None
-    node: JsonNode | None = parse_jsonc(text)
-    for name in path:
-        if node is None or not isinstance(node.value, dict):
-            return None
-        node = node.member(name)
-    return node
-
-
-def newline_of(text: str) -> str:
-    """Return how the text ends its lines."""
-    return "\r\n" if "\r\n" in text else "\n"
-
-
-def _cut(text: str, inside: JsonNode, place: JsonPlace) -> str:
-    """Return the text without a member or item of `inside`, without a comma of it, and without its lines."""
-    start, end = place.start, place.node.end
-    if place.comma is not None:
-        end = place.comma + 1
-    else:  # the last one: the comma before it goes too
-        before = [one.comma for one in inside.places if one.comma is not None and one.comma < start]
-        if before:
-            text = text[: before[-1]] + text[before[-1] + 1 :]
-            start, end = start - 1, end - 1
-    line = text.rfind("\n", 0, start) + 1
-    rest = _LINE_REST.match(text, end)
-    assert rest is not None
-    if line and not text[line:start].strip() and text[rest.end() : rest.end() + 2].startswith(("\n", "\r\n")):
-        start, end = line - (2 if text[line - 2 : line] == "\r\n" else 1), rest.end()  # its lines go whole
-    return text[:start] + text[end:]
-
-
-def _insert_last(text: str, node: JsonNode, new: str, *, unit: str, newline: str, depth: int) -> str:
-    """Return the text with a new member or item behind the others of an object or a list."""
-    inner, outer = newline + unit * depth, newline + unit * (depth - 1)
-    if not node.places:
-        inside = text[node.start + 1 : node.end - 1].rstrip()  # a comment stays
-        return f"{text[: node.start + 1]}{inside}{inner}{new}{outer}{text[node.end - 1 :]}"
-    last = node.places[-1]
-    behind = last.node.end if last.comma is None else last.comma + 1
-    comma = "," if last.comma is None else ""
-    if "\n" not in text[node.start : node.end]:
-        return f"{text[:behind]}{comma} {new}{text[behind:]}"  # an object on one line stays on one
-    # A comment behind the last member stays on its line.
-    rest = _LINE_REST.match(text, behind)
-    assert rest is not None
-    trailing = "" if last.comma is None else ","
-    return f"{text[:behind]}{comma}{text[behind : rest.end()]}{inner}{new}{trailing}{text[rest.end() :]}"
-
-
-def _dump(value: Any, unit: str, newline: str, depth: int) -> str:
-    """Return a value as JSON, indented as what is around it."""
-    text = json.dumps(value, ensure_ascii=False, indent=unit)
-    return text.replace("\n", newline + unit * depth)
-
-
-def _indent_unit(text: str, root: JsonNode) -> str:
-    """Return how the file indents one level: as its first member, else two spaces."""
-    for place in root.places:
-        line = text[text.rfind("\n", 0, place.start) + 1 : place.start]
-        if line and not line.strip(" \t"):
-            return line
-    return "  "
-
-
-def _has_mark(node: JsonNode, mark: str) -> bool:
+def _has_mark(value: Any, mark: str) -> bool:
     """Whether the end of a text in the value matches the mark, and no list in it holds anything beside that: what a
     person has added to an item of ours makes it theirs."""
-    return any(isinstance(leaf, str) and re.search(rf"(?:{mark})\Z", leaf) for leaf in _leaves(node.value))
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    """Yield the texts and numbers in a value; nothing of one with a list of several items."""
     if isinstance(value, list):
-        yield from _leaves(value[0]) if len(value) == 1 else ()
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from _leaves(one)
-    else:
-        yield value
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: 1 is not true, nor 1.0."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+        return len(value) == 1 and _has_mark(value[0], mark)
+    if isinstance(value, dict):
+        return any(_has_mark(one, mark) for one in value.values())
+    return isinstance(value, str) and re.search(rf"(?:{mark})\Z", value) is not None
 
 
 def _kind(value: Any) -> str:
     return "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else json.dumps(value)[:40]
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Return where the match of a pattern ends that matches in any case."""
+    found = pattern.match(text, at)
+    assert found is not None
+    return found.end()

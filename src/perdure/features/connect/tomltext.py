@@ -22,18 +22,13 @@ def set_table(text: str, names: Sequence[str], value: Mapping[str, Any]) -> str:
     """
     if text.startswith(_MARK):
         return _MARK + set_table(text[1:], names, value)
-    before = _parse(text)
     if find_table(text, names) == value:
         return text
     newline = "\r\n" if "\r\n" in text else "\n"
     new = newline.join([f"[{'.'.join(names)}]", *(f"{key} = {_dump(one)}" for key, one in value.items())]) + newline
-    if (span := _span(text, names)) is not None:
-        after = text[: span[0]] + new + text[span[1] :]
-    else:
-        gap = "" if not text else newline if text.endswith("\n") else 2 * newline
-        after = text + gap + new
-    _check(after, _merged(before, names, value), names)
-    return after
+    gap = "" if not text else newline if text.endswith("\n") else 2 * newline
+    start, end = _span(text, names) or (len(text), len(text))
+    return _checked(text, text[:start] + (gap if start == len(text) else "") + new + text[end:], names, value)
 
 
 def remove_table(text: str, names: Sequence[str]) -> str:
@@ -43,55 +38,49 @@ def remove_table(text: str, names: Sequence[str]) -> str:
     """
     if text.startswith(_MARK):
         return _MARK + remove_table(text[1:], names)
-    before = _parse(text)
     if find_table(text, names) is None:
         return text
-    after = text
-    if (span := _span(text, names)) is not None:
-        start = span[0]
-        while text[:start].endswith(("\n\n", "\r\n\r\n")):  # the gap before it goes too
-            start -= 2 if text[:start].endswith("\r\n") else 1
-        after = text[:start] + text[span[1] :]
-    _check(after, _without(before, names), names)
-    return after
+    start, end = _span(text, names) or (0, 0)
+    while text[:start].endswith(("\n\n", "\r\n\r\n")):  # the gap before it goes too
+        start -= 2 if text[:start].endswith("\r\n") else 1
+    return _checked(text, text[:start] + text[end:], names, None)
 
 
 def find_table(text: str, names: Sequence[str]) -> Any:
     """Return the value of this name; None: there is none. Raises: InvalidInput: the text can't be read."""
     value: Any = _parse(text.removeprefix(_MARK))
     for name in names:
-        if not isinstance(value, Mapping) or name not in value:
-            return None
-        value = value[name]
+        value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
-def _check(after: str, expected: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Raises: InvalidInput: the text does not say what is expected."""
+def _checked(before: str, after: str, names: Sequence[str], value: Any) -> str:
+    """Return a text, if it says the same as before but for a table. Raises: InvalidInput."""
+    others = _others(before, names)
     try:
-        is_as_expected = _dropped(tomllib.loads(after)) == _dropped(expected)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        is_as_expected = False
-    if not is_as_expected:
-        raise InvalidInput(f"{'.'.join(names)} stands there in a form that can't be changed as text")
+        if find_table(after, names) == value and _others(after, names) == others:
+            return after
+    except InvalidInput:
+        pass
+    raise InvalidInput(f"{'.'.join(names)} stands there in a form that can't be changed as text")
 
 
-def _dropped(value: Mapping[str, Any]) -> str:
-    """The document as a text that is equal for equal ones, without empty tables: a header alone may make one."""
+def _others(text: str, names: Sequence[str]) -> str:
+    """Return what a text says beside a table, as a text that is equal for equal ones. Empty tables are left out: a
+    header alone may make one. Raises: InvalidInput: it can't be read, or something on the way is no table."""
 
-    def plain(one: Any) -> Any:
-        if isinstance(one, Mapping):
-            return {key: kept for key, inner in sorted(one.items()) if (kept := plain(inner)) != {}}
-        return [plain(inner) for inner in one] if isinstance(one, list) else [type(one).__name__, repr(one)]
+    def without_empty(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        return {key: kept for key, one in value.items() if (kept := without_empty(one)) != {}}
 
-    return repr(plain(value))
-
-
-def _without(document: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return the document without the value of this name, which it has."""
-    if len(names) == 1:
-        return {key: one for key, one in document.items() if key != names[0]}
-    return {**document, names[0]: _without(document[names[0]], names[1:])}
+    inner = document = _parse(text)
+    for name in names[:-1]:
+        inner = inner.get(name, {})
+        if not isinstance(inner, Mapping):
+            raise InvalidInput(f"{name} is no table there")
+    inner.pop(names[-1], None)
+    return json.dumps(without_empty(document), sort_keys=True, default=repr)
 
 
 def _span(text: str, names: Sequence[str]) -> tuple[int, int] | None:
@@ -121,16 +110,6 @@ def _parse(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(f"it can't be read as TOML: {error}") from None
-
-
-def _merged(document: Mapping[str, Any], names: Sequence[str], value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document with the table. Raises: InvalidInput: something on the way is no table."""
-    if not names:
-        return dict(value)
-    inner = document.get(names[0], {})
-    if not isinstance(inner, Mapping):
-        raise InvalidInput(f"{names[0]} is no table there")
-    return {**document, names[0]: _merged(inner, names[1:], value)}
 
 
 def _dump(value: Any) -> str:

@@ -22,7 +22,7 @@ from perdure.features.connect.files import (
     real_path,
     replace_file,
 )
-from perdure.features.connect.jsonc import find_node, remove_item, remove_member, set_member
+from perdure.features.connect.jsonc import JsonText, remove_item, remove_member, set_member
 from perdure.features.connect.tomltext import find_table, remove_table, set_table
 from perdure.features.notes.folders import data_folder
 
@@ -164,7 +164,7 @@ def _without_entries(path: Path, data: bytes, record: UndoRecord, earlier: bytes
             elif mark:
                 text = remove_item(text, names, mark)
             else:
-                node = find_node(before, names)
+                node = JsonText(before).find(names)
                 text = remove_member(text, names) if node is None else set_member(text, names, node.value)
         return text.encode()
     except (InvalidInput, UnicodeEncodeError) as error:
