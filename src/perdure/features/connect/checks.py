@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,47 +54,30 @@ async def check_entries(entries: Sequence[ConfigEntry], folder: Path) -> Sequenc
 async def check_answer(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, message: Mapping[str, Any]
 ) -> str:
-    """Start a command in a folder, and send it a message; return why it failed, empty if not.
+    """Start a command in a folder, send it a message and close its stdin; return why it failed, empty if not.
 
-    To a request belongs an answer with a result. A hook gets its event, may answer nothing, and ends by itself.
+    To a request belongs an answer with a result. A hook gets its event, may answer nothing, and has to end with 0.
     """
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        done = await asyncio.to_thread(
+            subprocess.run,
+            command,
+            input=json.dumps(message).encode() + b"\n",
+            capture_output=True,
+            timeout=START_TIMEOUT_S,
             cwd=folder,
             env={**os.environ, **environment},
         )
+    except subprocess.TimeoutExpired:
+        return f"it did not answer within {START_TIMEOUT_S:.0f} seconds"
     except OSError as error:
         return f"{command[0]} can't be started: {error.strerror}"
-    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-    is_request = "method" in message
+    is_request, answer = "method" in message, done.stdout.partition(b"\n")[0]
+    if not answer if is_request else done.returncode:
+        return done.stderr[-500:].decode("utf-8", "replace").strip() or "it ended without an answer"
     try:
-        async with asyncio.timeout(START_TIMEOUT_S):
-            with suppress(ConnectionError):  # it has ended; what it said says why
-                process.stdin.write(json.dumps(message).encode() + b"\n")
-                await process.stdin.drain()
-            if not is_request:
-                process.stdin.close()
-            answer = await process.stdout.readline()
-            if is_request and answer:
-                found = json.loads(answer)
-                return "" if isinstance(found, dict) and "result" in found else f"it answered {answer[:200]!r}"
-            errors = (await process.stderr.read())[-500:].decode("utf-8", "replace").strip()
-            if is_request or await process.wait():
-                return errors or "it ended without an answer"
-            return "" if not answer or isinstance(json.loads(answer), dict) else f"it answered {answer[:200]!r}"
-    except TimeoutError:
-        return f"it did not answer within {START_TIMEOUT_S:.0f} seconds"
-    except (OSError, ValueError) as error:
+        found = json.loads(answer or "{}")
+    except ValueError as error:
         return str(error)
-    finally:
-        process.stdin.close()  # a server ends with its client
-        with suppress(TimeoutError):
-            async with asyncio.timeout(5):
-                await process.wait()
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    is_answer = isinstance(found, dict) and ("result" in found or not is_request)
+    return "" if is_answer else f"it answered {answer[:200]!r}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,10 @@ def plan_entries(
     """
     project = program.user_project if folder is None else program.project
     reminders = ["--nudges", nudges] if nudges else []
-    arguments = [
-        "mcp",
-        *(["--project", project] if project else []),
-        *(["--read-only"] if read_only else []),
-        *reminders,
-    ]
+    arguments = {
+        "mcp": [*(["--project", project] if project else []), *(["--read-only"] if read_only else []), *reminders],
+        "acp": [],
+    }
     command = ["perdure"] if portable else own_command()
     environment = {} if portable else kept_environment(shared=folder is not None)
     folders = PORTABLE_FOLDERS if portable else folders_of_programs()
@@ -85,61 +83,29 @@ def plan_entries(
     def path_of(table: Mapping[str, Any]) -> Path:
         return Path(table["user"].format(**folders)) if folder is None else folder / table["project"]
 
+    def value_of(table: Mapping[str, Any]) -> Any:
+        if (verb := table.get("starts")) is None:
+            return address or os.environ.get("PERDURE_BASE_URL", ADDRESS)
+        words = [*command, verb, *arguments[verb]]
+        started = {"command": words[0], "args": words[1:], **({"env": environment} if environment else {})}
+        return {**table.get("value", {}), **started}
+
     entries = [
-        ConfigEntry(
-            path=path_of(table),
-            format=table["format"],
-            names=tuple(table["entry"]),
-            value=table["value"].format(address=address or os.environ.get("PERDURE_BASE_URL", ADDRESS))
-            if isinstance(table["value"], str)
-            else _filled(table["value"], command, arguments, environment),
-        )
-        for table in program.config
-        if folder is None or "project" in table
+        ConfigEntry(path=path_of(one), format=one["format"], names=tuple(one["entry"]), value=value_of(one))
+        for one in program.config
+        if folder is None or "project" in one
     ]
     if program.hooks and hooks and not read_only:
         # Every user of the machine sees the words of a command that runs.
         variables = {} if portable else kept_environment(shared=True)
-        entries += _hook_entries(path_of(program.hooks), command, variables, reminders)
+        assignments = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+        for event, (verb, matcher) in _HOOKS.items():
+            words = [*command, "hook", verb, *(reminders if event == "PostToolUse" else [])]
+            line = " ".join([*assignments, shlex.join(words)])
+            hook = {"type": "command", "command": line, "timeout": HOOK_TIMEOUT_S}
+            group = {"matcher": matcher, "hooks": [hook]} if matcher else {"hooks": [hook]}
+            # The path of the command may be quoted.
+            mark = rf"perdure'? hook {verb}(?: --nudges \w+)?"
+            names = ("hooks", event)
+            entries.append(ConfigEntry(path=path_of(program.hooks), format="json", names=names, value=group, mark=mark))
     return entries
-
-
-def _hook_entries(
-    path: Path, command: Sequence[str], environment: Mapping[str, str], reminders: Sequence[str]
-) -> Iterator[ConfigEntry]:
-    """Yield the entries of Claude Code's hooks."""
-    *before, last = command
-    folder, slash, name = last.rpartition("/")
-    # The last word ends in `perdure` also if it has to be quoted.
-    words = [*map(shlex.quote, before), f"{shlex.quote(folder)}/{name}" if slash else shlex.quote(name)]
-    variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
-    for event, (verb, matcher) in _HOOKS.items():
-        options = reminders if event == "PostToolUse" else []
-        line = " ".join([*variables, *words, "hook", verb, *options])
-        hook: dict[str, Any] = {"type": "command", "command": line, "timeout": HOOK_TIMEOUT_S}
-        yield ConfigEntry(
-            path=path,
-            format="json",
-            names=("hooks", event),
-            value={**({"matcher": matcher} if matcher else {}), "hooks": [hook]},
-            mark=rf"perdure hook {verb}(?: --nudges \w+)?",
-        )
-
-
-def _filled(
-    value: Mapping[str, Any], words: Sequence[str], arguments: Sequence[str], environment: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the value of an entry with the words of the command, its arguments and what it needs of the
-    environment."""
-    command, *before = words
-    filled: dict[str, Any] = {}
-    for name, one in value.items():
-        if one == "{command}":
-            filled[name] = command
-        elif isinstance(one, list):
-            filled[name] = [*before, *(["acp"] if one == ["{acp}"] else arguments)]
-        else:
-            filled[name] = one
-    if environment:
-        filled["env"] = dict(environment)
-    return filled

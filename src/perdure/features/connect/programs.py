@@ -29,18 +29,7 @@ PORTABLE_FOLDERS: Mapping[str, str | Path] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program that can be connected.
-
-    Args:
-        source: where the format of its configuration is documented.
-        project: how a project's own configuration names the folder of the project.
-        user_project: how the user's configuration does; empty: it can't.
-        next: what a person does after it was connected.
-        by_hand: what a person does where no file is written; empty: files are.
-        config: its entries, as `programs.toml` has them.
-        hooks: the files of its hooks; empty: it has none.
-        starts_server: whether it starts `perdure mcp`; else it reaches a server over HTTP.
-    """
+    """A program that can be connected; `programs.toml` says what each value is."""
 
     name: str
     title: str
