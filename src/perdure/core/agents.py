@@ -71,6 +71,10 @@ GUARDS = "guards"
 """Where an agent's settings hold the fields of its `GuardSettings`."""
 
 
+OWN_TAGS = "perdure:"
+"""How tags begin that Perdure gives to agents which keep the memory of other programs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSettings:
     """What the tail of a request says about the agent's own work; 0 turns a guard off.

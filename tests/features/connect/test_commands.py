@@ -87,6 +87,8 @@ def test_nothing_is_written_without_a_yes(home: Path) -> None:
 
     assert (done.returncode, "Pass --yes" in done.stderr) == (1, True)
     assert '+     "perdure": {' in done.stdout
+    shown = run_inside(home.parent / "data", "connect", "claude-code").stdout
+    assert "more lines" not in shown and shown.count('"command": ') == 6  # all of a long difference
     assert (home / ".cursor/mcp.json").read_text() == '{\n  "mcpServers": {} // mine\n}\n'
 
 

@@ -1,5 +1,6 @@
 """The programs themselves read what was written. Skipped where they are not: `npm install @anthropic-ai/claude-code
-@openai/codex @letta-ai/letta-code jsonc-parser` puts them into a folder, whose `node_modules/.bin` then belongs into PATH."""
+@openai/codex @letta-ai/letta-code jsonc-parser` puts them into a folder, whose
+`node_modules/.bin` then belongs into PATH."""
 
 from __future__ import annotations
 

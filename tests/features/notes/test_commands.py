@@ -176,3 +176,21 @@ def test_control_characters_of_a_text_do_not_reach_the_terminal(tmp_path: Path, 
 
     assert "red" in shown and "red" in table
     assert not {"\x1b", "\x07"} & {*shown, *table}
+
+
+@pytest.mark.parametrize("has_model", [False, True])
+def test_a_chat_is_not_with_the_agent_that_keeps_the_memory_of_other_programs(
+    tmp_path: Path, project: Path, has_model: bool
+) -> None:
+    """Except where somebody gave it a model."""
+    note(tmp_path, "add", "intel", "the harbour", "It is closed on Sundays.", "--global")
+    if has_model:
+        with open_sync(tmp_path / "perdure.db") as store:
+            [agent] = store.agents()
+            agent.update(model="test/scripted")
+
+    done = run_inside(tmp_path, "chat", "-p", "Hello.")
+
+    with open_sync(tmp_path / "perdure.db") as store:
+        names = [agent.name for agent in store.agents()]
+    assert names == (["global-memory"] if has_model else ["Perdure", "global-memory"]), done.stderr

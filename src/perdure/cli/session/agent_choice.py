@@ -16,6 +16,7 @@ from perdure.app import App, ModelRegistry, facts_of, model_registry, own_models
 from perdure.cli.session.work import get_agent, has_store, load_conversations
 from perdure.cli.views.terminal import program
 from perdure.cli.views.view import ModelRow, Output, first_names, plural, visible
+from perdure.core.agents import OWN_TAGS, Agent
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
 from perdure.core.ids import ConversationId
 from perdure.core.models import EXTRACTIVE
@@ -73,6 +74,8 @@ def with_help(error: ModelNotFound, models: ModelRegistry) -> ModelNotFound:
 
 FIRST_NAME = "Perdure"
 KNOWN_AGENTS = 10
+AGENTS_MAX = 100
+"""How many of the newest agents are looked through for one to talk to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +198,18 @@ def shell_word(name: str) -> str:
     return name if shlex.quote(name) == name else f'"{name}"'
 
 
+def _is_memory(agent: Agent) -> bool:
+    """Whether an agent only keeps the memory of other programs. With a model of its own it can be talked to."""
+    return agent.model == EXTRACTIVE and any(tag.startswith(OWN_TAGS) for tag in agent.tags)
+
+
 async def _find_agent(view: Output, perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:
     """The agent of this name, or the one used last; None if there is none, or none yet of the `new` name."""
     if name is None:
-        return await perdure.last_agent()
+        latest = await perdure.last_agent()
+        if latest is None or not _is_memory(latest.info):
+            return latest
+        return next((one for one in await perdure.agents(limit=AGENTS_MAX) if not _is_memory(one.info)), None)
     try:
         agent = await get_agent(view, perdure, name)
     except NotFound as error:

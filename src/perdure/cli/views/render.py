@@ -28,15 +28,14 @@ DIFF_LINES_MAX = 40
 DIFF_STYLES = {"+": "green", "-": "red", " ": "dim", "…": "dim"}
 
 
-def diff_view(diff: str, *, indent: str = "    ") -> Line:
-    """The lines of a diff in colours, at most 40."""
+def diff_view(diff: str, *, indent: str = "    ", limit: int | None = DIFF_LINES_MAX) -> Line:
+    """The lines of a diff in colours, at most `limit`; None: all."""
     lines = list(diff_lines(diff))
     view = Line("\n").join(
-        Line(f"{indent}{mark} {visible(text)}".rstrip(), style=DIFF_STYLES[mark])
-        for mark, text in lines[:DIFF_LINES_MAX]
+        Line(f"{indent}{mark} {visible(text)}".rstrip(), style=DIFF_STYLES[mark]) for mark, text in lines[:limit]
     )
-    if len(lines) > DIFF_LINES_MAX:
-        view.append(f"\n{indent}… {len(lines) - DIFF_LINES_MAX} more lines", style="dim")
+    if limit is not None and len(lines) > limit:
+        view.append(f"\n{indent}… {len(lines) - limit} more lines", style="dim")
     return view
 
 

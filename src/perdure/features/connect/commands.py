@@ -97,7 +97,7 @@ def _show_change(view: Output, change: FileChange) -> None:
     after = change.after.decode("utf-8", "replace").splitlines()
     diff = [*difflib.unified_diff(before, after, n=2, lineterm="")]
     what = "new file" if change.before is None else "changes"
-    view.print(f"{visible(str(change.path))} ({what})", diff_view("\n".join(diff[2:])))
+    view.print(f"{visible(str(change.path))} ({what})", diff_view("\n".join(diff[2:]), limit=None))
 
 
 def _print_entries(view: Output, entries: Sequence[ConfigEntry]) -> None:

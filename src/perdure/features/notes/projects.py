@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
+from perdure.core.agents import DEFAULT_AGENT_TYPE, OWN_TAGS, AgentFilter
 from perdure.core.errors import AlreadyExists, InvalidInput
 from perdure.core.ids import DEFAULT_ORG
 from perdure.core.models import EXTRACTIVE
@@ -23,7 +23,7 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 
-PROJECT_TAG, GLOBAL_TAG = "perdure:project:", "perdure:global"
+PROJECT_TAG, GLOBAL_TAG = f"{OWN_TAGS}project:", f"{OWN_TAGS}global"
 """The beginning of the tag of a project's agent, before the digest of its path; the tag of the agent behind all."""
 GLOBAL_NAME = "global-memory"
 _NO_NAME = re.compile(r"[^\w '-]+")
