@@ -13,7 +13,7 @@ if for_work(__name__):
 
     from perdure.cli.views.view import Output
     from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
-    from perdure.features.mcp_server.prepared import PreparingDoor
+    from perdure.features.mcp_server.prepared import NextSession
     from perdure.features.notes.nudges import check_nudge_level
     from perdure.features.notes.projects import ProjectMemory
     from perdure.library.perdure import AsyncPerdure
@@ -40,18 +40,18 @@ async def serve_mcp(
     if project == "${workspaceFolder}":
         project = None  # an editor in which no folder is open leaves its variable as it is
     known = ProjectMemory(perdure, project, agent=agent)
-    door = PreparingDoor(perdure, known)
+    following = NextSession(perdure, known)
     options = MemoryOptions(
         read_only=read_only,
         nudges=check_nudge_level(nudges),
         roots=[*map(Path, map(os.path.expanduser, root or ()))],
         runs_commands=allow_run,
-        door=door,
+        tell=following.tell,
     )
     memory = MemoryTools(perdure, known, options)
     from perdure.features.mcp_server.server import build_server
     from perdure.features.mcp_server.stdio import serve_stdio
 
     # Sessions begin with a project's own memory, whatever agent this server is told to use.
-    async with nullcontext() if agent else door.opened():
+    async with nullcontext() if agent else following.prepared():
         await serve_stdio(build_server(memory))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,11 @@ from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.archives.passages import NewPassage
 from perdure.features.facts.values.facts import FactHit
 from perdure.features.mcp_server.context import MemoryReader, Readers
-from perdure.features.mcp_server.door import Door
 from perdure.features.mcp_server.lines import line_of, note_text
 from perdure.features.mcp_server.listing import list_entity, list_kind, list_times
-from perdure.features.mcp_server.masks import MASKED, mask_arguments, mask_output
-from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs, ask_output, describe_output, read_file
+from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs, ask_output, mask_output, read_file
 from perdure.features.mcp_server.shell import ShellRun, run_shell
-from perdure.features.mcp_server.specs import WRITING, offered_specs, tool_specs
+from perdure.features.mcp_server.specs import MemoryToolSpec, offered_specs, tool_specs
 from perdure.features.notes.nudges import NudgeLevel
 from perdure.features.notes.projects import ProjectMemory
 from perdure.features.notes.values import MemoryLevel
@@ -40,6 +39,13 @@ ARGUMENT_CHARS, LIST_ITEMS = 100_000, 1_000
 CALLS_WAITING, CHARS_WAITING = 1_000, 100_000_000
 """The most calls that wait, and the most characters of their arguments together: more are refused."""
 UNDERSTOOD_SHOWN = 10
+MASKED = "A credential was masked: keep it with `perdure secret`."
+_CHANGE = re.compile(r"(project|global):(?:(.+)@)?([0-9]{1,9})")
+"""What `memory_forget` takes back: `project:3`, or `project:LABEL@VERSION` of a block."""
+
+
+async def _tell_nobody(tool: str, agent_id: AgentId) -> None:
+    """Whoever works on this machine changes their own memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +58,9 @@ class MemoryOptions:
         roots: more folders whose files may be indexed, besides the project's.
         reads_files: whether it is on the machine of its client, and files may be indexed at all.
         runs_commands: whether its client may run shell commands in the project's folder.
-        door: who is asked before something is changed, and told after.
+        check: is asked before a change, with method and path of a request to the API that needs the same scope; raises
+            ScopeTooSmall.
+        tell: is told after a change, by which tool it was, and of which agent; "agent": it was made.
     """
 
     read_only: bool = False
@@ -60,7 +68,8 @@ class MemoryOptions:
     roots: Sequence[Path] = ()
     reads_files: bool = True
     runs_commands: bool = False
-    door: Door = field(default_factory=Door)
+    check: Callable[[str, str], None] = lambda method, path: None
+    tell: Callable[[str, AgentId], Awaitable[None]] = _tell_nobody
 
 
 class MemoryTools:
@@ -96,46 +105,37 @@ class MemoryTools:
             raise ToolError(f"{self._waiting:,} calls wait already: wait for answers. Nothing was done.")
         self._waiting, self._waiting_chars = self._waiting + 1, self._waiting_chars + chars
         try:
+            if spec.request:
+                self._options.check(*spec.request)
             if "command" in fitted:
                 fitted["command"] = await self._run_command(**fitted)
             async with self._turn:
-                return await self._run(name, fitted)
+                return await self._run(spec, fitted)
         finally:
             self._waiting, self._waiting_chars = self._waiting - 1, self._waiting_chars - chars
 
-    async def _run(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """The answer of a tool, with the reminder that is due; the door is asked before and told after a change."""
+    async def _run(self, spec: MemoryToolSpec, arguments: Mapping[str, Any]) -> str:
+        """The answer of a tool, with the reminder that is due."""
         self._changed = None
-        if name in WRITING:
-            self._options.door.check(*WRITING[name])
-        run: Callable[..., Awaitable[str]] = getattr(self, f"_{name}")
-        kept = mask_arguments(name, arguments)
-        answer = await run(**kept)
-        if kept != arguments:
+        run: Callable[..., Awaitable[str]] = getattr(self, f"_{spec.name}")
+        masked = {name: _mask(value) if name in spec.kept else value for name, value in arguments.items()}
+        answer = await run(**masked)
+        if masked != arguments:
             answer += f"\n{MASKED}"
         if self._changed is not None:
-            await self._options.door.note(name, self._changed)
-        edits = None if self._options.read_only else await self._project.edits()
-        nudge = "" if edits is None else edits.take_nudge(self._options.nudges)
+            await self._options.tell(spec.name, self._changed)
+        nudge = "" if self._options.read_only else (await self._project.edits()).take_nudge(self._options.nudges)
         return f"{answer}\n\n{nudge}" if nudge else answer
 
     async def _open(self, level: MemoryLevel | None = None) -> AsyncAgent:
         """The agent of a level that the call changes, made if there is none. Raises: ScopeTooSmall: it can't be."""
-        made = False
-
-        def before() -> None:
-            nonlocal made
-            self._options.door.check("POST", "/v1/agents/")
-            made = True
-
-        agent = await self._project.open(level, before)
+        agent = await self._project.find(level)
+        if agent is None:
+            self._options.check("POST", "/v1/agents/")
+            agent = await self._project.open(level)
+            await self._options.tell("agent", agent.id)
         self._changed = agent.id
-        if made:
-            await self._options.door.note("agent", agent.id)
         return agent
-
-    def _budget(self, tokens: int) -> Budget:
-        return Budget(self._count, tokens)
 
     async def readers(self) -> Readers:
         """The agents that there are, the project's first. Raises: NotFound: there is no agent of the given name."""
@@ -180,31 +180,26 @@ class MemoryTools:
         raise NotFound("memory", id, hint="memory_search and memory_list show ids")
 
     async def _undo(self, undo: str) -> str:
-        """Take a change back: `project:3`, the id of a fact, or `project:LABEL@VERSION` of a block."""
-        level, _, what = undo.partition(":")
-        for one, agent in await self.readers():
+        """Take a change back, or the removal of the fact with this id."""
+        change = _CHANGE.fullmatch(undo)
+        for level, agent in await self.readers():
             if is_id("fact", undo):
-                try:
+                with contextlib.suppress(NotFound):
                     await _get_own_fact(agent, undo)
                     hit = await agent.facts.restore(FactId(undo))
-                except NotFound:
-                    continue
+                    self._changed = agent.id
+                    return f"Back ({level}): {hit.fact.text}"
+            elif change is not None and change[1] == level:
+                label, number = change[2], int(change[3])
                 self._changed = agent.id
-                return f"Back ({one}): {hit.fact.text}"
-            if level != one:
-                continue
-            label, _, version = what.rpartition("@")
-            if not (version.isascii() and version.isdecimal() and len(version) < 10):
-                break
-            self._changed = agent.id
-            if label:
-                block = await agent.blocks.restore(label, int(version))
-                return f"Block {label} ({one}) is as before:\n{block.value}"
-            result = await agent.undo(int(version))
-            await _understand(agent)  # facts went with a text that is back now
-            conflicts = "".join(f"\nNot taken back: {why}" for why in result.conflicts)
-            restored = plural(result.restored, "thing")
-            return f"Undone ({one}): {line_of(result.correction.text)}, {restored} as before.{conflicts}"
+                if label:
+                    block = await agent.blocks.restore(label, number)
+                    return f"Block {label} ({level}) is as before:\n{block.value}"
+                result = await agent.undo(number)
+                await _understand(agent)  # facts went with a text that is back now
+                conflicts = "".join(f"\nNot taken back: {why}" for why in result.conflicts)
+                restored = plural(result.restored, "thing")
+                return f"Undone ({level}): {line_of(result.correction.text)}, {restored} as before.{conflicts}"
         raise InvalidInput(
             f"undo is {undo!r:.80}: give it as the answer of a change says it, such as project:3; "
             "memory_list(kind='changes') shows them"
@@ -225,7 +220,7 @@ class MemoryTools:
         if not found:
             if old is not None:
                 raise NotFound("block", label, hint="memory_list(kind='blocks') shows them")
-            self._options.door.check("POST", "/v1/blocks/")
+            self._options.check("POST", "/v1/blocks/")
             with contextlib.suppress(AlreadyExists):  # another session has just made it
                 made = await agent.blocks.create(label, append or value or "")
                 self._changed = agent.id
@@ -262,11 +257,11 @@ class MemoryTools:
         self, *, kind: str, note_kind: str | None = None, stale: bool = False, archived: bool = False, limit: int = 20
     ) -> str:
         if kind == "outputs":
-            agent = await self._project.find(self._project.own_level)
+            agent = await self._project.find()
             found = () if agent is None else await asyncio.to_thread(self._outputs_of(agent).list, limit)
             lines = [f"{one.handle} {one.title} ({one.lines:,} lines)" for one in found]
             return "\n".join(lines) or "No output is indexed."
-        budget = self._budget(LIST_TOKENS)
+        budget = Budget(self._count, LIST_TOKENS)
         listed = await list_kind(
             await self.readers(), kind, budget, note_kind=note_kind, stale=stale, archived=archived, limit=limit
         )
@@ -276,12 +271,12 @@ class MemoryTools:
     async def _memory_timeline(
         self, *, since: str | None = None, until: str | None = None, about: str = "", limit: int = 30
     ) -> str:
-        budget = self._budget(LIST_TOKENS)
+        budget = Budget(self._count, LIST_TOKENS)
         found = await list_times(await self.readers(), budget, since=since, until=until, about=about, limit=limit)
         return found or "Nothing is known of that time."
 
     async def _memory_entity(self, *, name: str) -> str:
-        found = await list_entity(await self.readers(), name, self._budget(LIST_TOKENS))
+        found = await list_entity(await self.readers(), name, Budget(self._count, LIST_TOKENS))
         return found or f"Nothing names {name!r:.80}. memory_search also finds other words for it."
 
     async def _note(
@@ -302,7 +297,7 @@ class MemoryTools:
         level = level or self._project.own_level
         agent = await self._open(level)
         note, correction = await agent.notes.add(kind, title or "", fields or {})
-        await self._clear_edits()
+        (await self._project.edits()).clear()
         return f"Written: {note.kind} {note.title!r}, {note.id} ({level}). {_how_to_undo(level, correction.number)}"
 
     async def _change_note(
@@ -322,7 +317,7 @@ class MemoryTools:
                 self._changed = agent.id
             if is_edit:
                 note, correction = await agent.notes.edit(id, title=title, fields=fields, archived=archive)
-                await self._clear_edits()
+                (await self._project.edits()).clear()
                 ends.append(_how_to_undo(level, correction.number))
             elif archive is not None:
                 note = await (agent.notes.archive(id) if archive else agent.notes.restore(id))
@@ -334,10 +329,6 @@ class MemoryTools:
             return "\n".join([note_text(note), *ends])
         raise NotFound("note", f"{id:.80}", hint="memory_list(kind='notes') shows them")
 
-    async def _clear_edits(self) -> None:
-        if (edits := await self._project.edits()) is not None:
-            edits.clear()
-
     def _outputs_of(self, agent: AsyncAgent) -> Outputs:
         return Outputs(self._project.state_of(agent))
 
@@ -345,7 +336,6 @@ class MemoryTools:
         """Run the command of a call of index_output, while other calls take their turns."""
         if path or text or not command.strip():
             raise InvalidInput("give one of: path, a file; text; command")
-        self._options.door.check(*WRITING["index_output"])
         assert self._project.folder is not None, "no such argument is offered without one"
         async with self._shell_turn:
             return await run_shell(command, self._project.folder)
@@ -367,20 +357,19 @@ class MemoryTools:
         if command is not None:  # what was read of it is not lost because a note is longer than a credential
             masked = masked.encode()[:OUTPUT_BYTES].decode("utf-8", "ignore")
         output = await asyncio.to_thread(self._outputs_of(await self._open()).store, masked, title)
-        parts = ("" if command is None else command.end, describe_output(output, masked), MASKED * (masked != text))
+        parts = ("" if command is None else command.end, output.describe(masked), MASKED * (masked != text))
         return "\n".join(filter(None, parts))
 
     async def _search_output(self, *, output: str, budget_tokens: int = BUDGET_TOKENS, **asked: Any) -> str:
-        if (agent := await self._project.find(self._project.own_level)) is None:
+        if (agent := await self._project.find()) is None:
             raise NotFound("output", f"{output:.80}", hint="none is indexed")
         text = await asyncio.to_thread(self._outputs_of(agent).text, output)
-        answer = await asyncio.to_thread(ask_output, text, asked, self._budget(budget_tokens))
+        answer = await asyncio.to_thread(ask_output, text, asked, Budget(self._count, budget_tokens))
         return answer or "Nothing was found."
 
     async def _track(self, *, files: Sequence[str]) -> str:
         await self._open()
         counter = await self._project.edits()
-        assert counter is not None, "its agent was made"
         for file in files:
             counter.count(file)
         edits, different = counter.totals()
@@ -388,18 +377,28 @@ class MemoryTools:
 
 
 def check_sizes(tool: str, arguments: Mapping[str, Any]) -> int:
-    """Check the sizes of a call's arguments; return their characters. Raises: InvalidInput: a text or list is too
-    long."""
+    """Return the characters of a call's arguments. Raises: InvalidInput: a text or list is too long."""
     chars = 0
     for name, value in arguments.items():
         limit = OUTPUT_BYTES if (tool, name) == ("index_output", "text") else ARGUMENT_CHARS
         for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,):
-            chars += len(one) if isinstance(one, str) else 0
-            if isinstance(one, str) and len(one) > limit:
+            if not isinstance(one, str):
+                continue
+            if len(one) > limit:
                 raise InvalidInput(f"{name} has {len(one):,} characters, the limit is {limit:,}. Nothing was done.")
+            chars += len(one)
         if isinstance(value, list | dict) and len(value) > LIST_ITEMS:
             raise InvalidInput(f"{name} has {len(value):,} items, the limit is {LIST_ITEMS:,}. Nothing was done.")
     return chars
+
+
+def _mask(value: Any) -> Any:
+    """Return a text, or the texts in an object or list, without credentials."""
+    if isinstance(value, str):
+        return without_credentials(value)
+    if isinstance(value, Mapping):
+        return {name: _mask(one) for name, one in value.items()}
+    return [_mask(one) for one in value] if isinstance(value, list) else value
 
 
 def _block_edit(append: str | None, old: str | None, new: str | None, value: str | None) -> Callable[[Block], Block]:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from perdure.context.sections.expand import Budget
 from perdure.core.errors import InvalidInput, NotFound, ToolError
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId
+from perdure.core.text.credentials import without_credentials
 from perdure.domain.conversations.patterns import Pattern, PatternSlow
 from perdure.domain.tools.context_tools import LOOK_UP
 from perdure.features.mcp_server.lines import line_of
@@ -27,6 +28,8 @@ OUTPUTS_MAX, OUTPUTS_BYTES = 100, 400_000_000
 """The most stored texts of a project, and their size together: with more, the oldest go."""
 FOLDER = "outputs"
 FIRST_LINES, LINE_CHARS, TITLE_CHARS = 5, 160, 200
+SLICE_CHARS = 50_000
+"""An output is masked in parts of about this length: others are answered meanwhile."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -43,6 +46,14 @@ class StoredOutput:
     def handle(self) -> str:
         """How tools name it, such as `output:3`."""
         return f"output:{self.number}"
+
+    def describe(self, text: str) -> str:
+        """Return a short summary of the text: size, the first and last lines, how to ask."""
+        lines = [line[:LINE_CHARS] for line in text.split("\n")]
+        if len(lines) > 2 * FIRST_LINES:
+            lines[FIRST_LINES:-FIRST_LINES] = [f"... {len(lines) - 2 * FIRST_LINES:,} lines ..."]
+        head = f"{self.handle} {self.title}: {self.lines:,} lines, {self.chars:,} characters.".replace(" :", ":")
+        return "\n".join([head, *lines, f"Ask with search_output(output='{self.handle}', query=... or grep=...)."])
 
 
 def read_file(path: str, roots: Sequence[Path]) -> str:
@@ -163,15 +174,16 @@ def forget_outputs(agent_id: AgentId, text: str) -> None:
                 path.unlink()
 
 
-def describe_output(output: StoredOutput, text: str) -> str:
-    """Return a short summary: size, the first and last lines, how to ask."""
-    lines = text.split("\n")
-    shown = [line[:LINE_CHARS] for line in lines[:FIRST_LINES]]
-    if len(lines) > 2 * FIRST_LINES:
-        shown += [f"... {len(lines) - 2 * FIRST_LINES:,} lines ..."]
-    shown += [line[:LINE_CHARS] for line in lines[max(FIRST_LINES, len(lines) - FIRST_LINES) :]]
-    head = f"{output.handle} {output.title}: {output.lines:,} lines, {output.chars:,} characters.".replace(" :", ":")
-    return "\n".join([head, *shown, f"Ask with search_output(output='{output.handle}', query=... or grep=...)."])
+def mask_output(text: str) -> str:
+    """Return an output without what has the form of a credential. What a word beside it calls one stays: such words are
+    everywhere in logs, as in `tokens=1500`."""
+    parts, start = list[str](), 0
+    size = len(text) if "PRIVATE KEY" in text else SLICE_CHARS  # a key has many lines
+    while start < len(text):
+        end = text.find("\n", start + size) + 1 or len(text)
+        parts.append(without_credentials(text[start:end], named=False))
+        start = end
+    return "".join(parts)
 
 
 def ask_output(text: str, arguments: dict[str, Any], budget: Budget) -> str:
@@ -181,21 +193,17 @@ def ask_output(text: str, arguments: dict[str, Any], budget: Budget) -> str:
         raise InvalidInput("nothing is asked: give query, grep, lines, where or path")
     text = text.replace("\r\n", "\n")  # else `$` of a pattern finds no line's end
     # A pattern may take for ever: this one has a limit, and a server must not stand still for it.
-    pattern = Pattern(asked.pop("grep")) if "grep" in asked else None
-    matches = None if pattern is None else pattern.has
+    matches = Pattern(asked.pop("grep")).has if "grep" in asked else None
     try:
         answers = LOOK_UP(text, **asked, matches=matches, max_tokens=budget.tokens, count=budget.counter.count)
     except PatternSlow as error:
         raise ToolError("the pattern takes too long: use a simpler one") from error
     if answers:
         return budget.cut(str(answers[0]))
-    return budget.cut(_plain_answer(text, asked.get("query") or arguments.get("grep")))
-
-
-def _plain_answer(text: str, needle: str | None) -> str:
-    """Return the lines that contain a text, where nothing here reads more. Raises: ToolError."""
-    if needle is None:
+    # Nothing is there that reads more than lines with a text.
+    if not (needle := asked.get("query") or arguments.get("grep")):
         raise ToolError("nothing here reads lines, tables or JSON: ask by query")
-    found: Callable[[str], bool] = lambda line: needle.casefold() in line.casefold()  # noqa: E731
-    lines = [f"{number}| {line}" for number, line in enumerate(text.split("\n"), 1) if found(line)]
-    return "\n".join(lines) or f"No line has {needle!r:.80}."
+    lines = [
+        f"{number}| {line}" for number, line in enumerate(text.split("\n"), 1) if needle.casefold() in line.casefold()
+    ]
+    return budget.cut("\n".join(lines) or f"No line has {needle!r:.80}.")

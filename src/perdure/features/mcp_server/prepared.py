@@ -12,7 +12,6 @@ from pathlib import Path
 
 from perdure.core.ids import AgentId
 from perdure.features.mcp_server.context import MemoryReader
-from perdure.features.mcp_server.door import Door
 from perdure.features.notes.folders import CONTEXT_FILE, make_folder, state_folder
 from perdure.features.notes.projects import ProjectMemory
 from perdure.library.perdure import AsyncPerdure
@@ -37,19 +36,19 @@ async def prepare_context(perdure: AsyncPerdure, project: ProjectMemory) -> None
             path.unlink(missing_ok=True)
 
 
-class PreparingDoor(Door):
-    """The door of who works on this machine: after each change the next session is prepared, in the background."""
+class NextSession:
+    """What a project's next session begins with: after each change it is prepared, in the background."""
 
     def __init__(self, perdure: AsyncPerdure, project: ProjectMemory) -> None:
         self._perdure, self._project = perdure, project
         self._changed = asyncio.Event()
 
-    async def note(self, action: str, agent_id: AgentId) -> None:
+    async def tell(self, tool: str, agent_id: AgentId) -> None:
         """Note that something has changed."""
         self._changed.set()
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
+    async def prepared(self) -> AsyncIterator[None]:
         """Prepare while the block runs, and at its end for the last change."""
         background = asyncio.create_task(self._follow())
         try:

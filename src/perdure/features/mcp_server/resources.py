@@ -2,49 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import quote, unquote
+
+from mcp_types import Resource
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import PassageId
-
-if TYPE_CHECKING:
-    from perdure.features.mcp_server.memory import MemoryTools
+from perdure.features.mcp_server.memory import MemoryTools
 
 SCHEME = "memory://"
 NOTES_LISTED = 100
 
 
-class MemoryResource(TypedDict):
-    """What a list says of a resource."""
-
-    uri: str
-    name: str
-    description: str
-
-
-async def list_resources(memory: MemoryTools) -> Sequence[MemoryResource]:
+async def list_resources(memory: MemoryTools) -> list[Resource]:
     """Return each block, note and profile."""
-    found = list[MemoryResource]()
+    rows = list[tuple[str, str, str]]()
     for level, agent in await memory.readers():
-        base = f"{SCHEME}{level}"
-        found += [
-            {
-                "uri": f"{base}/blocks/{quote(block.label, safe='')}",
-                "name": f"{level} block {block.label}",
-                "description": block.description or "",
-            }
-            for block in await agent.blocks.list()
-        ]
-        found.append(
-            {"uri": f"{base}/profile", "name": f"{level} profile", "description": "What is known about the user."}
-        )
-        found += [
-            {"uri": f"{base}/notes/{note.id}", "name": note.title, "description": f"{level} note: {note.kind}"}
-            for note in await agent.notes.list(limit=NOTES_LISTED)
-        ]
-    return found
+        for block in await agent.blocks.list():
+            path = f"{level}/blocks/{quote(block.label, safe='')}"
+            rows.append((path, f"{level} block {block.label}", block.description or ""))
+        rows.append((f"{level}/profile", f"{level} profile", "What is known about the user."))
+        for note in await agent.notes.list(limit=NOTES_LISTED):
+            rows.append((f"{level}/notes/{note.id}", note.title, f"{level} note: {note.kind}"))
+    return [
+        Resource(uri=SCHEME + path, name=name, description=about, mime_type="text/markdown")
+        for path, name, about in rows
+    ]
 
 
 async def read_resource(memory: MemoryTools, uri: str) -> str:

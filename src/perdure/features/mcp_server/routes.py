@@ -13,27 +13,14 @@ from starlette.types import Receive, Scope, Send
 
 from perdure.core.errors import PerdureError
 from perdure.core.ids import AgentId
-from perdure.features.mcp_server.door import Door
+from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
+from perdure.features.notes.nudges import check_nudge_level
+from perdure.features.notes.projects import ProjectMemory
 from perdure.server.access.gate import Gate
 from perdure.server.wire.errors import error_answer, refusal_answer
 from perdure.server.wire.http import Router, library_of, principal_of
 
 router = Router()
-
-
-class HttpDoor(Door):
-    """The door of a request, which the server's gate decides about."""
-
-    def __init__(self, request: Request) -> None:
-        self._scope, self._gate = request.scope, cast(Gate, request.app.state.gate)
-
-    def check(self, method: str, path: str) -> None:
-        self._gate.check_allowed(self._scope, method, path)
-
-    async def note(self, action: str, agent_id: AgentId) -> None:
-        await self._gate.note(self._scope, f"POST /mcp {action}", agent_id)
-
-
 _SDK = "mcp.server.streamable_http_manager"
 
 
@@ -50,19 +37,21 @@ class McpEndpoint:
             await asyncio.to_thread(import_module, _SDK)
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
         from perdure.features.mcp_server.server import build_server
-        from perdure.features.notes.nudges import check_nudge_level
-        from perdure.features.notes.projects import ProjectMemory
 
         request = Request(scope)
-        library, query = library_of(request), request.query_params
+        library, query, gate = library_of(request), request.query_params, cast(Gate, request.app.state.gate)
+
+        async def tell(tool: str, agent_id: AgentId) -> None:
+            await gate.note(scope, f"POST /mcp {tool}", agent_id)
+
         try:
             options = MemoryOptions(
                 read_only=not principal_of(request).may("user"),
                 nudges=check_nudge_level(query.get("nudges") or "balanced"),
                 reads_files=False,
-                door=HttpDoor(request),
+                check=lambda method, path: gate.check_allowed(scope, method, path),
+                tell=tell,
             )
         except PerdureError as error:
             await error_answer(error)(scope, receive, send)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -15,7 +16,7 @@ from perdure.core.errors import PerdureError
 from perdure.features.mcp_server.memory import MemoryTools
 from perdure.features.mcp_server.prompts import PROMPTS, render_prompt
 from perdure.features.mcp_server.resources import list_resources, read_resource
-from perdure.features.mcp_server.specs import WRITING, instructions
+from perdure.features.mcp_server.specs import MemoryToolSpec, instructions
 
 log = logging.getLogger(__name__)
 NAME = "perdure"
@@ -27,7 +28,7 @@ def build_server(memory: MemoryTools) -> Server[Any]:
     """Build the protocol's server for one project's memory."""
 
     async def list_tools(context: Any, parameters: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=_tools(memory))
+        return types.ListToolsResult(tools=[_tool(spec) for spec in memory.specs])
 
     async def call_tool(context: Any, parameters: types.CallToolRequestParams) -> types.CallToolResult:
         try:
@@ -37,42 +38,24 @@ def build_server(memory: MemoryTools) -> Server[Any]:
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
 
     async def resources(context: Any, parameters: Any) -> types.ListResourcesResult:
-        try:
-            found = await list_resources(memory)
-        except Exception as error:
-            raise MCPError(types.INVALID_PARAMS, _reason(error, "resources/list")) from error
-        return types.ListResourcesResult(resources=[types.Resource(**one, mime_type="text/markdown") for one in found])
+        with _told_to_client("resources/list"):
+            return types.ListResourcesResult(resources=await list_resources(memory))
 
     async def read(context: Any, parameters: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         uri = str(parameters.uri)
-        try:
+        with _told_to_client(f"resource {uri:.80}"):
             text = await read_resource(memory, uri)
-        except Exception as error:
-            raise MCPError(types.INVALID_PARAMS, _reason(error, f"resource {uri:.80}")) from error
-        contents = types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)
-        return types.ReadResourceResult(contents=[contents])
+            contents = types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)
+            return types.ReadResourceResult(contents=[contents])
 
     async def list_prompts(context: Any, parameters: Any) -> types.ListPromptsResult:
-        prompts = [
-            types.Prompt(
-                name=name,
-                description=prompt.description,
-                arguments=[
-                    types.PromptArgument(name=key, description=about, required=False)
-                    for key, about in prompt.arguments.items()
-                ],
-            )
-            for name, prompt in PROMPTS.items()
-        ]
-        return types.ListPromptsResult(prompts=prompts)
+        return types.ListPromptsResult(prompts=[*PROMPTS.values()])
 
     async def get_prompt(context: Any, parameters: types.GetPromptRequestParams) -> types.GetPromptResult:
-        try:
+        with _told_to_client(f"prompt {parameters.name:.80}"):
             text = await render_prompt(memory, parameters.name, parameters.arguments or {})
-        except Exception as error:
-            raise MCPError(types.INVALID_PARAMS, _reason(error, f"prompt {parameters.name:.80}")) from error
-        message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
-        return types.GetPromptResult(messages=[message])
+            message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
+            return types.GetPromptResult(messages=[message])
 
     return Server(
         NAME,
@@ -87,6 +70,15 @@ def build_server(memory: MemoryTools) -> Server[Any]:
     )
 
 
+@contextmanager
+def _told_to_client(what: str) -> Iterator[None]:
+    """Raise an error of the protocol with the reason in place of any error. Raises: MCPError."""
+    try:
+        yield
+    except Exception as error:
+        raise MCPError(types.INVALID_PARAMS, _reason(error, what)) from error
+
+
 def _reason(error: Exception, what: str) -> str:
     """Return what a client is told of an error; one that Perdure did not raise on purpose goes into the log."""
     if isinstance(error, PerdureError):
@@ -95,20 +87,13 @@ def _reason(error: Exception, what: str) -> str:
     return f"{what} failed inside Perdure ({type(error).__name__}); its log says more."
 
 
-def _tools(memory: MemoryTools) -> list[types.Tool]:
-    return [
-        types.Tool(
-            name=spec.name,
-            description=spec.description,
-            input_schema=dict(spec.schema),
-            annotations=types.ToolAnnotations(
-                read_only_hint=spec.name not in WRITING,
-                destructive_hint=spec.name == "memory_forget" or "command" in spec.schema["properties"],
-                open_world_hint="command" in spec.schema["properties"],
-            ),
-        )
-        for spec in memory.specs
-    ]
-
-
-__all__: Sequence[str] = ["build_server"]
+def _tool(spec: MemoryToolSpec) -> types.Tool:
+    runs_commands = "command" in spec.schema["properties"]
+    annotations = types.ToolAnnotations(
+        read_only_hint=not spec.request,
+        destructive_hint=spec.name == "memory_forget" or runs_commands,
+        open_world_hint=runs_commands,
+    )
+    return types.Tool(
+        name=spec.name, description=spec.description, input_schema=dict(spec.schema), annotations=annotations
+    )

@@ -1,4 +1,4 @@
-"""The descriptions of the tools, as `tools.toml` has them."""
+"""The tools, as `tools.toml` has them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,23 @@ from typing import Any
 
 from perdure.features.notes.kinds import note_kinds
 
-_NOTE = ("POST", "/v1/agents/*/notes")
-WRITING: Mapping[str, tuple[str, str]] = {
-    "memory_remember": ("POST", "/v1/agents/*/archival-memory"),
-    "memory_forget": ("POST", "/v1/agents/*/forget"),
-    "memory_edit_block": ("PATCH", "/v1/agents/*/core-memory/blocks/*"),
-    "note": _NOTE,
-    "index_output": _NOTE,  # the API has neither outputs nor counts
-    "track": _NOTE,
-}
-"""The tools that change something, which a server that only reads has not -> method and path of a request to the API
-that needs the same scope."""
-
 
 @dataclass(frozen=True, slots=True)
 class MemoryToolSpec:
-    """A tool: its name, what models read of it, and the JSON schema of its arguments."""
+    """A tool.
+
+    Args:
+        description: what models read of it.
+        schema: the JSON schema of its arguments.
+        request: method and path of a request to the API that needs the same scope; empty: it changes nothing.
+        kept: the arguments that are stored, without credentials.
+    """
 
     name: str
     description: str
     schema: Mapping[str, Any]
+    request: Sequence[str]
+    kept: Sequence[str]
 
 
 @functools.cache
@@ -51,7 +48,7 @@ def tool_specs() -> Mapping[str, MemoryToolSpec]:
 
 def offered_specs(*, read_only: bool, runs_commands: bool) -> Sequence[MemoryToolSpec]:
     """The tools of a server that only reads, or not, and may run commands, or not."""
-    specs = [spec for spec in tool_specs().values() if not (read_only and spec.name in WRITING)]
+    specs = [spec for spec in tool_specs().values() if not (read_only and spec.request)]
     return specs if runs_commands else [_without_command(spec) for spec in specs]
 
 
@@ -62,19 +59,14 @@ def _without_command(spec: MemoryToolSpec) -> MemoryToolSpec:
 
 def _spec(name: str, table: Mapping[str, Any]) -> MemoryToolSpec:
     properties = {key: dict(value) for key, value in table["properties"].items()}
-    for value in properties.values():
-        if value["description"] == "@fields":
-            value["description"] = _describe_fields()
+    if name == "note":  # the fields of each kind in one line
+        kinds = "; ".join(f"{kind.name}: {', '.join(kind.fields)}" for kind in note_kinds().values())
+        properties["fields"]["description"] = f"Name -> text. The first field of a kind is required. {kinds}."
     schema = {
         "type": "object",
         "properties": properties,
-        "required": table.get("required", {}).get("names", []),
+        "required": table.get("required", []),
         "additionalProperties": False,
     }
-    return MemoryToolSpec(name, " ".join(table["description"].split()), schema)
-
-
-def _describe_fields() -> str:
-    """Return the fields of each kind of note in one line; the first of each is required."""
-    kinds = "; ".join(f"{kind.name}: {', '.join(kind.fields)}" for kind in note_kinds().values())
-    return f"Name -> text. The first field of a kind is required. {kinds}."
+    description = " ".join(table["description"].split())
+    return MemoryToolSpec(name, description, schema, table.get("request", "").split(), table.get("kept", ()))

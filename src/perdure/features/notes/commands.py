@@ -63,8 +63,7 @@ async def add_note(
     memory = _open_memory(perdure, where)
     owner = await memory.open()
     note, correction = await owner.notes.add(kind, title, values, tags=tag or ())
-    if (edits := await memory.edits()) is not None:
-        edits.clear()
+    (await memory.edits()).clear()
     view.show(note_shape(note), Text(f"{note.id}  {visible(note.title)}"))
     view.hint(f"Kept for {owner.name!r}; `perdure undo {owner.id} {correction.number}` takes it back.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,12 +68,13 @@ class ProjectMemory:
         """The folder with the files of an agent of this memory, which are deleted with it; it may not exist."""
         return organisation_folder(*self._place) / f"{'http-' if self._over_http else ''}{agent.id}"
 
-    async def edits(self) -> EditCounter | None:
-        """The edits of the project's files since its last note; None: there is no memory yet, and no folder."""
+    async def edits(self) -> EditCounter:
+        """The edits of the project's files since its last note; none are counted before there is a folder or an
+        agent."""
         if self.folder is not None:  # hooks, which know no agent, count with us
             return EditCounter(state_folder(self.folder, *self._place))
-        agent = await self.find(self.own_level)
-        return None if agent is None else EditCounter(self.state_of(agent))
+        agent = await self.find()
+        return EditCounter(Path(os.devnull) if agent is None else self.state_of(agent))
 
     @property
     def _place(self) -> tuple[str, str | Path]:
@@ -86,8 +87,10 @@ class ProjectMemory:
         """The level that is written to where nobody names one."""
         return "project" if self._key or self._agent_name else "global"
 
-    async def find(self, level: MemoryLevel) -> AsyncAgent | None:
-        """The agent of a level; None: there is none yet. Raises: NotFound: there is no agent of the given name."""
+    async def find(self, level: MemoryLevel | None = None) -> AsyncAgent | None:
+        """The agent of a level, by default the one that is written to; None: there is none yet. Raises: NotFound: there
+        is no agent of the given name."""
+        level = level or self.own_level
         if level == "project" and self._agent_name is not None:
             return await self._perdure.agent(self._agent_name)
         if (tag := self._tag(level)) is None:
@@ -96,17 +99,16 @@ class ProjectMemory:
         page = await self._perdure.all_agents.page(AgentFilter(tags=(tag,)), Page(1, ascending=True))
         return AsyncAgent(self._perdure.app, page[0]) if page else None
 
-    async def open(self, level: MemoryLevel | None = None, before: Callable[[], None] = lambda: None) -> AsyncAgent:
-        """The agent of a level, by default the one that is written to; it is made if there is none, after `before`.
+    async def open(self, level: MemoryLevel | None = None) -> AsyncAgent:
+        """The agent of a level, by default the one that is written to; it is made if there is none.
 
-        Raises: InvalidInput: there is no project; NotFound: there is no agent of the given name; what `before` raises.
+        Raises: InvalidInput: there is no project; NotFound: there is no agent of the given name.
         """
         level = level or self.own_level
         if (found := await self.find(level)) is not None:
             return found
         if (tag := self._tag(level)) is None:
             raise InvalidInput("level is 'project', and there is no project: give its folder, or use 'global'")
-        before()
         return await self._create(level, tag)
 
     async def _create(self, level: MemoryLevel, tag: str) -> AsyncAgent:
