@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -31,9 +32,16 @@ NAMING_MAX = 20
 
 
 async def list_kind(
-    readers: Readers, kind: str, budget: Budget, *, note_kind: str | None, stale: bool, archived: bool, limit: int
+    readers: Readers,
+    kind: str,
+    budget: Budget,
+    *,
+    note_kind: str | None = None,
+    stale: bool = False,
+    archived: bool = False,
+    limit: int = 20,
 ) -> str:
-    """Return what there is of a kind, the newest of each agent first; empty: nothing.
+    """Return what there is of a kind, the newest of each agent first.
 
     Raises: InvalidInput: `note_kind`, `stale` or `archived` for what is no list of notes, or the last two together.
     """
@@ -43,16 +51,17 @@ async def list_kind(
         raise InvalidInput("archived notes are not reviewed: give stale or archived")
     found = list[str]()
     for level, agent in readers:
-        if kind == "notes" and stale:
+        if kind != "notes":
+            listed = await _list_of(agent, level, kind, limit)
+        elif stale:
             listed = [note_line(note, level) for note in await agent.notes.review(kind=note_kind, limit=limit)]
-        elif kind == "notes":
+        else:
             notes = await agent.notes.list(kind=note_kind, archived=archived, limit=limit)
             listed = [note_line(note, level) for note in notes]
-        else:
-            listed = await _list_of(agent, level, kind, limit)
         if listed:
             found += [f"# {level}: {agent.name}\n{listed[0]}", *listed[1:]]
-    return fit_parts(found, budget)
+    which = "stale " * stale + "archived " * archived + f"{note_kind} " * bool(note_kind)
+    return fit_parts(found, budget) or (f"There are no {which}{kind}." if which else f"There are no {kind} yet.")
 
 
 async def _list_of(agent: AsyncAgent, level: MemoryLevel, kind: str, limit: int) -> list[str]:
@@ -64,24 +73,28 @@ async def _list_of(agent: AsyncAgent, level: MemoryLevel, kind: str, limit: int)
             passages = await agent.notes.list_other_passages(limit)
             return [f"{one.id} {one.created_at:%Y-%m-%d} {line_of(one.text)}{tags_text(one.tags)}" for one in passages]
         case "facts":
-            facts = await agent.facts.page(Page(limit, ascending=False))
-            return [fact_line(hit.fact) for hit in facts]
+            return [fact_line(hit.fact) for hit in await agent.facts.page(Page(limit, ascending=False))]
         case "messages":
             return [message_line(one, text_of(one.parts)) for one in await agent.messages(limit=limit)]
         case _:
-            changes = await agent.corrections(limit=limit)
             return [
                 f"{level}:{one.number} {one.created_at:%Y-%m-%d %H:%M} {line_of(one.text)}"
                 + " (undone)" * bool(one.undone_at)
-                for one in changes
+                for one in await agent.corrections(limit=limit)
             ]
 
 
 async def list_times(
-    readers: Readers, budget: Budget, *, since: str | None, until: str | None, about: str, limit: int
+    readers: Readers,
+    budget: Budget,
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    about: str = "",
+    limit: int = 30,
 ) -> str:
-    """Return what was true or written down in a time, the newest last; empty: nothing. Raises: InvalidInput: a time
-    that can't be read."""
+    """Return what was true or written down in a time, the newest last. Raises: InvalidInput: a time that can't be
+    read."""
     rows = list[tuple[datetime, str]]()
     for level, agent in readers:
         first, last = period(since, until, agent.info.timezone)
@@ -95,31 +108,30 @@ async def list_times(
         written = await agent.search_archive(about, since=first, until=last, limit=limit)
         rows += [(hit.passage.occurred_at, passage_line(hit.passage, level)) for hit in written]
     newest = [line for _, line in sorted(rows, key=lambda row: row[0], reverse=True)[:limit]]
+    if not newest:
+        return "Nothing is known of that time."
     return fit_parts(newest, budget) if not budget.fits("\n".join(newest)) else "\n".join(reversed(newest))
 
 
 async def list_entity(readers: Readers, name: str, budget: Budget) -> str:
     """Return the facts about what has this name; without any, the passages, notes and messages that name it, the best
-    first; empty: nothing does."""
+    first."""
     parts = list[str]()
     for level, agent in readers:
-        try:
-            hits = await agent.facts.list(entity=name, limit=FACTS_MAX)
-        except NotFound:
-            continue
-        if not hits:
-            continue
-        entities = (one for hit in hits for one in (hit.subject, hit.object))
-        entity = next((one for one in entities if one.name.casefold() == name.strip().casefold()), None)
-        head = name if entity is None else f"{entity.name} ({entity.type})"
-        if entity is not None and entity.summary:
-            head += f": {entity.summary}"
-        parts += [f"# {level}: {head}", *(fact_line(hit.fact) for hit in hits)]
+        with suppress(NotFound):
+            if not (hits := await agent.facts.list(entity=name, limit=FACTS_MAX)):
+                continue
+            entities = (one for hit in hits for one in (hit.subject, hit.object))
+            entity = next((one for one in entities if one.name.casefold() == name.strip().casefold()), None)
+            head = name if entity is None else f"{entity.name} ({entity.type})"
+            if entity is not None and entity.summary:
+                head += f": {entity.summary}"
+            parts += [f"# {level}: {head}", *(fact_line(hit.fact) for hit in hits)]
     return fit_parts(parts, budget) if parts else await _list_naming(readers, name, budget)
 
 
 async def _list_naming(readers: Readers, name: str, budget: Budget) -> str:
-    """Return the passages, notes and messages that name something, the best first; empty: none does."""
+    """Return the passages, notes and messages that name something, the best first."""
     words, parts = re.compile(rf"(?<!\w){re.escape(name.strip())}(?!\w)", re.IGNORECASE), list[str]()
     for level, agent in readers:
         for hit in await agent.search_archive(name, limit=NAMING_MAX):
@@ -129,4 +141,6 @@ async def _list_naming(readers: Readers, name: str, budget: Budget) -> str:
         for found in await agent.search(name, limit=NAMING_MAX):
             if match := words.search(text := text_of(found.message.parts)):
                 parts.append(message_line(found.message, line_around(text, match)))
-    return fit_parts([f"No facts about {line_of(name)!r}. It is named in:", *parts], budget) if parts else ""
+    if not parts:
+        return f"Nothing names {name!r:.80}. memory_search also finds other words for it."
+    return fit_parts([f"No facts about {line_of(name)!r}. It is named in:", *parts], budget)

@@ -20,7 +20,7 @@ from perdure.core.text.reprs import plural
 from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.archives.passages import NewPassage
 from perdure.features.facts.values.facts import FactHit
-from perdure.features.mcp_server.context import MemoryReader, Readers
+from perdure.features.mcp_server.context import MemoryReader
 from perdure.features.mcp_server.lines import line_of, note_text
 from perdure.features.mcp_server.listing import list_entity, list_kind, list_times
 from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs, ask_output, mask_output, read_file
@@ -82,7 +82,7 @@ class MemoryTools:
     def __init__(self, perdure: AsyncPerdure, project: ProjectMemory, options: MemoryOptions) -> None:
         if options.runs_commands and project.folder is None:
             raise InvalidInput("commands are run in the project's folder, and there is none: give it")
-        self._project, self._options = project, options
+        self._project, self._options, self.readers = project, options, project.readers
         self.specs = offered_specs(read_only=options.read_only, runs_commands=options.runs_commands)
         self._roots = [*(() if project.folder is None else (project.folder,)), *options.roots]
         self._count = perdure.app.ports.counter
@@ -137,19 +137,13 @@ class MemoryTools:
         self._changed = agent.id
         return agent
 
-    async def readers(self) -> Readers:
-        """The agents that there are, the project's first. Raises: NotFound: there is no agent of the given name."""
-        return await self._project.readers()
-
-    async def _reader(self) -> MemoryReader:
-        return MemoryReader(await self.readers(), self._count)
-
     async def _memory_context(self, *, about: str = "", budget_tokens: int = BUDGET_TOKENS) -> str:
-        text = await (await self._reader()).context(budget_tokens, about)
+        text = await MemoryReader(await self.readers(), self._count).context(budget_tokens, about)
         return text or "Nothing is remembered yet. memory_remember and note keep things for later sessions."
 
     async def _memory_search(self, *, query: str, budget_tokens: int = BUDGET_TOKENS) -> str:
-        return await (await self._reader()).recall(query, budget_tokens) or "Nothing was found."
+        text = await MemoryReader(await self.readers(), self._count).recall(query, budget_tokens)
+        return text or "Nothing was found."
 
     async def _memory_remember(self, *, text: str, tags: Sequence[str] = (), level: MemoryLevel | None = None) -> str:
         level = level or self._project.own_level
@@ -205,24 +199,15 @@ class MemoryTools:
             "memory_list(kind='changes') shows them"
         )
 
-    async def _memory_edit_block(
-        self,
-        *,
-        label: str,
-        append: str | None = None,
-        old: str | None = None,
-        new: str | None = None,
-        value: str | None = None,
-        level: MemoryLevel | None = None,
-    ) -> str:
-        edit = _block_edit(append, old, new, value)
+    async def _memory_edit_block(self, *, label: str, level: MemoryLevel | None = None, **texts: str) -> str:
+        edit = _block_edit(texts)
         where, agent, found = await self._find_block(label, level)
         if not found:
-            if old is not None:
+            if "old" in texts:
                 raise NotFound("block", label, hint="memory_list(kind='blocks') shows them")
             self._options.check("POST", "/v1/blocks/")
             with contextlib.suppress(AlreadyExists):  # another session has just made it
-                made = await agent.blocks.create(label, append or value or "")
+                made = await agent.blocks.create(label, texts.get("append") or texts.get("value", ""))
                 self._changed = agent.id
                 undo = f"memory_edit_block(label='{label}', value='', level='{where}')"
                 return f"Block {label} ({where}) is new:\n{made.value}\nTo undo: {undo}."
@@ -253,31 +238,19 @@ class MemoryTools:
                 return one, agent, True
         return levels[0], await self._open(levels[0]), False
 
-    async def _memory_list(
-        self, *, kind: str, note_kind: str | None = None, stale: bool = False, archived: bool = False, limit: int = 20
-    ) -> str:
+    async def _memory_list(self, *, kind: str, limit: int = 20, **which: Any) -> str:
         if kind == "outputs":
             agent = await self._project.find()
             found = () if agent is None else await asyncio.to_thread(self._outputs_of(agent).list, limit)
             lines = [f"{one.handle} {one.title} ({one.lines:,} lines)" for one in found]
             return "\n".join(lines) or "No output is indexed."
-        budget = Budget(self._count, LIST_TOKENS)
-        listed = await list_kind(
-            await self.readers(), kind, budget, note_kind=note_kind, stale=stale, archived=archived, limit=limit
-        )
-        which = "stale " * stale + "archived " * archived + f"{note_kind} " * bool(note_kind)
-        return listed or (f"There are no {which}{kind}." if which else f"There are no {kind} yet.")
+        return await list_kind(await self.readers(), kind, Budget(self._count, LIST_TOKENS), limit=limit, **which)
 
-    async def _memory_timeline(
-        self, *, since: str | None = None, until: str | None = None, about: str = "", limit: int = 30
-    ) -> str:
-        budget = Budget(self._count, LIST_TOKENS)
-        found = await list_times(await self.readers(), budget, since=since, until=until, about=about, limit=limit)
-        return found or "Nothing is known of that time."
+    async def _memory_timeline(self, **asked: Any) -> str:
+        return await list_times(await self.readers(), Budget(self._count, LIST_TOKENS), **asked)
 
     async def _memory_entity(self, *, name: str) -> str:
-        found = await list_entity(await self.readers(), name, Budget(self._count, LIST_TOKENS))
-        return found or f"Nothing names {name!r:.80}. memory_search also finds other words for it."
+        return await list_entity(await self.readers(), name, Budget(self._count, LIST_TOKENS))
 
     async def _note(
         self,
@@ -401,15 +374,16 @@ def _mask(value: Any) -> Any:
     return [_mask(one) for one in value] if isinstance(value, list) else value
 
 
-def _block_edit(append: str | None, old: str | None, new: str | None, value: str | None) -> Callable[[Block], Block]:
+def _block_edit(texts: Mapping[str, str]) -> Callable[[Block], Block]:
     """Return the change of a block that the arguments ask for. Raises: InvalidInput: none, or several."""
-    if (append is not None) + (old is not None) + (value is not None) != 1 or (old is None) is not (new is None):
-        raise InvalidInput("give one of: append; old and new; value")
-    if append is not None:
-        return lambda block: append_text(block, append)
-    if old is not None and new is not None:
-        return lambda block: replace_text(block, old, new)
-    return lambda block: rewrite(block, value or "")
+    match sorted(texts.items()):
+        case [("append", text)]:
+            return lambda block: append_text(block, text)
+        case [("new", new), ("old", old)]:
+            return lambda block: replace_text(block, old, new)
+        case [("value", text)]:
+            return lambda block: rewrite(block, text)
+    raise InvalidInput("give one of: append; old and new; value")
 
 
 async def _understand(agent: AsyncAgent) -> Sequence[FactHit]:

@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
+from itertools import islice
 from typing import Any, BinaryIO, cast
 
 import mcp_types as types
@@ -34,57 +35,52 @@ async def serve_stdio(server: Server[Any]) -> None:
     private, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)
-    lines = MessageLines(os.fdopen(private, "rb"))
+    # What the SDK sends answers by; it starts to read the messages before it hands this out.
+    answers: asyncio.Future[ObjectSendStream[SessionMessage]] = asyncio.get_running_loop().create_future()
+    messages = _read_messages(os.fdopen(private, "rb"), answers)
     try:
-        async with stdio_server(stdin=cast(Any, lines)) as (read, write):
-            lines.begin(write)
+        async with stdio_server(stdin=cast(Any, messages)) as (read, write):
+            answers.set_result(cast(Any, write))
             await server.run(read, write, server.create_initialization_options())
     except* (BrokenPipeError, ConnectionResetError, BrokenResourceError):
         pass  # the client has left, and reads no more; or an interrupt came while the SDK handed a message on
 
 
-class MessageLines:
+async def _read_messages(
+    file: BinaryIO, answers: asyncio.Future[ObjectSendStream[SessionMessage]]
+) -> AsyncIterator[str]:
     """The messages of a client, as the SDK reads them. What is no message, or passes `LIMITS`, is answered here with
     an error, for the SDK would leave the client waiting."""
+    send = (await answers).send
+    lines: asyncio.Queue[tuple[bytes, int]] = asyncio.Queue(1)
+    arguments = (file, asyncio.get_running_loop(), lines)
+    # A thread of the loop's pool would hold the process up until the client sends one more line.
+    threading.Thread(target=_read_lines, args=arguments, daemon=True, name="mcp-stdin").start()
+    while True:
+        line, size = await lines.get()
+        if not size:
+            return
+        if not line.strip():
+            continue
+        if (refusal := refuse(line, size)) is None:
+            yield line.decode("utf-8", "replace")
+        else:
+            await send(SessionMessage(refusal))
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._answers: asyncio.Future[ObjectSendStream[SessionMessage]] = asyncio.get_running_loop().create_future()
 
-    def begin(self, answers: Any) -> None:
-        """Read the first line, now that `answers` can be sent."""
-        self._answers.set_result(answers)
-
-    async def __aiter__(self) -> AsyncIterator[str]:
-        answers = await self._answers
-        lines: asyncio.Queue[tuple[bytes, int]] = asyncio.Queue(1)
-        loop = asyncio.get_running_loop()
-        # A thread of the loop's pool would hold the process up until the client sends one more line.
-        threading.Thread(target=self._read, args=(loop, lines), daemon=True, name="mcp-stdin").start()
-        while True:
-            line, size = await lines.get()
-            if not size:
-                return
-            if not line.strip():
-                continue
-            if (refusal := refuse(line, size)) is None:
-                yield line.decode("utf-8", "replace")
-            else:
-                await answers.send(SessionMessage(refusal))
-
-    def _read(self, loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[tuple[bytes, int]]) -> None:
-        """Hand on each line with its size in bytes, at last an empty one. A line that is too long is cut."""
-        try:
-            size = 1
-            while size:
-                line = self._file.readline(LIMITS.size_bytes + 1)
-                size, end = len(line), line[-1:]
-                while size > LIMITS.size_bytes and end not in (b"\n", b""):
-                    rest = self._file.readline(1 << 20)
-                    size, end = size + len(rest), rest[-1:]
-                asyncio.run_coroutine_threadsafe(lines.put((line, size)), loop).result()
-        except (CancelledError, RuntimeError, OSError, ValueError):  # the loop or the file is closed: the server ends
-            pass
+def _read_lines(file: BinaryIO, loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[tuple[bytes, int]]) -> None:
+    """Hand on each line with its size in bytes, at last an empty one. A line that is too long is cut."""
+    try:
+        size = 1
+        while size:
+            line = file.readline(LIMITS.size_bytes + 1)
+            size, end = len(line), line[-1:]
+            while size > LIMITS.size_bytes and end not in (b"\n", b""):
+                rest = file.readline(1 << 20)
+                size, end = size + len(rest), rest[-1:]
+            asyncio.run_coroutine_threadsafe(lines.put((line, size)), loop).result()
+    except (CancelledError, RuntimeError, OSError, ValueError):  # the loop or the file is closed: the server ends
+        pass
 
 
 def refuse(line: bytes, size: int) -> types.JSONRPCMessage | None:
@@ -117,8 +113,8 @@ def find_id(line: bytes) -> tuple[int | str | None, str]:
     first tokens have them; None and an empty text: they are not there."""
     id: int | str | None = None
     method, depth = "", 0
-    for number, token in enumerate(_TOKEN.finditer(line)):
-        if number > _TOKENS_MAX or (id is not None and method):
+    for token in islice(_TOKEN.finditer(line), _TOKENS_MAX):
+        if id is not None and method:
             break
         if token[0] in (b"{", b"["):
             depth += 1

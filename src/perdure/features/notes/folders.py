@@ -45,12 +45,8 @@ def find_project_folder(folder: str | Path) -> Path:
 
 
 def state_folder(project: str | Path, org_id: str = "", store: str | Path | None = None) -> Path:
-    """Return the folder with small files about a project's path, such as its edits; it may not exist.
-
-    Args:
-        project: its folder as `find_project_folder` returns it.
-        org_id, store: as of `organisation_folder`.
-    """
+    """Return the folder with small files about a project, whose path is as `find_project_folder` returns it; it may not
+    exist. `org_id` and `store` are as of `organisation_folder`."""
     return organisation_folder(org_id, store) / digest(project)
 
 

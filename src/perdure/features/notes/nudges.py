@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -19,31 +19,28 @@ EDITS_FILE, REMINDED_FILE = "edits.jsonl", "reminded"
 """The count; and a file that is there once this session got the reminder of the level "light"."""
 FILE_BYTES = 64_000
 """A longer file counts no more edits, and no more reminders are given: there were hundreds without a note."""
-_NUDGED, _CLEARED = "nudged", "cleared"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EditCounts:
     """What happened since the last note.
 
     Args:
-        files: the files that were edited.
         nudged_at: the edits at the last reminder; None: there was none.
         claims: the marks of the reminders that were due when they were taken.
     """
 
     edits: int = 0
-    files: frozenset[str] = frozenset()
+    files: set[str] = field(default_factory=set)
     nudged_at: int | None = None
-    claims: frozenset[str] = frozenset()
+    claims: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
 class NudgeRule:
-    """When a reminder is due.
+    """When a reminder is due: after at least so many edits, in at least so many files, since the last note.
 
     Args:
-        edits, files: after at least so many edits, in at least so many files, since the last note.
         every: so many further edits after a reminder the next one is due; 0: it stays due; None: there is none in the
             same session.
     """
@@ -95,7 +92,7 @@ class EditCounter:
         """Begin at none again: a note was written. A folder that can't be written stays as it is."""
         with suppress(OSError):
             if self._path.stat().st_size < FILE_BYTES // 2:
-                self._append({_CLEARED: True})
+                self._append({"cleared": True})
             else:
                 self._path.unlink()
 
@@ -112,9 +109,8 @@ class EditCounter:
     def take_nudge(self, level: NudgeLevel) -> str:
         """Return the reminder that is due, and note that it was given; empty: none is due, another process has just
         given it, or it can't be noted."""
-        if (rule := RULES.get(level)) is None or not rule.is_due(counts := self._read(rule)):
-            return ""
-        if not self._take(rule):
+        rule = RULES.get(level)
+        if rule is None or not rule.is_due(counts := self._read(rule)) or not self._take(rule):
             return ""
         return (
             f"{counts.edits} edits in {len(counts.files)} files since the last note: if something was decided, solved"
@@ -130,7 +126,7 @@ class EditCounter:
                 return False
         elif rule.every:
             claim = os.urandom(8).hex()  # the first one in the file has it
-            return self._append({_NUDGED: claim}) and claim in self._read(rule).claims
+            return self._append({"nudged": claim}) and claim in self._read(rule).claims
         return True
 
     def _append(self, line: Mapping[str, object]) -> bool:
@@ -140,39 +136,31 @@ class EditCounter:
         text = f"\n{json.dumps(line, ensure_ascii=False)}\n".encode("utf-8", "replace")
         try:
             make_folder(self._path.parent)
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            try:
-                return os.fstat(descriptor).st_size < FILE_BYTES and os.write(descriptor, text) == len(text)
-            finally:
-                os.close(descriptor)
+            with os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb", 0) as file:
+                return os.fstat(file.fileno()).st_size < FILE_BYTES and file.write(text) == len(text)
         except OSError:
             return False
 
     def _read(self, rule: NudgeRule | None) -> EditCounts:
         """What the file's lines say, in their order; `rule` decides which reminders were due. A line that is cut off
         counts nothing."""
+        counts = EditCounts()
         try:
             lines = self._path.read_text("utf-8", "replace").split("\n")
         except OSError:
-            return EditCounts()
-        counts = EditCounts()
+            return counts
         for line in filter(None, lines):
             try:
                 found = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if isinstance(found, dict):
-                counts = _count_line(counts, found, rule)
+            match found:
+                case {"file": str(file), "edits": int(edits)}:
+                    counts.edits += edits
+                    counts.files.add(file)
+                case {"cleared": True}:
+                    counts = EditCounts()
+                case {"nudged": str(claim)} if rule is not None and rule.is_due(counts):
+                    counts.nudged_at = counts.edits
+                    counts.claims.add(claim)
         return counts
-
-
-def _count_line(counts: EditCounts, line: Mapping[str, object], rule: NudgeRule | None) -> EditCounts:
-    """Return the counts with one more line of the file."""
-    match line:
-        case {"file": str(file), "edits": int(edits)}:
-            return replace(counts, edits=counts.edits + edits, files=counts.files | {file})
-        case {"cleared": True}:
-            return EditCounts()
-        case {"nudged": str(claim)} if rule is not None and rule.is_due(counts):
-            return replace(counts, nudged_at=counts.edits, claims=counts.claims | {claim})
-    return counts

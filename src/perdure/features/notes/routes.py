@@ -40,7 +40,7 @@ async def search_notes(
 ) -> list[wire.FoundNoteShape]:
     """Search titles and whole texts of notes, best first."""
     hits = await agent.notes.search(query, kind=kind, archived=archived, limit=limit)
-    return [wire.FoundNoteShape.of_hit(hit) for hit in hits]
+    return [wire.FoundNoteShape.make(hit.note, score=hit.score) for hit in hits]
 
 
 @router.get("/v1/agents/{agent_id}/notes/review")

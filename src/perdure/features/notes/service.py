@@ -50,10 +50,8 @@ class FoundNote:
 
 
 class AsyncNotes(AsyncPart):
-    """The notes of one agent.
-
-    Each is a passage of its archive, so that search, sources, forgetting, copies and agent files hold for it.
-    """
+    """The notes of one agent. Each is a passage of its archive, so that search, sources, forgetting, copies and agent
+    files hold for it."""
 
     @property
     def _archival(self) -> AsyncArchival:
@@ -126,16 +124,14 @@ class AsyncNotes(AsyncPart):
 
     async def find(self, text: str) -> Note:
         """The note whose id begins with a text, of which at least four digits are needed, or that has this title.
-
-        Raises: NotFound, InvalidInput: several do.
-        """
+        Raises: NotFound, InvalidInput: several do."""
         if is_id("passage", text):
             return await self.get(PassageId(text))
         known = await self.list(limit=FOUND_MAX, archived=None) if text.strip() else []
-        digits = text.removeprefix("passage-")
-        is_start = len(digits) >= PREFIX_DIGITS
-        starts = [note for note in known if is_start and note.id.removeprefix("passage-").startswith(digits)]
-        found = [note for note in known if note.title == text] or starts
+        found = [note for note in known if note.title == text]
+        start = f"passage-{text.removeprefix('passage-')}"
+        if not found and len(start) >= len("passage-") + PREFIX_DIGITS:
+            found = [note for note in known if note.id.startswith(start)]
         if len(found) > 1:
             what = "title" if found[0].title == text else "beginning of the id"
             raise InvalidInput(f"{text!r:.80} is the {what} of {len(found)} notes: give more of the id")
@@ -158,7 +154,7 @@ class AsyncNotes(AsyncPart):
         where = PassageFilter(tags=_tags(kind), tag_match="all", states=_states(archived))
         page = Page(limit, ascending=False, after=after)
         found = await self._select_passages(page, where, lambda passage: bool(_notes_of([passage], kind)))
-        return list(_notes_of(found, kind))
+        return _notes_of(found, kind)
 
     async def list_other_passages(self, limit: int) -> Sequence[Passage]:
         """The newest passages that are no notes. Raises: InvalidInput: a limit below 1 or above 10,000."""
@@ -182,10 +178,8 @@ class AsyncNotes(AsyncPart):
     async def search(
         self, query: str, *, kind: str | None = None, archived: bool | None = False, limit: int = 10
     ) -> Sequence[FoundNote]:
-        """The notes whose title or fields best match a query, best first; for an empty query the newest.
-
-        Raises: InvalidInput: as `list`.
-        """
+        """The notes whose title or fields best match a query, best first; for an empty query the newest. Raises:
+        InvalidInput: as `list`."""
         check_limit(limit)
         tags, states, found = _tags(kind), _states(archived), list[FoundNote]()
         for offset in range(0, HITS_MAX, limit):
@@ -211,13 +205,12 @@ class AsyncNotes(AsyncPart):
         return await self._move(note_id, archived=False)
 
     async def _move(self, note_id: PassageId, *, archived: bool) -> Note:
-        """Put a note away or bring it back; return it. Raises: NotFound; InvalidInput: the agent has 500 notes."""
         check_text("note_id", note_id)
         now = self._ports.clock.now()
 
         def write(tx: Tx) -> Note:
             passage = get_passage(tx, self._id, note_id)
-            get_note(passage)
+            get_note(passage)  # another passage stays where it is
             return get_note(_put_away(tx, self._id, passage, archived, at=now))
 
         return await self._write(write)
@@ -243,12 +236,8 @@ class AsyncNotes(AsyncPart):
         if days is not None and (type(days) is not int or days < 0):
             raise InvalidInput(f"days is {days!r:.80}: give a whole number from 0")
         now = self._ports.clock.now()
-        notes = [
-            note
-            for note in await self.list(kind=kind, limit=FOUND_MAX)
-            if (note.is_stale(now) if days is None else (now - note.changed_at).days >= days)
-        ]
-        return sorted(notes, key=lambda note: note.changed_at)[:limit]
+        notes = sorted(await self.list(kind=kind, limit=FOUND_MAX), key=lambda note: note.changed_at)
+        return [one for one in notes if one.is_stale(now, days)][:limit]
 
     async def _write(self, unit: Callable[[Tx], T]) -> T:
         """What a unit returns that changes notes; readers in the background are told that the memory changed."""
@@ -272,10 +261,8 @@ def _put_away(tx: Tx, agent_id: AgentId, passage: Passage, archived: bool, *, at
 
 
 def _check_room(tx: Tx, agent_id: AgentId) -> None:
-    """Raise if there can be no further note. Others that write one wait until the end of the transaction.
-
-    Raises: InvalidInput: the agent has 500; NotFound: no such agent.
-    """
+    """Raise if there can be no further note. Others that write one wait until the end of the transaction. Raises:
+    InvalidInput: the agent has 500; NotFound: no such agent."""
     tx.agents.lock(agent_id)
     tx.agents.model(agent_id)
     archives = tx.archives.list_by_agent(agent_id)
@@ -291,10 +278,9 @@ def _check_room(tx: Tx, agent_id: AgentId) -> None:
 def _count(tx: Tx, agent_id: AgentId) -> int:
     """How many notes an agent has that are not archived. Raises: NotFound: no such agent."""
     tx.agents.model(agent_id)
-    pages = [
-        tx.passages.page(one.id, where=_NOT_ARCHIVED, limit=FOUND_MAX) for one in tx.archives.list_by_agent(agent_id)
-    ]
-    return sum(len(_notes_of(page, None)) for page in pages)
+    archives = tx.archives.list_by_agent(agent_id)
+    passages = (tx.passages.page(one.id, where=_NOT_ARCHIVED, limit=FOUND_MAX) for one in archives)
+    return sum(len(_notes_of(page, None)) for page in passages)
 
 
 def _tags(kind: str | None) -> tuple[str, ...]:
@@ -302,7 +288,7 @@ def _tags(kind: str | None) -> tuple[str, ...]:
     return (NOTE_TAG,) if kind is None else (NOTE_TAG, find_kind(kind).name)
 
 
-def _notes_of(passages: Sequence[Passage], kind: str | None) -> Sequence[Note]:
+def _notes_of(passages: Sequence[Passage], kind: str | None) -> list[Note]:
     """The notes of a kind, or of any, among some passages."""
     notes = [note for one in passages if (note := note_of(one)) is not None]
     return [note for note in notes if kind in (None, note.kind)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
 from perdure.core.errors import InvalidInput, NotFound
@@ -47,9 +47,9 @@ class Note:
     created_at: datetime
     changed_at: datetime
 
-    def is_stale(self, at: datetime) -> bool:
-        """Whether it is to be reviewed: nobody changed it for as many days as its kind has."""
-        return at - self.changed_at >= timedelta(days=note_kinds()[self.kind].review_days)
+    def is_stale(self, at: datetime, days: int | None = None) -> bool:
+        """Whether it is to be reviewed: nobody changed it for so many days, by default as many as its kind has."""
+        return (at - self.changed_at).days >= (note_kinds()[self.kind].review_days if days is None else days)
 
 
 def note_of(passage: Passage) -> Note | None:
@@ -61,7 +61,7 @@ def note_of(passage: Passage) -> Note | None:
     return Note(
         id=passage.id,
         kind=kind.name,
-        title=title or _first_line(passage.text),
+        title=title or passage.text.strip().split("\n", 1)[0].strip("# \r")[:TITLE_CHARS],  # without its heading
         fields=fields,
         text=passage.text,
         tags=tuple(tag for tag in passage.tags if tag not in (NOTE_TAG, kind.name)),
@@ -69,11 +69,6 @@ def note_of(passage: Passage) -> Note | None:
         created_at=passage.created_at,
         changed_at=_time_of(passage.metadata.get("changed_at")) or passage.created_at,
     )
-
-
-def _first_line(text: str) -> str:
-    """The first line of a text, as the title of a note whose heading somebody removed."""
-    return text.strip().split("\n", 1)[0].strip("# \r")[:TITLE_CHARS]
 
 
 def get_note(passage: Passage) -> Note:

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from perdure.core.ids import PassageId
 from perdure.features.notes.kinds import TITLE_CHARS, NoteKind, note_kinds
-from perdure.features.notes.service import FoundNote
 from perdure.features.notes.values import Note
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import FILLED, ItemsByName, Tags, keywords
@@ -51,11 +50,6 @@ class FoundNoteShape(NoteShape):
     """A note that a search found, with its score."""
 
     score: float
-
-    @classmethod
-    def of_hit(cls, hit: FoundNote) -> FoundNoteShape:
-        """The shape of a hit."""
-        return cls.make(hit.note, score=hit.score)
 
 
 class DeletedNote(WireShape):
