@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.context.sections.expand import Budget, largest
-from perdure.core.messages import Message, text_of
+from perdure.core.messages import text_of
 from perdure.core.ports import TokenCounter
 from perdure.features.mcp_server.lines import line_of, note_line, note_text, tags_text
 from perdure.features.notes.values import MemoryLevel
@@ -36,11 +36,8 @@ class MemoryReader:
     counter: TokenCounter
 
     async def context(self, budget_tokens: int, about: str = "") -> str:
-        """What to know now, in at most so many tokens; empty: nothing is remembered.
-
-        It has blocks, the newest handoff, what is known, titles of the newest notes, and what is remembered about a
-        task; without a task what the user said last.
-        """
+        """What to know now, in at most so many tokens: blocks, the newest handoff, what is known, titles of the newest
+        notes, and what is remembered about a task, or without a task what the user said last; empty: nothing."""
         parts = list[str]()
 
         def left() -> int:
@@ -63,10 +60,9 @@ class MemoryReader:
             known = await agent.facts.context(about, budget_tokens=max(1, int(FACTS_SHARE * left())))
             if known.text:
                 parts.append(f"## Known ({level})\n{known.text}")
+        readers = self.readers
         titles = [
-            note_line(note, level)
-            for level, agent in self.readers
-            for note in await agent.notes.list(limit=NOTES_SHOWN)
+            note_line(one, level) for level, agent in readers for one in await agent.notes.list(limit=NOTES_SHOWN)
         ]
         if titles:
             parts.append("## Notes, newest first\n" + "\n".join(titles[:NOTES_SHOWN]))
@@ -75,7 +71,7 @@ class MemoryReader:
             if found := await self.recall(about, room - TASK_TOKENS // 4, blocks=False):
                 parts.append(f"## About: {line_of(about)[:TASK_TOKENS]}\n{found}")
         elif not about.strip():
-            said = [_said_line(one) for _, agent in self.readers for one in await _last_said(agent)]
+            said = [line for _, agent in self.readers for line in await _last_said(agent)]
             if said:
                 parts.append("## The user said last\n" + "\n".join(said[:SAID_SHOWN]))
         return self._cut("\n\n".join(filter(None, parts)), budget_tokens)
@@ -152,11 +148,7 @@ def _source_line(source: Source) -> str:
     return f"[{source.number}] {source.id}{label}{date}{tags_text(source.tags)}"
 
 
-async def _last_said(agent: AsyncAgent) -> Sequence[Message]:
-    """The newest messages of the user, oldest first."""
-    newest = await agent.search("", roles=("user",), limit=SAID_SHOWN)
-    return [hit.message for hit in newest][::-1]
-
-
-def _said_line(message: Message) -> str:
-    return f"- {message.occurred_at:%Y-%m-%d %H:%M} {line_of(text_of(message.parts))}"
+async def _last_said(agent: AsyncAgent) -> Sequence[str]:
+    """The newest messages of the user as lines, oldest first."""
+    newest = [hit.message for hit in await agent.search("", roles=("user",), limit=SAID_SHOWN)]
+    return [f"- {one.occurred_at:%Y-%m-%d %H:%M} {line_of(text_of(one.parts))}" for one in reversed(newest)]

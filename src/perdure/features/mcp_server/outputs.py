@@ -30,6 +30,7 @@ FOLDER = "outputs"
 FIRST_LINES, LINE_CHARS, TITLE_CHARS = 5, 160, 200
 SLICE_CHARS = 50_000
 """An output is masked in parts of about this length: others are answered meanwhile."""
+_HANDLE = re.compile("(?:output:)?([0-9]{1,9})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -143,19 +144,14 @@ class Outputs:
 
     def text(self, handle: str) -> str:
         """Return the text of a handle. Raises: NotFound."""
-        name = handle.strip().removeprefix("output:")
-        try:
-            if not (name.isascii() and name.isdecimal() and len(name) < 10):
-                raise FileNotFoundError
-            return (self._folder / name).read_bytes().decode("utf-8", "replace").partition("\n")[2]
-        except FileNotFoundError:
-            hint = "memory_list(kind='outputs') shows those that are kept"
-            raise NotFound("output", f"{handle:.80}", hint=hint) from None
+        if number := _HANDLE.fullmatch(handle.strip()):
+            with suppress(FileNotFoundError):
+                return (self._folder / number[1]).read_bytes().decode("utf-8", "replace").partition("\n")[2]
+        hint = "memory_list(kind='outputs') shows those that are kept"
+        raise NotFound("output", f"{handle:.80}", hint=hint)
 
     def _numbers(self) -> Sequence[int]:
-        if not self._folder.is_dir():
-            return ()
-        return [int(one.name) for one in self._folder.iterdir() if one.name.isascii() and one.name.isdecimal()]
+        return [int(one.name) for one in self._folder.glob("[0-9]*") if one.name.isdecimal()]
 
     def _head(self, number: int) -> StoredOutput | None:
         try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from perdure.cli.commands.run import Limit, Yes, agent_option, argument, command, flag, for_work, option
 
@@ -22,6 +22,7 @@ if for_work(__name__):
     from perdure.features.notes.values import MemoryLevel, Note
     from perdure.library.perdure import AsyncPerdure
 
+T = TypeVar("T")
 NoteId = Annotated[str, argument("Its id or the beginning of it, or its title.", "ID")]
 Kind = Annotated[
     str | None, option("error, decision, plan, handoff, intel, explain, doc or snippet.", "KIND", name="--kind")
@@ -78,11 +79,7 @@ async def list_notes(
     limit: Limit = 50,
 ) -> None:
     """List the notes of the project and those behind it, newest first."""
-    found = [
-        (level, note)
-        for level, notes in await _find_notes(perdure, where)
-        for note in await notes.list(kind=kind, archived=archived, limit=limit)
-    ]
+    found = await _of_each(perdure, where, lambda notes: notes.list(kind=kind, archived=archived, limit=limit))
     _show_notes(view, sorted(found, key=lambda one: one[1].changed_at, reverse=True)[:limit])
 
 
@@ -97,13 +94,9 @@ async def search_notes(
     limit: Limit = 10,
 ) -> None:
     """Search titles and whole texts of notes, best first."""
-    found = [
-        (hit.score, level, hit.note)
-        for level, notes in await _find_notes(perdure, where)
-        for hit in await notes.search(query, kind=kind, archived=archived, limit=limit)
-    ]
-    best = sorted(found, key=lambda one: -one[0])[:limit]
-    _show_notes(view, [(level, note) for _, level, note in best], none="No note was found.")
+    hits = await _of_each(perdure, where, lambda notes: notes.search(query, kind=kind, archived=archived, limit=limit))
+    best = sorted(hits, key=lambda one: -one[1].score)[:limit]
+    _show_notes(view, [(level, hit.note) for level, hit in best], none="No note was found.")
 
 
 @command("note show", finds="note")
@@ -151,12 +144,8 @@ async def delete_note(view: Output, perdure: AsyncPerdure, note: NoteId, where: 
     """Delete a note."""
     notes, found = await _find_note(perdure, note, where)
     what = f"note {visible(found.title)!r}"
-    confirm(
-        view,
-        f"{what[0].upper()}{what[1:]} will be gone until it is undone. Delete?",
-        action=f"delete the {what}",
-        yes=yes,
-    )
+    question = f"N{what[1:]} will be gone until it is undone. Delete?"
+    confirm(view, question, action=f"delete the {what}", yes=yes)
     correction = await notes.delete(found.id)
     view.hint(f"Deleted {what}. `perdure undo {correction.agent_id} {correction.number}` brings it back.")
 
@@ -170,11 +159,7 @@ async def review_notes(
     limit: Limit = 50,
 ) -> None:
     """List notes that nobody changed for long, the oldest first."""
-    found = [
-        (level, note)
-        for level, notes in await _find_notes(perdure, where)
-        for note in await notes.review(days=days, limit=limit)
-    ]
+    found = await _of_each(perdure, where, lambda notes: notes.review(days=days, limit=limit))
     _show_notes(view, sorted(found, key=lambda one: one[1].changed_at)[:limit], none="No note is due for a review.")
     if found:
         view.hint("`perdure note keep ID` says that one still holds, `perdure note archive ID` puts it away.")
@@ -190,16 +175,11 @@ async def keep_note(view: Output, perdure: AsyncPerdure, note: NoteId, where: No
 @command("note kinds")
 async def list_kinds(view: Output) -> None:
     """List the kinds of notes and their fields."""
-    table = new_table("kind", "for", "fields")
+    table, shapes = new_table("kind", "for", "fields"), list[object]()
     for kind in note_kinds().values():
         table.add_row(kind.name, kind.about, ", ".join(kind.fields))
-    view.show(
-        [
-            fields_of(kind, "name", "about", "review_days") | {"fields": dict(kind.fields)}
-            for kind in note_kinds().values()
-        ],
-        table,
-    )
+        shapes.append(fields_of(kind, "name", "about", "review_days") | {"fields": dict(kind.fields)})
+    view.show(shapes, table)
 
 
 def note_shape(note: Note) -> dict[str, object]:
@@ -228,6 +208,13 @@ def _open_memory(perdure: AsyncPerdure, where: NotePlace) -> ProjectMemory:
 async def _find_notes(perdure: AsyncPerdure, where: NotePlace) -> Sequence[tuple[MemoryLevel, AsyncNotes]]:
     """The notes of the project and those behind it, or only these, each with its level."""
     return [(level, owner.notes) for level, owner in await _open_memory(perdure, where).readers()]
+
+
+async def _of_each(
+    perdure: AsyncPerdure, where: NotePlace, find: Callable[[AsyncNotes], Awaitable[Sequence[T]]]
+) -> list[tuple[MemoryLevel, T]]:
+    """What `find` finds in the notes of the project and in those behind it, each with its level."""
+    return [(level, one) for level, notes in await _find_notes(perdure, where) for one in await find(notes)]
 
 
 async def _find_note(perdure: AsyncPerdure, text: str, where: NotePlace) -> tuple[AsyncNotes, Note]:

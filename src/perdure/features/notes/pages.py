@@ -65,16 +65,13 @@ async def _find(notes: AsyncNotes, used: Mapping[str, str], after: str | None) -
     if view not in VIEWS:
         raise InvalidInput(f"view is {view!r:.40}: choose one of {', '.join(filter(None, VIEWS))}")
     archived = view == "archived"
-    if view == "review":
-        due = await notes.review(kind=kind, limit=NOTES_MAX)
-        if not text:
-            return list(due[:NOTES_SHOWN])
-        hits = await notes.search(text, kind=kind, limit=NOTES_SHOWN)
-        return [hit.note for hit in hits if hit.note.id in {note.id for note in due}]
-    if text:
-        hits = await notes.search(text, kind=kind, archived=archived, limit=NOTES_SHOWN)
-        return [hit.note for hit in hits]
-    return await notes.list(kind=kind, archived=archived, limit=NOTES_SHOWN, after=after)
+    if view != "review" and not text:
+        return await notes.list(kind=kind, archived=archived, limit=NOTES_SHOWN, after=after)
+    due = await notes.review(kind=kind, limit=NOTES_MAX) if view == "review" else ()
+    if not text:
+        return list(due[:NOTES_SHOWN])
+    hits = await notes.search(text, kind=kind, archived=archived, limit=NOTES_SHOWN)
+    return [hit.note for hit in hits if view != "review" or hit.note in due]
 
 
 def note_shape(note: Note, now: datetime) -> Data:
@@ -99,7 +96,7 @@ async def add_note(request: Request, library: AsyncPerdure) -> Notice:
     """Write a note."""
     form = await form_of(request)
     kind = find_kind(form.get("kind"))
-    tags = [tag.strip() for tag in form.get("tags", "").split(",") if tag.strip()]
+    tags = [tag for tag in map(str.strip, form.get("tags", "").split(",")) if tag]
     fields = {name: form[name] for name in kind.fields if form.get(name)}
     note, correction = await _notes_of(request, library).add(kind.name, field_of(form, "title"), fields, tags=tags)
     return _corrected(request, f"“{note.title}” was written.", correction)

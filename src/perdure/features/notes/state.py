@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable
-from pathlib import Path
 
 from perdure.core.agents import Agent
 from perdure.core.ids import DEFAULT_ORG, AgentId, OrgId
@@ -20,13 +19,13 @@ _DIGEST = re.compile(f"[0-9a-f]{{{DIGEST_CHARS}}}")
 def remove_agents(agent: Agent, ids: Iterable[AgentId]) -> None:
     """Remove the files of deleted agents: `agent`, and those with `ids`."""
     for id in ids:
-        _remove(data_folder().glob(f"projects/*/*/*{id}"))
+        _remove(f"*/*/*{id}")
     _drop_contexts(agent.tags)
 
 
 def remove_organisation(org_id: OrgId) -> None:
     """Remove the files of a deleted organisation."""
-    _remove(data_folder().glob(f"projects/*/{org_id}"))
+    _remove(f"*/{org_id}")
 
 
 def drop_contexts(tx: Tx, agent_id: AgentId) -> None:
@@ -44,7 +43,7 @@ def _drop_contexts(tags: Iterable[str]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _remove(folders: Iterable[Path]) -> None:
-    """Remove folders with all in them; what can't be removed stays."""
-    for folder in list(folders):
+def _remove(pattern: str) -> None:
+    """Remove folders of projects with all in them; what can't be removed stays."""
+    for folder in list(data_folder().glob(f"projects/{pattern}")):
         shutil.rmtree(folder, ignore_errors=True)
