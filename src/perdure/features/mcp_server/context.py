@@ -60,9 +60,10 @@ class MemoryReader:
             known = await agent.facts.context(about, budget_tokens=max(1, int(FACTS_SHARE * left())))
             if known.text:
                 parts.append(f"## Known ({level})\n{known.text}")
-        readers = self.readers
         titles = [
-            note_line(one, level) for level, agent in readers for one in await agent.notes.list(limit=NOTES_SHOWN)
+            note_line(note, level)
+            for level, agent in self.readers
+            for note in await agent.notes.list(limit=NOTES_SHOWN)
         ]
         if titles:
             parts.append("## Notes, newest first\n" + "\n".join(titles[:NOTES_SHOWN]))

@@ -41,10 +41,8 @@ async def list_kind(
     archived: bool = False,
     limit: int = 20,
 ) -> str:
-    """Return what there is of a kind, the newest of each agent first.
-
-    Raises: InvalidInput: `note_kind`, `stale` or `archived` for what is no list of notes, or the last two together.
-    """
+    """Return what there is of a kind, the newest of each agent first. Raises: InvalidInput: `note_kind`, `stale` or
+    `archived` for what is no list of notes, or the last two together."""
     if kind != "notes" and (note_kind or stale or archived):
         raise InvalidInput(f"note_kind, stale and archived are for kind='notes', and kind is {kind!r}")
     if stale and archived:

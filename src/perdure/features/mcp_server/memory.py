@@ -73,11 +73,8 @@ class MemoryOptions:
 
 
 class MemoryTools:
-    """The tools over one project's memory. Calls run one after the other, so that the changes of one client don't
-    mix; beside them one shell command.
-
-    Raises: InvalidInput: commands are to be run, and there is no project's folder.
-    """
+    """The tools over one project's memory. Calls run one after the other, so that the changes of one client don't mix;
+    beside them one shell command. Raises: InvalidInput: commands are to be run, and there is no project's folder."""
 
     def __init__(self, perdure: AsyncPerdure, project: ProjectMemory, options: MemoryOptions) -> None:
         if options.runs_commands and project.folder is None:
@@ -91,10 +88,8 @@ class MemoryTools:
         self._changed: AgentId | None = None  # by the call whose turn it is
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Run a tool; return what the model reads.
-
-        Raises: NotFound, InvalidArguments, InvalidInput; ToolError: too many wait; and what the library raises.
-        """
+        """Run a tool; return what the model reads. Raises: NotFound, InvalidArguments, InvalidInput; ToolError: too
+        many wait; and what the library raises."""
         spec = next((spec for spec in self.specs if spec.name == name), None)
         if spec is None:
             hint = "this server only reads" if name in tool_specs() else f"there are {', '.join(tool_specs())}"
@@ -252,32 +247,22 @@ class MemoryTools:
     async def _memory_entity(self, *, name: str) -> str:
         return await list_entity(await self.readers(), name, Budget(self._count, LIST_TOKENS))
 
-    async def _note(
-        self,
-        *,
-        kind: str = "",
-        title: str | None = None,
-        fields: Mapping[str, str] | None = None,
-        level: MemoryLevel | None = None,
-        id: str = "",
-        archive: bool | None = None,
-        keep: bool = False,
-    ) -> str:
+    async def _note(self, *, id: str = "", kind: str = "", level: MemoryLevel | None = None, **given: Any) -> str:
         if id:
-            return await self._change_note(PassageId(id), title, fields, archive, keep)
-        if archive is not None or keep:
+            return await self._change_note(PassageId(id), **given)
+        if given.get("archive") is not None or given.get("keep"):
             raise InvalidInput("archive and keep are for a note that is there: give its id")
         level = level or self._project.own_level
         agent = await self._open(level)
-        note, correction = await agent.notes.add(kind, title or "", fields or {})
+        note, correction = await agent.notes.add(kind, given.get("title", ""), given.get("fields", {}))
         (await self._project.edits()).clear()
         return f"Written: {note.kind} {note.title!r}, {note.id} ({level}). {_how_to_undo(level, correction.number)}"
 
     async def _change_note(
-        self, id: PassageId, title: str | None, fields: Mapping[str, str] | None, archive: bool | None, keep: bool
+        self, id: PassageId, *, archive: bool | None = None, keep: bool = False, **changes: Any
     ) -> str:
-        """Change a note, or with an id alone only show it."""
-        is_edit = title is not None or bool(fields)
+        """Change the title or fields of a note, put it away, or keep it; or with an id alone only show it."""
+        is_edit = "title" in changes or bool(changes.get("fields"))
         if keep and (is_edit or archive is not None):
             raise InvalidInput("keep says that a note holds as it is: give it without title, fields and archive")
         for level, agent in await self.readers():
@@ -289,7 +274,7 @@ class MemoryTools:
             if is_edit or keep or archive is not None:
                 self._changed = agent.id
             if is_edit:
-                note, correction = await agent.notes.edit(id, title=title, fields=fields, archived=archive)
+                note, correction = await agent.notes.edit(id, archived=archive, **changes)
                 (await self._project.edits()).clear()
                 ends.append(_how_to_undo(level, correction.number))
             elif archive is not None:
@@ -354,14 +339,13 @@ def check_sizes(tool: str, arguments: Mapping[str, Any]) -> int:
     chars = 0
     for name, value in arguments.items():
         limit = OUTPUT_BYTES if (tool, name) == ("index_output", "text") else ARGUMENT_CHARS
-        for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else (value,):
-            if not isinstance(one, str):
-                continue
-            if len(one) > limit:
-                raise InvalidInput(f"{name} has {len(one):,} characters, the limit is {limit:,}. Nothing was done.")
-            chars += len(one)
-        if isinstance(value, list | dict) and len(value) > LIST_ITEMS:
-            raise InvalidInput(f"{name} has {len(value):,} items, the limit is {LIST_ITEMS:,}. Nothing was done.")
+        items = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
+        for size in (len(one) for one in items if isinstance(one, str)):
+            if size > limit:
+                raise InvalidInput(f"{name} has {size:,} characters, the limit is {limit:,}. Nothing was done.")
+            chars += size
+        if len(items) > LIST_ITEMS:
+            raise InvalidInput(f"{name} has {len(items):,} items, the limit is {LIST_ITEMS:,}. Nothing was done.")
     return chars
 
 

@@ -59,10 +59,7 @@ class StoredOutput:
 
 def read_file(path: str, roots: Sequence[Path]) -> str:
     """Return the text of a file inside one of these folders; bytes that are no UTF-8 are replaced. Relative paths begin
-    in the first.
-
-    Raises: InvalidInput: outside the roots, no file, too large.
-    """
+    in the first. Raises: InvalidInput: outside the roots, no file, too large."""
     roots = [root.resolve() for root in roots]
     base = roots[0] if roots else Path.cwd()
     try:

@@ -23,10 +23,8 @@ _log = logging.getLogger(__name__)
 
 
 async def prepare_context(perdure: AsyncPerdure, project: ProjectMemory) -> None:
-    """Write what the next session of a project begins with, and what the first one of a new project does.
-
-    Raises: OSError: it can't be written.
-    """
+    """Write what the next session of a project begins with, and what the first one of a new project does. Raises:
+    OSError: it can't be written."""
     for memory in (project, ProjectMemory(perdure)):
         path = state_folder(memory.folder or "") / CONTEXT_FILE
         text = await MemoryReader(await memory.readers(), perdure.app.ports.counter).context(CONTEXT_TOKENS)

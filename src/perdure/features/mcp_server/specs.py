@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,24 +41,19 @@ def instructions() -> str:
 
 
 @functools.cache
-def tool_specs() -> Mapping[str, MemoryToolSpec]:
-    """All tools by name, in the order of the file."""
-    return {name: _spec(name, table) for name, table in _file().items() if isinstance(table, Mapping)}
+def tool_specs(*, runs_commands: bool = True) -> Mapping[str, MemoryToolSpec]:
+    """All tools by name, in the order of the file; of a server that runs commands, or not."""
+    tables = {name: table for name, table in _file().items() if isinstance(table, Mapping)}
+    return {name: _spec(name, table, runs_commands) for name, table in tables.items()}
 
 
 def offered_specs(*, read_only: bool, runs_commands: bool) -> Sequence[MemoryToolSpec]:
     """The tools of a server that only reads, or not, and may run commands, or not."""
-    specs = [spec for spec in tool_specs().values() if not (read_only and spec.request)]
-    return specs if runs_commands else [_without_command(spec) for spec in specs]
+    return [spec for spec in tool_specs(runs_commands=runs_commands).values() if not (read_only and spec.request)]
 
 
-def _without_command(spec: MemoryToolSpec) -> MemoryToolSpec:
-    properties = {name: value for name, value in spec.schema["properties"].items() if name != "command"}
-    return replace(spec, schema={**spec.schema, "properties": properties})
-
-
-def _spec(name: str, table: Mapping[str, Any]) -> MemoryToolSpec:
-    properties = {key: dict(value) for key, value in table["properties"].items()}
+def _spec(name: str, table: Mapping[str, Any], runs_commands: bool) -> MemoryToolSpec:
+    properties = {key: dict(value) for key, value in table["properties"].items() if runs_commands or key != "command"}
     if name == "note":  # the fields of each kind in one line
         kinds = "; ".join(f"{kind.name}: {', '.join(kind.fields)}" for kind in note_kinds().values())
         properties["fields"]["description"] = f"Name -> text. The first field of a kind is required. {kinds}."

@@ -65,10 +65,8 @@ def check_title(title: Any) -> str:
 
 
 def check_note_fields(kind: NoteKind, fields: Any) -> dict[str, str]:
-    """Return the fields with a text, in the order of the kind.
-
-    Raises: InvalidInput: an unknown field, one that is no text, the required one is missing, too long together.
-    """
+    """Return the fields with a text, in the order of the kind. Raises: InvalidInput: an unknown field, one that is no
+    text, the required one is missing, too long together."""
     names = ", ".join(kind.fields)
     if not isinstance(fields, Mapping):
         raise InvalidInput(f"fields is {fields!r:.80}: give an object with some of {names}")

@@ -100,10 +100,8 @@ class ProjectMemory:
         return AsyncAgent(self._perdure.app, page[0]) if page else None
 
     async def open(self, level: MemoryLevel | None = None) -> AsyncAgent:
-        """The agent of a level, by default the one that is written to; it is made if there is none.
-
-        Raises: InvalidInput: there is no project; NotFound: there is no agent of the given name.
-        """
+        """The agent of a level, by default the one that is written to; it is made if there is none. Raises:
+        InvalidInput: there is no project; NotFound: there is no agent of the given name."""
         level = level or self.own_level
         if (found := await self.find(level)) is not None:
             return found

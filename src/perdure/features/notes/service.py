@@ -50,8 +50,10 @@ class FoundNote:
 
 
 class AsyncNotes(AsyncPart):
-    """The notes of one agent. Each is a passage of its archive, so that search, sources, forgetting, copies and agent
-    files hold for it."""
+    """The notes of one agent.
+
+    Each is a passage of its archive, so that search, sources, forgetting, copies and agent files hold for it.
+    """
 
     @property
     def _archival(self) -> AsyncArchival:
@@ -228,10 +230,8 @@ class AsyncNotes(AsyncPart):
 
     async def review(self, *, kind: str | None = None, days: int | None = None, limit: int = 50) -> Sequence[Note]:
         """The notes that nobody changed for long, of one kind or all, the oldest first: for as many days as their kind
-        has, plans and handoffs sooner than decisions; or all that are at least `days` old.
-
-        Raises: InvalidInput: an unknown kind, a limit below 1.
-        """
+        has, plans and handoffs sooner than decisions; or all that are at least `days` old. Raises: InvalidInput: an
+        unknown kind, a limit below 1."""
         check_limit(limit)
         if days is not None and (type(days) is not int or days < 0):
             raise InvalidInput(f"days is {days!r:.80}: give a whole number from 0")
