@@ -155,23 +155,21 @@ class AsyncNotes(AsyncPart):
         check_limit(limit)
         where = PassageFilter(tags=_tags(kind), tag_match="all", states=_states(archived))
         page = Page(limit, ascending=False, after=after)
-        found = await self._select_passages(page, where, lambda passage: bool(_notes_of([passage], kind)))
-        return _notes_of(found, kind)
+        return await self._select(page, where, lambda passage: note_of(passage, kind))
 
     async def list_other_passages(self, limit: int) -> Sequence[Passage]:
         """The newest passages that are no notes. Raises: InvalidInput: a limit below 1 or above 10,000."""
         check_limit(limit)
-        return await self._select_passages(Page(limit, ascending=False), None, lambda one: note_of(one) is None)
+        page = Page(limit, ascending=False)
+        return await self._select(page, None, lambda passage: passage if note_of(passage) is None else None)
 
-    async def _select_passages(
-        self, page: Page, where: PassageFilter | None, is_wanted: Callable[[Passage], bool]
-    ) -> Sequence[Passage]:
-        """The first passages of a page that are wanted, with further ones in place of those that are not."""
-        found, limit = list[Passage](), page.limit
+    async def _select(self, page: Page, where: PassageFilter | None, pick: Callable[[Passage], T | None]) -> list[T]:
+        """What `pick` makes of the passages of a page, with further ones in place of those of which it makes None."""
+        found, limit = list[T](), page.limit
         page = replace(page, limit=max(limit, PAGE_LEAST))
         while len(found) < limit:
             passages = await self._archival.list_passages(page, where=where)
-            found += filter(is_wanted, passages)
+            found += [picked for passage in passages if (picked := pick(passage)) is not None]
             if len(passages) < page.limit:
                 break
             page = replace(page, after=passages[-1].id)
@@ -188,7 +186,7 @@ class AsyncNotes(AsyncPart):
             hits = await self._archival.search_archive(
                 query, tags=tags, tag_match="all", states=states, limit=limit, offset=offset
             )
-            found += [FoundNote(note, hit.score) for hit in hits for note in _notes_of([hit.passage], kind)]
+            found += [FoundNote(note, hit.score) for hit in hits if (note := note_of(hit.passage, kind)) is not None]
             if len(hits) < limit or len(found) >= limit:
                 break
         return found[:limit]
@@ -279,19 +277,13 @@ def _count(tx: Tx, agent_id: AgentId) -> int:
     """How many notes an agent has that are not archived. Raises: NotFound: no such agent."""
     tx.agents.model(agent_id)
     archives = tx.archives.list_by_agent(agent_id)
-    passages = (tx.passages.page(one.id, where=_NOT_ARCHIVED, limit=FOUND_MAX) for one in archives)
-    return sum(len(_notes_of(page, None)) for page in passages)
+    pages = (tx.passages.page(one.id, where=_NOT_ARCHIVED, limit=FOUND_MAX) for one in archives)
+    return sum(note_of(passage) is not None for page in pages for passage in page)
 
 
 def _tags(kind: str | None) -> tuple[str, ...]:
     """The tags of notes of a kind, or of all. Raises: InvalidInput: an unknown kind."""
     return (NOTE_TAG,) if kind is None else (NOTE_TAG, find_kind(kind).name)
-
-
-def _notes_of(passages: Sequence[Passage], kind: str | None) -> list[Note]:
-    """The notes of a kind, or of any, among some passages."""
-    notes = [note for one in passages if (note := note_of(one)) is not None]
-    return [note for note in notes if kind in (None, note.kind)]
 
 
 def _states(archived: bool | None) -> tuple[PassageState, ...]:

@@ -52,10 +52,10 @@ class Note:
         return (at - self.changed_at).days >= (note_kinds()[self.kind].review_days if days is None else days)
 
 
-def note_of(passage: Passage) -> Note | None:
-    """Return the note that a passage is; None: it is none."""
-    name = passage.metadata.get("kind")
-    if NOTE_TAG not in passage.tags or (kind := note_kinds().get(str(name))) is None:
+def note_of(passage: Passage, kind_name: str | None = None) -> Note | None:
+    """Return the note that a passage is; None: it is none, or none of the kind of this name."""
+    kind = note_kinds().get(str(passage.metadata.get("kind")))
+    if NOTE_TAG not in passage.tags or kind is None or kind_name not in (None, kind.name):
         return None
     title, fields = from_markdown(kind, passage.text)
     return Note(
