@@ -50,11 +50,12 @@ class StoredOutput:
 
     def describe(self, text: str) -> str:
         """Return a short summary of the text: size, the first and last lines, how to ask."""
-        lines = [line[:LINE_CHARS] for line in text.split("\n")]
+        lines = text.split("\n")
         if len(lines) > 2 * FIRST_LINES:
             lines[FIRST_LINES:-FIRST_LINES] = [f"... {len(lines) - 2 * FIRST_LINES:,} lines ..."]
         head = f"{self.handle} {self.title}: {self.lines:,} lines, {self.chars:,} characters.".replace(" :", ":")
-        return "\n".join([head, *lines, f"Ask with search_output(output='{self.handle}', query=... or grep=...)."])
+        shown = [line[:LINE_CHARS] for line in lines]
+        return "\n".join([head, *shown, f"Ask with search_output(output='{self.handle}', query=... or grep=...)."])
 
 
 def read_file(path: str, roots: Sequence[Path]) -> str:
