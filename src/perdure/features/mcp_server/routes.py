@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from importlib import import_module
 from typing import cast
 
@@ -11,17 +10,15 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from perdure.core.errors import PerdureError
 from perdure.core.ids import AgentId
 from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
 from perdure.features.notes.nudges import check_nudge_level
 from perdure.features.notes.projects import ProjectMemory
 from perdure.server.access.gate import Gate
-from perdure.server.wire.errors import error_answer, refusal_answer
+from perdure.server.wire.errors import refusal_answer
 from perdure.server.wire.http import Router, library_of, principal_of
 
 router = Router()
-_SDK = "mcp.server.streamable_http_manager"
 
 
 class McpEndpoint:
@@ -32,11 +29,8 @@ class McpEndpoint:
         if scope["method"] != "POST":  # there is no session that could be listened to, or ended
             await refusal_answer(405, "/mcp answers POST only", (b"allow", b"POST"))(scope, receive, send)
             return
-        if _SDK not in sys.modules:
-            # The protocol's SDK takes half a second to import, in which other requests go on.
-            await asyncio.to_thread(import_module, _SDK)
-        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
+        # The protocol's SDK takes half a second to import, in which other requests go on.
+        sdk = await asyncio.to_thread(import_module, "mcp.server.streamable_http_manager")
         from perdure.features.mcp_server.server import build_server
 
         request = Request(scope)
@@ -45,21 +39,19 @@ class McpEndpoint:
         async def tell(tool: str, agent_id: AgentId) -> None:
             await gate.note(scope, f"POST /mcp {tool}", agent_id)
 
-        try:
-            options = MemoryOptions(
-                read_only=not principal_of(request).may("user"),
-                nudges=check_nudge_level(query.get("nudges") or "balanced"),
-                reads_files=False,
-                check=lambda method, path: gate.check_allowed(scope, method, path),
-                tell=tell,
-            )
-        except PerdureError as error:
-            await error_answer(error)(scope, receive, send)
-            return
+        options = MemoryOptions(
+            read_only=not principal_of(request).may("user"),
+            nudges=check_nudge_level(query.get("nudges") or "balanced"),
+            reads_files=False,
+            check=lambda method, path: gate.check_allowed(scope, method, path),
+            tell=tell,
+        )
         project = ProjectMemory(library, name=query.get("project"), agent=query.get("agent"), over_http=True)
         server = build_server(MemoryTools(library, project, options))
         limit = library.app.settings.file_limit_bytes  # the guard's limit is smaller, and comes first
-        manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True, max_request_body_size=limit)
+        manager = sdk.StreamableHTTPSessionManager(
+            server, json_response=True, stateless=True, max_request_body_size=limit
+        )
         async with manager.run():
             await manager.handle_request(scope, receive, send)
 
