@@ -18,7 +18,7 @@ from perdure.features.notes.service import NOTES_MAX, AsyncNotes
 from perdure.features.notes.values import Note
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_frame, correction_notice
-from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, is_number
+from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, agent_of, field_of, form_of, is_number
 
 NOTES_SHOWN = 50
 VIEWS: Mapping[str, str] = {"": "All", "review": "Due for review", "archived": "Archived"}
@@ -98,7 +98,7 @@ async def add_note(request: Request, library: AsyncPerdure) -> Notice:
     kind = find_kind(form.get("kind"))
     tags = [tag for tag in map(str.strip, form.get("tags", "").split(",")) if tag]
     fields = {name: form[name] for name in kind.fields if form.get(name)}
-    note, correction = await _notes_of(request, library).add(kind.name, field_of(form, "title"), fields, tags=tags)
+    note, correction = await agent_of(request, library).notes.add(kind.name, field_of(form, "title"), fields, tags=tags)
     return _corrected(request, f"“{note.title}” was written.", correction)
 
 
@@ -108,14 +108,14 @@ async def undo(request: Request, library: AsyncPerdure) -> Notice:
     number = (await form_of(request)).get("number", "")
     if not is_number(number):
         raise InvalidInput(f"{number!r:.40} is no correction's number")
-    await library.agent_of(agent_id_of(request)).undo(int(number))
+    await agent_of(request, library).undo(int(number))
     return Notice("It was taken back.")
 
 
 @pages.post("/agents/{agent_id}/notes/{note_id}", shows=notes)
 async def edit_note(request: Request, library: AsyncPerdure) -> Notice:
     """Change the title and the fields of a note."""
-    form, own = await form_of(request), _notes_of(request, library)
+    form, own = await form_of(request), agent_of(request, library).notes
     note = await own.get(_note_id_of(request))
     fields = {name: form[name] for name in note_kinds()[note.kind].fields if name in form}
     note, correction = await own.edit(note.id, title=field_of(form, "title"), fields=fields)
@@ -125,7 +125,7 @@ async def edit_note(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/notes/{note_id}/delete", shows=notes)
 async def delete_note(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a note."""
-    own, note_id = _notes_of(request, library), _note_id_of(request)
+    own, note_id = agent_of(request, library).notes, _note_id_of(request)
     title = (await own.get(note_id)).title
     return _corrected(request, f"“{title}” was deleted.", await own.delete(note_id))
 
@@ -133,36 +133,30 @@ async def delete_note(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/notes/{note_id}/archive", shows=notes)
 async def archive_note(request: Request, library: AsyncPerdure) -> Notice:
     """Put a note away."""
-    note = await _notes_of(request, library).archive(_note_id_of(request))
+    note = await agent_of(request, library).notes.archive(_note_id_of(request))
     return Notice(f"“{note.title}” is archived.", undo=_path(request, note.id, "restore"))
 
 
 @pages.post("/agents/{agent_id}/notes/{note_id}/restore", shows=notes)
 async def restore_note(request: Request, library: AsyncPerdure) -> Notice:
     """Have an archived note found again."""
-    note = await _notes_of(request, library).restore(_note_id_of(request))
+    note = await agent_of(request, library).notes.restore(_note_id_of(request))
     return Notice(f"“{note.title}” is found again.", undo=_path(request, note.id, "archive"))
 
 
 @pages.post("/agents/{agent_id}/notes/{note_id}/keep", shows=notes)
 async def keep_note(request: Request, library: AsyncPerdure) -> Notice:
     """Say that a note still holds."""
-    note = await _notes_of(request, library).keep(_note_id_of(request))
+    note = await agent_of(request, library).notes.keep(_note_id_of(request))
     return Notice(f"“{note.title}” still holds: its review begins anew.")
-
-
-def _notes_of(request: Request, library: AsyncPerdure) -> AsyncNotes:
-    """The notes of the page's agent. Raises: InvalidInput."""
-    return library.agent_of(agent_id_of(request)).notes
 
 
 def _note_id_of(request: Request) -> PassageId:
     """The note of the path. Raises: InvalidInput."""
     value: str = request.path_params["note_id"]
     if not is_id("passage", value):
-        raise InvalidInput(
-            f"{value!r:.80} is not a note's id: one looks like passage-123e4567-e89b-42d3-a456-426614174000"
-        )
+        example = "passage-123e4567-e89b-42d3-a456-426614174000"
+        raise InvalidInput(f"{value!r:.80} is not a note's id: one looks like {example}")
     return PassageId(value)
 
 
