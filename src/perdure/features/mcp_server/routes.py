@@ -11,9 +11,6 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from perdure.core.ids import AgentId
-from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
-from perdure.features.notes.nudges import check_nudge_level
-from perdure.features.notes.projects import ProjectMemory
 from perdure.server.access.gate import Gate
 from perdure.server.wire.errors import refusal_answer
 from perdure.server.wire.http import Router, library_of, principal_of
@@ -31,7 +28,10 @@ class McpEndpoint:
             return
         # The protocol's SDK takes half a second to import, in which other requests go on.
         sdk = await asyncio.to_thread(import_module, "mcp.server.streamable_http_manager")
+        from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
         from perdure.features.mcp_server.server import build_server
+        from perdure.features.notes.nudges import check_nudge_level
+        from perdure.features.notes.projects import ProjectMemory
 
         request = Request(scope)
         library, query, gate = library_of(request), request.query_params, cast(Gate, request.app.state.gate)
