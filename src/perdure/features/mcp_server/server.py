@@ -19,7 +19,6 @@ from perdure.features.mcp_server.resources import list_resources, read_resource
 from perdure.features.mcp_server.specs import MemoryToolSpec, instructions
 
 log = logging.getLogger(__name__)
-NAME = "perdure"
 # The SDK writes several lines at INFO for each request over HTTP.
 logging.getLogger("mcp").setLevel(logging.WARNING)
 
@@ -58,7 +57,7 @@ def build_server(memory: MemoryTools) -> Server[Any]:
             return types.GetPromptResult(messages=[message])
 
     return Server(
-        NAME,
+        "perdure",
         version=version("perdure"),
         instructions=instructions(),
         on_list_tools=list_tools,

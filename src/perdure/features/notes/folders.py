@@ -51,12 +51,8 @@ def state_folder(project: str | Path, org_id: str = "", store: str | Path | None
 
 
 def organisation_folder(org_id: str = "", store: str | Path | None = None) -> Path:
-    """Return the folder with those of one organisation in one store; it may not exist.
-
-    Args:
-        org_id: empty: the default one.
-        store: the address of the store; None: the environment's.
-    """
+    """Return the folder with those of one organisation, by default the default one, in the store of an address, by
+    default the environment's; it may not exist."""
     if store is None:
         store = os.environ.get("PERDURE_STORE", "").strip() or data_folder() / STORE_FILE
     # A password may be changed. PostgreSQL's addresses are told by their form: the settings are slow to import.

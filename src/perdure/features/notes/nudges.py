@@ -23,17 +23,12 @@ FILE_BYTES = 64_000
 
 @dataclass(slots=True)
 class EditCounts:
-    """What happened since the last note.
-
-    Args:
-        nudged_at: the edits at the last reminder; None: there was none.
-        claims: the marks of the reminders that were due when they were taken.
-    """
+    """What happened since the last note."""
 
     edits: int = 0
     files: set[str] = field(default_factory=set)
-    nudged_at: int | None = None
-    claims: set[str] = field(default_factory=set)
+    nudged_at: int | None = None  # the edits at the last reminder
+    claims: set[str] = field(default_factory=set)  # the marks of the reminders that were due when they were taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +70,8 @@ def check_nudge_level(level: str) -> NudgeLevel:
 
 
 class EditCounter:
-    """The edits of a project's files since its last note, which several processes count together.
-
-    Args:
-        folder: the project's state folder; it is made with the first edit.
-    """
+    """The edits of a project's files since its last note, which several processes count together in the project's state
+    folder; it is made with the first edit."""
 
     def __init__(self, folder: Path) -> None:
         self._path, self._reminded = folder / EDITS_FILE, folder / REMINDED_FILE
