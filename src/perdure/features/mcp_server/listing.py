@@ -96,13 +96,10 @@ async def list_times(
     rows = list[tuple[datetime, str]]()
     for level, agent in readers:
         first, last = period(since, until, agent.info.timezone)
-        try:
-            events = await agent.timeline(first, last, limit=limit, newest_first=True, entity=about or None)
-        except NotFound:
-            events = ()
-        for event in events:
-            end = " (until then)" if event.kind == "end" else ""
-            rows.append((event.at, f"{event.at:%Y-%m-%d} {line_of(event.fact.text)}{end} ({event.fact.id}, {level})"))
+        with suppress(NotFound):  # an entity that no fact names
+            for event in await agent.timeline(first, last, limit=limit, newest_first=True, entity=about or None):
+                text = line_of(event.fact.text) + " (until then)" * (event.kind == "end")
+                rows.append((event.at, f"{event.at:%Y-%m-%d} {text} ({event.fact.id}, {level})"))
         written = await agent.search_archive(about, since=first, until=last, limit=limit)
         rows += [(hit.passage.occurred_at, passage_line(hit.passage, level)) for hit in written]
     newest = [line for _, line in sorted(rows, key=lambda row: row[0], reverse=True)[:limit]]
