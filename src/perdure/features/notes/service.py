@@ -155,7 +155,7 @@ class AsyncNotes(AsyncPart):
         check_limit(limit)
         where = PassageFilter(tags=_tags(kind), tag_match="all", states=_states(archived))
         page = Page(limit, ascending=False, after=after)
-        return await self._select(page, where, lambda passage: note_of(passage, kind))
+        return list(await self._select(page, where, lambda passage: note_of(passage, kind)))
 
     async def list_other_passages(self, limit: int) -> Sequence[Passage]:
         """The newest passages that are no notes. Raises: InvalidInput: a limit below 1 or above 10,000."""
@@ -163,7 +163,9 @@ class AsyncNotes(AsyncPart):
         page = Page(limit, ascending=False)
         return await self._select(page, None, lambda passage: passage if note_of(passage) is None else None)
 
-    async def _select(self, page: Page, where: PassageFilter | None, pick: Callable[[Passage], T | None]) -> list[T]:
+    async def _select(
+        self, page: Page, where: PassageFilter | None, pick: Callable[[Passage], T | None]
+    ) -> Sequence[T]:
         """What `pick` makes of the passages of a page, with further ones in place of those of which it makes None."""
         found, limit = list[T](), page.limit
         page = replace(page, limit=max(limit, PAGE_LEAST))
