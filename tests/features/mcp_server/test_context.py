@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +102,60 @@ async def test_lists_stay_short(tmp_path: Path, kind: str) -> None:
         listed = await said(client, "memory_list", kind=kind, limit=200)
 
     assert 2_000 < len(listed) < 25_000 and "are shown" in listed.splitlines()[-1]
+
+
+async def test_what_is_remembered_about_a_task_has_room_beside_full_blocks_and_notes(tmp_path: Path) -> None:
+    """Also where each of the others alone would fill the budget; ids are whole, or a beginning that the tools take."""
+    async with connected(tmp_path) as client:
+        rule = "Run make check before each commit, and never push to main. " * 45
+        await said(client, "memory_edit_block", label="project", value=rule)
+        for number in range(12):
+            title = f"Some error number {number} about a component of the shop that failed in staging"
+            await said(client, "note", kind="error", title=title, fields={"happened": f"thing {number} broke. " * 10})
+        state = "The lexer is done; the parser lacks precedence climbing. " * 40
+        await said(client, "note", kind="handoff", title="Parser work", fields={"state": state})
+        await said(client, "memory_remember", text="The checkout service rounds half-even since ticket 4411.")
+        tasks = {
+            budget: await said(client, "memory_context", about="how does checkout round amounts?", budget_tokens=budget)
+            for budget in (700, 1_000, 1_500, 2_000)
+        }
+        note = re.findall(r"passage-\w+", tasks[1_500].partition("## Notes")[2])[0]
+        whole = await said(client, "note", id=note)
+
+    for budget, text in tasks.items():
+        assert "4411" in text.partition("## About")[2], budget
+        sections = re.findall(r"(?ms)^## (Notes|project|State|About)[^\n]*\n(.*?)(?=^## |\Z)", text)
+        assert len(sections) == 4 and all(lines.strip() for _, lines in sections), budget
+        assert "make check" in text and "The lexer is done" in text, budget
+    assert "# Some error number 11" in whole or "# Parser work" in whole
+
+
+async def test_a_context_tells_statements_of_the_user_before_orders_and_thanks(tmp_path: Path) -> None:
+    """Of several sessions, each with its day; then the last words."""
+    statements = [
+        "The staging server is called Orion and only Maria may deploy to it.",
+        "I prefer tabs, not spaces.",
+        "我们的测试服务器叫猎户座，只有玛丽亚可以部署。",
+    ]
+    orders = [
+        "Fix the typo in the footer please",
+        "now run the linter",
+        "commit it",
+        "thanks, add a test",
+        "把错字改一下",
+    ]
+    async with await AsyncPerdure.open(store=InlineStore()) as perdure:
+        agent = await perdure.create_agent("ann")
+        for number, statement in enumerate(statements):
+            conversation = (await agent.new_conversation()).id
+            start = datetime(2026, 11, 20 + number, tzinfo=UTC)
+            said_then = enumerate([statement, *orders, f"looks good, push {number}"])
+            messages = [("user", None, text, start + timedelta(minutes=minute)) for minute, text in said_then]
+            await agent.import_messages(messages, conversation=conversation)
+        async with opened(perdure, None, agent="ann") as client:
+            told = await said(client, "memory_context")
+
+    earlier, _, last = told.partition("## The user said last")
+    lines = [line for line in earlier.splitlines() if line.startswith("- ")]
+    assert lines == [f"- 2026-11-{20 + number} {text}" for number, text in enumerate(statements)]
+    assert last.splitlines()[1:][-1].endswith("looks good, push 2") and len(last.splitlines()) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from dataclasses import dataclass
 from perdure.context.sections.expand import Budget, largest
 from perdure.core.messages import text_of
 from perdure.core.ports import TokenCounter
-from perdure.features.mcp_server.lines import line_of, note_line, note_text, tags_text
+from perdure.features.mcp_server.lines import line_of, note_text, tags_text
+from perdure.features.mcp_server.said import READ, told_lines
 from perdure.features.notes.values import MemoryLevel
 from perdure.library.agent import AsyncAgent
 from perdure.search.ranking.hits import Source
@@ -17,12 +19,17 @@ from perdure.search.ranking.hits import Source
 Readers = Sequence[tuple[MemoryLevel, AsyncAgent]]
 """The agents that are read, each with its level."""
 
-BLOCKS_SHARE, HANDOFF_SHARE, FACTS_SHARE = 0.4, 0.25, 0.3
-"""The most of a context's tokens that blocks, the newest handoff, and facts take."""
-NOTES_SHOWN, SAID_SHOWN = 10, 5
-WORD_CHARS = 4
-TASK_TOKENS = 100
+BLOCKS, HANDOFF, KNOWN, TOLD, NOTES, LAST = 5, 3, 2, 3, 2, 1
+"""The weights of a context's sections: where not all of them fit, each gets its share, and what others don't need."""
+ABOUT_SHARE, KNOWN_SHARE, SECTION_TOKENS, SPACE_TOKENS = 0.4, 0.2, 40, 2
+"""What is remembered about a task has at least this share of the tokens, what a level's facts say at most that one; the
+last sections are left out of a context that has no room for so many tokens of each; between two are blank lines."""
+NOTES_SHOWN, TOLD_SHOWN, LAST_SHOWN = 10, 10, 3
+TASK_CHARS, TASK_TOKENS = 100, 100
 """What is remembered about a task is left out of a context that has less room for it."""
+WORD_CHARS, ID_CHARS = 4, len("passage-12345678")
+"""So much of a note's id is enough for the tools."""
+_END_HEADINGS, _END_WORD = re.compile(r"(?:(?:\A|\n+)#[^\n]*)+\s*\Z"), re.compile(r"[!-~]+\Z")
 SPLIT_TOKENS, OWN_SHARE, TEXT_SHARE = 300, 0.65, 0.75
 """An answer of more than so many tokens is split: at most this share is the project's, and of a level's part this is
 text, the rest its sources."""
@@ -37,45 +44,77 @@ class MemoryReader:
 
     async def context(self, budget_tokens: int, about: str = "") -> str:
         """What to know now, in at most so many tokens: blocks, the newest handoff, what is known, titles of the newest
-        notes, and what is remembered about a task, or without a task what the user said last; empty: nothing."""
-        parts = list[str]()
-
-        def left() -> int:
-            return budget_tokens - self.counter.count("\n\n".join(parts))
-
-        blocks = [
-            f"## {block.label} ({level})\n{block.value.strip()}"
-            for level, agent in self.readers
-            for block in await agent.blocks.list()
-            if block.value.strip()
-        ]
-        if blocks:
-            parts.append(self._cut("\n\n".join(blocks), BLOCKS_SHARE * budget_tokens))
-        for _, agent in self.readers:
-            handoffs = await agent.notes.list(kind="handoff", limit=1)
-            if handoffs:
-                parts.append(self._cut(note_text(handoffs[0]), HANDOFF_SHARE * budget_tokens))
-                break
+        notes, and what is remembered about a task, or without a task what the user said; empty: nothing."""
+        sections = [(BLOCKS, await self._blocks()), (HANDOFF, await self._handoff())]
         for level, agent in self.readers:
-            known = await agent.facts.context(about, budget_tokens=max(1, int(FACTS_SHARE * left())))
-            if known.text:
-                parts.append(f"## Known ({level})\n{known.text}")
-        titles = [
-            note_line(note, level)
-            for level, agent in self.readers
-            for note in await agent.notes.list(limit=NOTES_SHOWN)
-        ]
-        if titles:
-            parts.append("## Notes, newest first\n" + "\n".join(titles[:NOTES_SHOWN]))
-        if about.strip() and (room := left()) > TASK_TOKENS:
+            known = await agent.facts.context(about, budget_tokens=max(1, int(KNOWN_SHARE * budget_tokens)))
+            sections.append((KNOWN, f"## Known ({level})\n{known.text}" if known.text else ""))
+        told, last = ("", "") if about.strip() else await self._said()
+        sections += (TOLD, told), (NOTES, await self._titles()), (LAST, last)
+        sections = [section for section in sections if section[1]]
+        room, task = budget_tokens, ""
+        if about.strip():
+            others = self.counter.count("\n\n".join(text for _, text in sections))
+            most = max(int(ABOUT_SHARE * room), room - others) - TASK_TOKENS // 4
             # What stands above is not said twice.
-            if found := await self.recall(about, room - TASK_TOKENS // 4, blocks=False):
-                parts.append(f"## About: {line_of(about)[:TASK_TOKENS]}\n{found}")
-        elif not about.strip():
-            said = [line for _, agent in self.readers for line in await _last_said(agent)]
-            if said:
-                parts.append("## The user said last\n" + "\n".join(said[:SAID_SHOWN]))
-        return self._cut("\n\n".join(filter(None, parts)), budget_tokens)
+            if most > TASK_TOKENS and (found := await self.recall(about, most, blocks=False)):
+                task = f"## About: {line_of(about)[:TASK_CHARS]}\n{found}"
+                room -= self.counter.count(task)
+        sections = sections[: max(1, room // SECTION_TOKENS)]
+        parts = [
+            self._cut(text, tokens) for (_, text), tokens in zip(sections, self._shares(sections, room), strict=True)
+        ]
+        return self._cut("\n\n".join(filter(None, [*parts, task])), budget_tokens)
+
+    async def _blocks(self) -> str:
+        """The blocks that have a text, each below its label."""
+        blocks = [(level, block) for level, agent in self.readers for block in await agent.blocks.list()]
+        return "\n\n".join(f"## {one.label} ({level})\n{text}" for level, one in blocks if (text := one.value.strip()))
+
+    async def _handoff(self) -> str:
+        """The newest handoff of the first agent that has one."""
+        for _, agent in self.readers:
+            for note in await agent.notes.list(kind="handoff", limit=1):
+                return note_text(note)
+        return ""
+
+    async def _titles(self) -> str:
+        """Titles of the newest notes, with the beginnings of their ids."""
+        notes = [note for _, agent in self.readers for note in await agent.notes.list(limit=NOTES_SHOWN)]
+        newest = sorted(notes, key=lambda note: note.created_at, reverse=True)[:NOTES_SHOWN]
+        lines = [f"{note.id[:ID_CHARS]} {note.kind} {note.changed_at:%Y-%m-%d} {note.title}" for note in newest]
+        return "\n".join(["## Notes, newest first", *lines]) if lines else ""
+
+    async def _said(self) -> tuple[str, str]:
+        """(What the user stated in the last sessions, the user's last words beside it), each oldest first."""
+        found = [
+            hit.message for _, agent in self.readers for hit in await agent.search("", roles=("user",), limit=READ)
+        ]
+        messages = sorted(found, key=lambda message: message.occurred_at)
+        told = await asyncio.to_thread(told_lines, messages, TOLD_SHOWN)
+        last = [f"- {one.occurred_at:%Y-%m-%d %H:%M} {line_of(text_of(one.parts))}" for one in messages[-LAST_SHOWN:]]
+        return (
+            "\n".join(["## The user said in earlier sessions", *told]) if told else "",
+            "\n".join(["## The user said last", *last]) if last else "",
+        )
+
+    def _shares(self, sections: Sequence[tuple[int, str]], room: int) -> Sequence[int]:
+        """How many tokens each section (weight, text) gets: as many as it needs, or its share of what others leave."""
+        needs = [self.counter.count(text) + SPACE_TOKENS for _, text in sections]
+        given, waiting = dict[int, int](), {place: weight for place, (weight, _) in enumerate(sections)}
+        while waiting:
+            total = sum(waiting.values())
+            small = [place for place, weight in waiting.items() if needs[place] * total <= weight * room]
+            if not small:
+                return [
+                    given.get(place, room * waiting.get(place, 0) // total - SPACE_TOKENS)
+                    for place in range(len(needs))
+                ]
+            for place in small:
+                given[place] = needs[place]
+                room -= needs[place]
+                del waiting[place]
+        return [given[place] for place in range(len(needs))]
 
     async def recall(self, query: str, budget_tokens: int, *, blocks: bool = True) -> str:
         """What all agents remember about a query, with the sources, in at most so many tokens; empty: nothing.
@@ -116,13 +155,17 @@ class MemoryReader:
         return "", left_out
 
     def _cut(self, text: str, tokens: float) -> str:
-        """Return as many lines of the beginning as fit in so many tokens, or a part of the first."""
+        """Return as many lines of the beginning as fit in so many tokens, or a part of the first one below a heading:
+        no heading alone, and no part of an id."""
         budget = Budget(self.counter, int(tokens))
         if budget.fits(text):
             return text
         part = budget.cut(text)
-        line_end = part.rfind("\n")
-        return part[:line_end] if line_end > len(part) // 2 else part
+        lines = _END_HEADINGS.sub("", part[: max(0, part.rfind("\n"))])
+        if len(lines) > len(part) // 2:
+            return lines
+        words = _END_HEADINGS.sub("", _END_WORD.sub("", part).rstrip())
+        return max(words, lines, key=len)
 
 
 async def _are_in_blocks(agent: AsyncAgent, query: str) -> bool:
@@ -147,9 +190,3 @@ def _source_line(source: Source) -> str:
     label = f" {source.label}" if source.label else ""
     date = f", {source.occurred_at:%Y-%m-%d}" if source.occurred_at else ""
     return f"[{source.number}] {source.id}{label}{date}{tags_text(source.tags)}"
-
-
-async def _last_said(agent: AsyncAgent) -> Sequence[str]:
-    """The newest messages of the user as lines, oldest first."""
-    newest = [hit.message for hit in await agent.search("", roles=("user",), limit=SAID_SHOWN)]
-    return [f"- {one.occurred_at:%Y-%m-%d %H:%M} {line_of(text_of(one.parts))}" for one in reversed(newest)]

@@ -249,7 +249,7 @@ class MemoryTools:
 
     async def _note(self, *, id: str = "", kind: str = "", level: MemoryLevel | None = None, **given: Any) -> str:
         if id:
-            return await self._change_note(PassageId(id), **given)
+            return await self._change_note(id, **given)
         if given.get("archive") is not None or given.get("keep"):
             raise InvalidInput("archive and keep are for a note that is there: give its id")
         level = level or self._project.own_level
@@ -258,32 +258,30 @@ class MemoryTools:
         (await self._project.edits()).clear()
         return f"Written: {note.kind} {note.title!r}, {note.id} ({level}). {_how_to_undo(level, correction.number)}"
 
-    async def _change_note(
-        self, id: PassageId, *, archive: bool | None = None, keep: bool = False, **changes: Any
-    ) -> str:
+    async def _change_note(self, id: str, *, archive: bool | None = None, keep: bool = False, **changes: Any) -> str:
         """Change the title or fields of a note, put it away, or keep it; or with an id alone only show it."""
         is_edit = "title" in changes or bool(changes.get("fields"))
         if keep and (is_edit or archive is not None):
             raise InvalidInput("keep says that a note holds as it is: give it without title, fields and archive")
         for level, agent in await self.readers():
             try:
-                note = await agent.notes.get(id)
+                note = await agent.notes.find(id)
             except NotFound:
                 continue
             ends = list[str]()
             if is_edit or keep or archive is not None:
                 self._changed = agent.id
             if is_edit:
-                note, correction = await agent.notes.edit(id, archived=archive, **changes)
+                note, correction = await agent.notes.edit(note.id, archived=archive, **changes)
                 (await self._project.edits()).clear()
                 ends.append(_how_to_undo(level, correction.number))
             elif archive is not None:
-                note = await (agent.notes.archive(id) if archive else agent.notes.restore(id))
+                note = await (agent.notes.archive(note.id) if archive else agent.notes.restore(note.id))
             elif keep:
-                note = await agent.notes.keep(id)
+                note = await agent.notes.keep(note.id)
                 ends.append("It still holds: its review begins anew.")
             if note.is_archived:
-                ends.append(f"It is archived. To undo: note(id='{id}', archive=false).")
+                ends.append(f"It is archived. To undo: note(id='{note.id}', archive=false).")
             return "\n".join([note_text(note), *ends])
         raise NotFound("note", f"{id:.80}", hint="memory_list(kind='notes') shows them")
 
