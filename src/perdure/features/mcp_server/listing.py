@@ -83,13 +83,7 @@ async def _list_of(agent: AsyncAgent, level: MemoryLevel, kind: str, limit: int)
 
 
 async def list_times(
-    readers: Readers,
-    budget: Budget,
-    *,
-    since: str | None = None,
-    until: str | None = None,
-    about: str = "",
-    limit: int = 30,
+    readers: Readers, budget: Budget, *, about: str, limit: int, since: str | None = None, until: str | None = None
 ) -> str:
     """Return what was true or written down in a time, the newest last. Raises: InvalidInput: a time that can't be
     read."""

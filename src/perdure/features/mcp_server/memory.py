@@ -241,8 +241,9 @@ class MemoryTools:
             return "\n".join(lines) or "No output is indexed."
         return await list_kind(await self.readers(), kind, Budget(self._count, LIST_TOKENS), limit=limit, **which)
 
-    async def _memory_timeline(self, **asked: Any) -> str:
-        return await list_times(await self.readers(), Budget(self._count, LIST_TOKENS), **asked)
+    async def _memory_timeline(self, *, about: str = "", limit: int = 30, **times: str) -> str:
+        budget = Budget(self._count, LIST_TOKENS)
+        return await list_times(await self.readers(), budget, about=about, limit=limit, **times)
 
     async def _memory_entity(self, *, name: str) -> str:
         return await list_entity(await self.readers(), name, Budget(self._count, LIST_TOKENS))
