@@ -114,5 +114,6 @@ async def test_models_of_a_provider_come_once_it_was_asked(tmp_path: Path, monke
                 await until(lambda: bool(desk.editor.of(schema.ConfigOptionUpdate)))
                 (update,) = desk.editor.of(schema.ConfigOptionUpdate)
 
+                assert begun.config_options is not None
                 assert "openai/gpt-b" not in {one.value for one in begun.config_options[0].options}
                 assert {"openai/gpt-a", "openai/gpt-b"} <= {one.value for one in update.config_options[0].options}

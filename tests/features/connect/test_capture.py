@@ -13,7 +13,7 @@ import pytest
 
 from perdure import Perdure
 from perdure.domain.archives.passages import NewPassage
-from perdure.features.connect import capture
+from perdure.features.connect import files, hook_command
 from perdure.features.connect.transcripts import LINE_BYTES, MESSAGE_CHARS, Transcript
 from perdure.features.notes.folders import CONTEXT_FILE, state_folder
 from perdure.features.notes.projects import GLOBAL_TAG, PROJECT_TAG
@@ -47,7 +47,7 @@ def transcript(project: Path, session: str, *lines: str) -> Path:
 
 
 def store(project: Path, session: str, path: Path) -> int:
-    return capture.work(["capture", str(project), session, str(path)])
+    return hook_command.run(["work", "capture", str(project), session, str(path)])
 
 
 def conversations() -> Mapping[str, list[str]]:
@@ -230,7 +230,7 @@ def test_what_was_prepared_goes_when_memory_is_corrected(project: Path) -> None:
         note, _ = agent.notes.add("plan", "Move to Turin", {"goal": "x"})
         facts = [hit.fact for hit in agent.facts.list()]
         other = perdure.create_agent("other")
-        capture.work(["renew", str(project)])
+        hook_command.run(["work", "renew", str(project)])
         other.insert_passage(NewPassage(text="Turin is a city."))
         other.forget("Turin")
         assert prepared.read_text().count("Turin") > 1
@@ -247,7 +247,7 @@ def test_what_was_prepared_goes_when_memory_is_corrected(project: Path) -> None:
         ):
             change()
             assert not prepared.exists()
-            capture.work(["renew", str(project)])
+            hook_command.run(["work", "renew", str(project)])
 
     assert not prepared.exists()
 
@@ -260,7 +260,7 @@ def test_what_was_prepared_of_all_projects_goes_with_the_global_memory(project: 
         odd = perdure.create_agent("odd", tags=(f"{PROJECT_TAG}*", f"{PROJECT_TAG}../*"))
         behind.blocks.update("human", "Ada\nlives in Turin")
         odd.blocks.update("human", "Ada")
-        capture.work(["renew", str(project)])
+        hook_command.run(["work", "renew", str(project)])
         odd.forget("Ada")
         odd.delete()
         assert "Turin" in prepared.read_text()
@@ -271,7 +271,7 @@ def test_what_was_prepared_of_all_projects_goes_with_the_global_memory(project: 
 
 def test_work_does_not_wait_for_ever(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process that hangs is a line in the log."""
-    monkeypatch.setattr(capture, "LOCK_S", 0.2)
+    monkeypatch.setattr(files, "LOCK_S", 0.2)
     path = transcript(project, "s1", line("u1", "First."))
     store(project, "s1", path)
     with (state_folder(project) / "hook.lock").open("w") as lock:

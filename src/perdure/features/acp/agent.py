@@ -12,21 +12,21 @@ from typing import Any, TypeVar, cast
 import acp
 from acp import schema
 
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import MODEL, Conversation, ConversationFilter
 from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
 from perdure.core.ids import ConversationId, MessageId
 from perdure.core.model_errors import ModelNotFound
-from perdure.features.acp.models import Options, model_options, set_option
-from perdure.features.acp.sessions import EditorSession, begin, command_list, find_slash, list_sessions, run_slash
+from perdure.features.acp import sessions
 from perdure.features.acp.transport import INTERNAL_ERROR
 from perdure.features.acp.turns import PromptTurn, read_prompt
 from perdure.features.acp.updates import SessionUpdates, memory_edit
 from perdure.library.agent import AsyncAgent
+from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 
 Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
 
-HISTORY_PAGE, VERSIONS_MAX, TITLE_CHARS, ERROR_CHARS = 500, 10_000, 80, 2_000
+SESSIONS_PAGE, HISTORY_PAGE, VERSIONS_MAX, TITLE_CHARS, ERROR_CHARS = 50, 500, 10_000, 80, 2_000
 _CODES = {NotFound: -32002, InvalidInput: -32602, Conflict: -32602, ModelNotFound: -32602}
 """Kind of error -> the protocol's code; others are internal errors."""
 
@@ -50,7 +50,7 @@ class EditorAgent:
 
     def __init__(self, perdure: AsyncPerdure, agent: AsyncAgent, note: Callable[[str], None]) -> None:
         self._perdure, self._agent, self._note = perdure, agent, note
-        self._sessions: dict[str, EditorSession] = {}
+        self._sessions: dict[str, sessions.EditorSession] = {}
         self._client: Any = None
 
     def on_connect(self, conn: Any) -> None:
@@ -59,9 +59,11 @@ class EditorAgent:
 
     async def initialize(self, protocol_version: int, **others: Any) -> schema.InitializeResponse:
         """Say what is spoken here: the newest version that both know."""
-        prompts = {"image": True, "embeddedContext": True}
-        sessions: dict[str, Any] = {"list": {}, "fork": {}, "resume": {}, "close": {}}
-        able = {"loadSession": True, "promptCapabilities": prompts, "sessionCapabilities": sessions}
+        able = {
+            "loadSession": True,
+            "promptCapabilities": {"image": True, "embeddedContext": True},
+            "sessionCapabilities": {"list": {}, "fork": {}, "resume": {}, "close": {}},
+        }
         title = f"Perdure: {self._agent.name}"
         return schema.InitializeResponse(
             protocol_version=min(protocol_version, acp.PROTOCOL_VERSION) or acp.PROTOCOL_VERSION,
@@ -72,7 +74,7 @@ class EditorAgent:
     @with_protocol_errors
     async def new_session(self, cwd: str, **others: Any) -> schema.NewSessionResponse:
         """Begin a conversation."""
-        conversation = await begin(self._agent, cwd)
+        conversation = await sessions.begin(self._agent, cwd)
         options = await self._open(conversation, **others)
         return schema.NewSessionResponse(session_id=conversation.id, config_options=options)
 
@@ -94,7 +96,7 @@ class EditorAgent:
     async def fork_session(self, cwd: str, session_id: str, **others: Any) -> schema.ForkSessionResponse:
         """Begin a conversation with a copy of what another one has in view."""
         source = await self._agent.find_conversation(ConversationId(session_id))
-        conversation = await begin(self._agent, cwd, copy_of=source)
+        conversation = await sessions.begin(self._agent, cwd, copy_of=source)
         options = await self._open(conversation, **others)
         return schema.ForkSessionResponse(session_id=conversation.id, config_options=options)
 
@@ -102,10 +104,19 @@ class EditorAgent:
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **others: Any
     ) -> schema.SetSessionConfigOptionResponse:
-        """Change the model of a session, from its next model call on."""
+        """Give a session another model from its next model call on, or with the agent's own what the agent has.
+
+        Raises: InvalidInput: there is no such option, or it has no such value; ModelNotFound.
+        """
         session = self._session(session_id)
-        session.conversation = await set_option(self._perdure, self._agent, session.conversation, config_id, value)
-        options = await model_options(self._perdure, self._agent, session.conversation)
+        if config_id != MODEL or not isinstance(value, str) or not value:
+            raise InvalidInput(
+                f"a session has the option {MODEL!r} with the handle of a model, not {config_id!r:.80} {value!r:.80}"
+            )
+        own = (await self._perdure.agent(self._agent.id)).info.model
+        model = None if value == own else value
+        session.conversation = await self._agent.update_conversation(session.conversation.id, model=model)
+        options = await sessions.model_options(self._perdure, self._agent, session.conversation)
         return schema.SetSessionConfigOptionResponse(config_options=options)
 
     async def close_session(self, session_id: str, **others: Any) -> schema.CloseSessionResponse:
@@ -118,8 +129,16 @@ class EditorAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **others: Any
     ) -> schema.ListSessionsResponse:
-        """List the conversations, a page at a time; with `cwd` those that were begun in this folder."""
-        return await list_sessions(self._agent, cwd, cursor)
+        """List the conversations, newest messages first, without archived ones; with `cwd` those that were begun in
+        this folder. The agent's first conversation, with which chats in a terminal go on, comes last."""
+        where = ConversationFilter(agent_id=self._agent.id, archived=False)
+        page = Page(SESSIONS_PAGE, ascending=False, after=cursor)
+        found = [one.conversation for one in await self._agent.page_of_states(where, page, "last_message")]
+        next_cursor = found[-1].id if len(found) == SESSIONS_PAGE else None
+        if next_cursor is None and (first := await self._agent.find_conversation()).last_message_at is not None:
+            found.append(first)
+        infos = [sessions.session_info(one) for one in found if cwd in (None, sessions.folder_of(one))]
+        return schema.ListSessionsResponse(sessions=infos, next_cursor=next_cursor)
 
     @with_protocol_errors
     async def prompt(self, session_id: str, prompt: Sequence[Any], **others: Any) -> schema.PromptResponse:
@@ -130,8 +149,8 @@ class EditorAgent:
         session.turns.append(turn)
         try:
             async with session.answering:
-                if not images and (line := find_slash(text)) is not None:
-                    shown = await run_slash(self._perdure, self._agent, session.conversation.id, line)
+                if not images and (line := sessions.find_slash(text)) is not None:
+                    shown = await sessions.run_slash(self._perdure, self._agent, session.conversation.id, line)
                     await turn.update(acp.update_agent_message_text(shown))
                     return schema.PromptResponse(stop_reason="end_turn")
                 response = await turn.answer(text, images)
@@ -149,31 +168,31 @@ class EditorAgent:
             except PerdureError as error:
                 self._note(f"session {session_id} could not be cancelled: {error}")
 
-    def _session(self, session_id: str) -> EditorSession:
+    def _session(self, session_id: str) -> sessions.EditorSession:
         """The session of this id. Raises: NotFound: it is not open."""
         if (session := self._sessions.get(session_id)) is None:
             raise NotFound("open session", f"{session_id:.80}", hint="begin or load one first")
         return session
 
-    async def _open(self, conversation: Conversation, mcp_servers: Any = None, **others: Any) -> Options:
+    async def _open(self, conversation: Conversation, mcp_servers: Any = None, **others: Any) -> sessions.Options:
         """Open a session of a conversation, and return its options. Its commands are sent after the answer."""
         if mcp_servers:
             names = ", ".join(server.name for server in mcp_servers)
             self._note(f"the editor's MCP servers are not connected ({names}): `perdure mcp add` gives an agent one")
-        session = self._sessions.setdefault(conversation.id, EditorSession(conversation))
+        session = self._sessions.setdefault(conversation.id, sessions.EditorSession(conversation))
         session.conversation = conversation
-        options = await model_options(self._perdure, self._agent, conversation)
+        options = await sessions.model_options(self._perdure, self._agent, conversation)
         session.sending = asyncio.ensure_future(self._introduce(session))
         return options
 
-    async def _introduce(self, session: EditorSession) -> None:
+    async def _introduce(self, session: sessions.EditorSession) -> None:
         """Send the commands that a session takes, and its models once the providers were asked for theirs."""
         with suppress(PerdureError, ConnectionError):  # neither is worth more than a try
-            await self._client.session_update(session_id=session.conversation.id, update=command_list())
+            await self._client.session_update(session_id=session.conversation.id, update=sessions.command_list())
             models = self._perdure.app.models
             if models.endpoints and not models.listings:
                 await models.refresh()
-                options = await model_options(self._perdure, self._agent, session.conversation)
+                options = await sessions.model_options(self._perdure, self._agent, session.conversation)
                 update = schema.ConfigOptionUpdate(session_update="config_option_update", config_options=options)
                 await self._client.session_update(session_id=session.conversation.id, update=update)
 
@@ -183,8 +202,7 @@ class EditorAgent:
         for block in await self._agent.blocks.list():
             for one in reversed(await self._agent.blocks.history(block.label, limit=VERSIONS_MAX)):
                 if one.author.kind == "agent" and one.diff:
-                    edit = memory_edit(one.block_id, one.label, one.version, one.diff)
-                    edits.setdefault(one.author.message_id, []).append(edit)
+                    edits.setdefault(one.author.message_id, []).append(memory_edit(one))
         updates, after = SessionUpdates(), -1
         while page := await self._agent.messages(conversation=conversation.id, limit=HISTORY_PAGE, after_seq=after):
             for message in page:
@@ -192,7 +210,7 @@ class EditorAgent:
                     yield update
             after = page[-1].seq
 
-    async def _show_state(self, session: EditorSession, turn: PromptTurn, text: str) -> None:
+    async def _show_state(self, session: sessions.EditorSession, turn: PromptTurn, text: str) -> None:
         """Send how full the window is after a prompt; a conversation without a title gets one."""
         overview = await self._agent.context(conversation=session.conversation.id)
         used, size = overview.used_tokens, overview.window_tokens

@@ -1,4 +1,4 @@
-"""Sessions of an editor: conversations, each with the folder that it was begun in, a title and / commands."""
+"""Sessions of an editor: conversations, each with the folder that it was begun in, a title, a model and / commands."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from perdure.cli.chat.slash import COMMANDS, run_command
 from perdure.cli.session.session import ChatSession
 from perdure.cli.session.source import StdinLines
 from perdure.cli.views.text import TextView
-from perdure.core.conversations import Conversation, ConversationFilter
+from perdure.core.conversations import MODEL, Conversation
 from perdure.core.ids import ConversationId
 from perdure.domain.conversations.units import SUMMARY_CHARS
 from perdure.domain.values import check_short_text
 from perdure.features.acp.turns import PromptTurn
 from perdure.library.agent import AsyncAgent
-from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 
-PAGE = 50
+Options = list[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean]
+
 _OFFERED = ("/memory", "/facts", "/search", "/why", "/recall", "/remember", "/forget", "/undo")
 SLASHES = {name: command for name, command in COMMANDS.items() if name in _OFFERED}
 """The commands of the chat that an editor offers: those that ask nothing and stay in the conversation."""
@@ -55,26 +55,27 @@ def folder_of(conversation: Conversation) -> str:
     return description if PurePath(description).is_absolute() else ""
 
 
-async def list_sessions(agent: AsyncAgent, cwd: str | None, after: str | None) -> schema.ListSessionsResponse:
-    """A page of the conversations behind the id `after`, newest messages first, without archived ones; of a folder or
-    of all. The agent's first conversation, with which chats in a terminal go on, comes last."""
-    where = ConversationFilter(agent_id=agent.id, archived=False)
-    states = await agent.page_of_states(where, Page(PAGE, ascending=False, after=after), "last_message")
-    page = [state.conversation for state in states]
-    cursor = page[-1].id if len(page) == PAGE else None
-    if cursor is None and (first := await agent.find_conversation()).last_message_at is not None:
-        page.append(first)
-    infos = [
-        schema.SessionInfo(
-            session_id=one.id,
-            cwd=folder_of(one) or str(Path.home()),
-            title=one.summary,
-            updated_at=(one.last_message_at or one.created_at).isoformat(),
-        )
-        for one in page
-        if cwd in (None, folder_of(one))
+def session_info(conversation: Conversation) -> schema.SessionInfo:
+    """What a list of sessions has of a conversation."""
+    return schema.SessionInfo(
+        session_id=conversation.id,
+        cwd=folder_of(conversation) or str(Path.home()),
+        title=conversation.summary,
+        updated_at=(conversation.last_message_at or conversation.created_at).isoformat(),
+    )
+
+
+async def model_options(perdure: AsyncPerdure, agent: AsyncAgent, conversation: Conversation) -> Options:
+    """The models that a session can have, with the one that it has. Raises: NotFound: the agent is gone."""
+    own = (await perdure.agent(agent.id)).info.model  # others can have changed it
+    current = conversation.settings.get(MODEL) or own
+    options = [
+        schema.SessionConfigSelectOption(value=one, name=one, description="The agent's own" if one == own else None)
+        for one in sorted({*perdure.models, own, current})
     ]
-    return schema.ListSessionsResponse(sessions=infos, next_cursor=cursor)
+    about = "Which model answers in this session; the agent keeps its own elsewhere."
+    shown = {"type": "select", "id": MODEL, "category": "model", "name": "Model", "description": about}
+    return [schema.SessionConfigOptionSelect.model_validate({**shown, "currentValue": current, "options": options})]
 
 
 def command_list() -> schema.AvailableCommandsUpdate:

@@ -12,7 +12,7 @@ from acp import schema
 
 from perdure.core.errors import AnswerInvalid, InvalidInput
 from perdure.core.events import Delta, RunEnded, RunQueued, RunStarted, StoredEvent
-from perdure.core.ids import ConversationId, RunId
+from perdure.core.ids import ConversationId
 from perdure.core.messages import ToolDecision
 from perdure.core.runs import FAILED_REASONS, RunFilter, Usage
 from perdure.core.tools.answers import PendingCall
@@ -90,7 +90,8 @@ class PromptTurn:
 
         Raises: AnswerInvalid: only calls wait that are not for a person to decide.
         """
-        while not self.cancelled.is_set() and (waiting := await self._waiting()):
+        where = RunFilter(agent_ids=(self._agent.id,), conversation_id=self._conversation)
+        while not self.cancelled.is_set() and (waiting := await self._agent.pending(conversation=self._conversation)):
             asked = [call for call in waiting if not call.awaits_client]
             if not asked:
                 raise AnswerInvalid(
@@ -101,19 +102,11 @@ class PromptTurn:
             if decisions and not self.cancelled.is_set():
                 ended = await self._show(self._agent.stream_answer(decisions, conversation=self._conversation))
             elif not self.cancelled.is_set():
-                ended = await self._show_next(waiting[0].run_id)
+                # They were decided elsewhere, or given up; then no run goes on.
+                next_one = Page(1, ascending=True, after=waiting[0].run_id)
+                found = await self._agent.page_of_runs(where, next_one)
+                ended = await self._show(self._agent.follow_run(found[0])) if found else None
         return ended
-
-    async def _waiting(self) -> Sequence[PendingCall]:
-        """The calls of the conversation that wait."""
-        return await self._agent.pending(conversation=self._conversation)
-
-    async def _show_next(self, run_id: RunId) -> RunEnded | None:
-        """Send the updates of the run that goes on where this one had stopped, and return its end; None: there is none,
-        as the calls were given up."""
-        where = RunFilter(agent_ids=(self._agent.id,), conversation_id=self._conversation)
-        found = await self._agent.page_of_runs(where, Page(1, ascending=True, after=run_id))
-        return await self._show(self._agent.follow_run(found[0])) if found else None
 
     async def _ask(self, pending: PendingCall) -> ToolDecision | None:
         """Ask the person in the editor about a call; None: it was decided elsewhere meanwhile. Without an answer, the
@@ -126,7 +119,8 @@ class PromptTurn:
         end = asyncio.ensure_future(self.cancelled.wait())
         try:
             while not (await asyncio.wait({asking, end}, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED))[0]:
-                if pending.call_id not in {call.call_id for call in await self._waiting()}:
+                waiting = await self._agent.pending(conversation=self._conversation)
+                if pending.call_id not in {call.call_id for call in waiting}:
                     return None
             outcome = None if self.cancelled.is_set() else (await asking).outcome
         finally:
@@ -158,17 +152,17 @@ def read_prompt(blocks: Sequence[Any]) -> tuple[str, list[bytes]]:
 
     Raises: InvalidInput: a block that is not taken, or an image that is no base64.
     """
-    texts, images = list[str](), list[bytes]()
+    texts, images = list[str](), list[str]()
     for block in blocks:
         match block:
             case schema.TextContentBlock(text=text):
                 texts.append(text)
             case schema.ImageContentBlock(data=data):
-                images.append(_read_base64(data))
+                images.append(data)
             case schema.EmbeddedResourceContentBlock(
                 resource=schema.BlobResourceContents(blob=data, mime_type=str() as kind)
             ) if kind.startswith("image/"):
-                images.append(_read_base64(data))
+                images.append(data)
             case schema.ResourceContentBlock(name=name, uri=uri):
                 texts.append(f"[{' '.join(name.split())}]({uri})")  # the name of a file can have lines of its own
             case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents(uri=uri, text=text)):
@@ -176,12 +170,8 @@ def read_prompt(blocks: Sequence[Any]) -> tuple[str, list[bytes]]:
             case _:
                 kind = "a file that is no text" if block.type == "resource" else block.type
                 raise InvalidInput(f"a prompt can't have {kind}: send text, images or files as text")
-    return "\n\n".join(text for text in texts if text), images
-
-
-def _read_base64(data: str) -> bytes:
-    """The bytes of an image. Raises: InvalidInput."""
     try:
-        return base64.b64decode(data, validate=True)
+        decoded = [base64.b64decode(data, validate=True) for data in images]
     except ValueError as error:
         raise InvalidInput("an image of the prompt is no base64") from error
+    return "\n\n".join(text for text in texts if text), decoded

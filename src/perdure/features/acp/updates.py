@@ -11,9 +11,9 @@ from typing import Any
 import acp
 from acp import schema
 
-from perdure.core.blocks import MemoryEdit
+from perdure.core.blocks import BlockVersion, MemoryEdit
 from perdure.core.events import Delta, MemoryEdited, MessageAdded, StoredEvent, ToolStarted
-from perdure.core.ids import BlockId, MessageId
+from perdure.core.ids import MessageId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.tools.answers import PendingCall
@@ -51,7 +51,7 @@ class SessionUpdates:
             case ToolStarted(call_id=call_id) if call_id in self._open:
                 yield acp.update_tool_call(self._open[call_id], status="in_progress")
             case MemoryEdited() as edit:
-                yield memory_edit(edit.block_id, edit.label, edit.version, edit.diff)
+                yield memory_edit(edit)
 
     def of_message(self, message: Message) -> Iterator[Any]:
         """Yield the updates that show a message."""
@@ -114,10 +114,10 @@ class SessionUpdates:
         )
 
 
-def memory_edit(block_id: BlockId, label: str, version: int, diff: str) -> Any:
-    """Return the update of a block that changed. `diff`: as of `MemoryEdit`."""
-    shown_id, title = f"memory-{block_id}-{version}", f"Memory changed: {label}"
-    return acp.start_tool_call(shown_id, title, kind="edit", status="completed", content=[_diff(label, diff)])
+def memory_edit(edit: MemoryEdited | BlockVersion) -> Any:
+    """Return the update of a block that changed."""
+    shown_id, title = f"memory-{edit.block_id}-{edit.version}", f"Memory changed: {edit.label}"
+    return acp.start_tool_call(shown_id, title, kind="edit", status="completed", content=[_diff(edit.label, edit.diff)])
 
 
 def _diff(label: str, diff: str) -> Any:

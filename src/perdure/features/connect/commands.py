@@ -7,7 +7,6 @@ from typing import Annotated
 from perdure.cli.commands.run import Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
-    import difflib
     import os
     from collections.abc import Sequence
     from pathlib import Path
@@ -16,6 +15,7 @@ if for_work(__name__):
     from perdure.cli.views.render import diff_view
     from perdure.cli.views.view import Output, visible
     from perdure.core.errors import InvalidInput
+    from perdure.core.text.line_diff import unified_diff
     from perdure.features.connect.checks import check_entries
     from perdure.features.connect.entries import ConfigEntry, plan_entries
     from perdure.features.connect.files import FileChange, check_writable, file_texts, plan_changes
@@ -93,11 +93,11 @@ async def connect_program(
 
 def _show_change(view: Output, change: FileChange) -> None:
     """Show what is written to a file as a diff."""
-    before = (change.before or b"").decode("utf-8", "replace").splitlines()
-    after = change.after.decode("utf-8", "replace").splitlines()
-    diff = [*difflib.unified_diff(before, after, n=2, lineterm="")]
+    before, after = (
+        data.decode("utf-8", "replace").replace("\r\n", "\n") for data in (change.before or b"", change.after)
+    )
     what = "new file" if change.before is None else "changes"
-    view.print(f"{visible(str(change.path))} ({what})", diff_view("\n".join(diff[2:]), limit=None))
+    view.print(f"{visible(str(change.path))} ({what})", diff_view(unified_diff(before, after), limit=None))
 
 
 def _print_entries(view: Output, entries: Sequence[ConfigEntry]) -> None:

@@ -9,14 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.features.connect.programs import (
-    ADDRESS,
-    PORTABLE_FOLDERS,
-    Program,
-    folders_of_programs,
-    kept_environment,
-    own_command,
-)
+from perdure.features.connect.programs import ADDRESS, Program, folders_of_programs, kept_environment, own_command
 
 HOOK_TIMEOUT_S = 10
 _HOOKS: Mapping[str, tuple[str, str]] = {
@@ -78,7 +71,7 @@ def plan_entries(
     }
     command = ["perdure"] if portable else own_command()
     environment = {} if portable else kept_environment(shared=folder is not None)
-    folders = PORTABLE_FOLDERS if portable else folders_of_programs()
+    folders = folders_of_programs(portable=portable)
 
     def path_of(table: Mapping[str, Any]) -> Path:
         return Path(table["user"].format(**folders)) if folder is None else folder / table["project"]

@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,9 +16,12 @@ from perdure.core.errors import InvalidInput
 from perdure.features.connect.entries import ConfigEntry
 from perdure.features.connect.jsonc import append_item, set_member
 from perdure.features.connect.tomltext import set_table
+from perdure.features.notes.folders import make_folder
 
 FILE_BYTES = 50_000_000
 """Claude Code keeps the history of all projects in the file that lists its servers."""
+LOCK_S = 60.0
+"""How long a process waits for another one; a hook that comes later does what is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +70,6 @@ def file_texts(entries: Sequence[ConfigEntry]) -> Mapping[Path, str]:
     return {path: text.rstrip("\n") for path, text in texts.items()}
 
 
-def check_unchanged(change: FileChange) -> None:
-    """Raises: InvalidInput: the file is not as it was when the change was planned, or can't be written."""
-    check_writable(change.path)
-    if read_file(change.path) != change.before:
-        raise InvalidInput(
-            f"{change.path} was changed meanwhile, so nothing was written: close the program that it belongs to, and"
-            " run this again"
-        )
-
-
 def check_writable(path: Path) -> None:
     """Raises: InvalidInput: the file, or the folder for it, can't be written."""
     target = real_path(path)
@@ -122,11 +116,6 @@ def decode(path: Path, data: bytes) -> str:
         raise InvalidInput(f"{path} was left alone: it is no UTF-8 (byte {error.start:,})") from error
 
 
-def missing_folders(path: Path) -> Sequence[Path]:
-    """Return the folders that have to be made for a file, the innermost first."""
-    return [folder for folder in real_path(path).parents if not folder.exists()]
-
-
 def replace_file(path: Path, data: bytes) -> None:
     """Write a file at once or not at all: behind a link, and with its permissions and owner. Raises: InvalidInput."""
     target = real_path(path)
@@ -154,13 +143,25 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def one_at_a_time(folder: Path) -> Iterator[None]:
-    """Wait until no other process is in here for the same folder, which is made. Raises: InvalidInput."""
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Wait until no other process is in here with the same file, which is made if there is none.
+
+    Raises: InvalidInput: it can't be written; TimeoutError: another process is in here for too long.
+    """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = (folder / "lock").open("w")
+        make_folder(path.parent)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise InvalidInput(f"{folder} can't be written: {error.strerror}") from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        raise InvalidInput(f"{path} can't be written: {error.strerror}") from error
+    end = time.monotonic() + LOCK_S
+    try:
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            if time.monotonic() > end:
+                raise TimeoutError(f"another process has held {path} for {LOCK_S:g} s")
+            time.sleep(0.05)
         yield
+    finally:
+        os.close(lock)

@@ -9,34 +9,35 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.features.connect.hook_log import log
-from perdure.features.notes.folders import CONTEXT_FILE, find_project_folder, state_folder
+from perdure.features.notes.folders import CONTEXT_FILE, data_folder, find_project_folder, make_folder, state_folder
 from perdure.features.notes.nudges import EditCounter, check_nudge_level
 
-INPUT_BYTES, CONTEXT_BYTES = 50_000_000, 40_000
+INPUT_BYTES, CONTEXT_BYTES, LOG_BYTES = 50_000_000, 40_000, 500_000
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a hook with the JSON on stdin, and return the exit code, which is 0."""
+    """Run a hook with the JSON on stdin, or the work that one has left; return the exit code: 0 of every hook."""
     name, *options = arguments
-    events = {"session-start": _start, "post-tool-use": _count_edit}
-    if name == "work":
-        from perdure.features.connect.capture import work
-
-        return work(arguments[1:])
     try:
-        payload = json.loads(sys.stdin.buffer.read(INPUT_BYTES) or b"{}")
-        if not isinstance(payload, dict):
-            raise ValueError("what came on stdin is no JSON object")
-        # The session's folder changes with each `cd`; the variable is where it was started, as for the server.
-        folder = find_project_folder(os.environ.get("CLAUDE_PROJECT_DIR") or payload.get("cwd") or ".")
-        events.get(name, _capture)(folder, payload, options)
-    except Exception as error:
-        log(f"{name}: {type(error).__name__}: {error!s:.500}")
+        if name == "work":
+            from perdure.features.connect.capture import work
+
+            work(*options)
+        else:
+            payload = json.loads(sys.stdin.buffer.read(INPUT_BYTES) or b"{}")
+            if not isinstance(payload, dict):
+                raise ValueError("what came on stdin is no JSON object")
+            # The session's folder changes with each `cd`; the variable is where it was started, as for the server.
+            folder = find_project_folder(os.environ.get("CLAUDE_PROJECT_DIR") or payload.get("cwd") or ".")
+            {"session-start": _start, "post-tool-use": _count_edit}.get(name, _capture)(folder, payload, options)
+    except Exception as error:  # nobody sees what it prints
+        _log(f"{' '.join(arguments[:3])}: {type(error).__name__}: {error!s:.500}")
+        return int(name == "work")
     return 0
 
 
@@ -92,3 +93,17 @@ def _work_later(arguments: Sequence[str]) -> None:
         start_new_session=True,
         cwd=Path.home(),
     )
+
+
+def _log(text: str) -> None:
+    """Add a line to the log of hooks; where that is not possible, nothing happens."""
+    path = data_folder() / "hooks.log"
+    try:
+        make_folder(path.parent)
+        if path.exists() and path.stat().st_size > LOG_BYTES:
+            path.replace(path.with_suffix(".log.1"))
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {' '.join(text.splitlines())}\n")
+    except OSError:
+        pass

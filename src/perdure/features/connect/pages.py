@@ -14,20 +14,16 @@ from perdure.ui.render import Data, Section
 async def load(request: Request, library: AsyncPerdure) -> list[Data]:
     """Each program with its command, and what that writes into each file; or with what a person does."""
     address = str(request.base_url).rstrip("/")
-    return [
-        {
-            "name": program.title,
-            "next": program.next,
-            "command": "" if program.by_hand else f"perdure connect {program.name}",
-            "texts": [{"place": "", "text": program.by_hand.strip().format(address=address)}]
-            if program.by_hand
-            else [
-                {"place": str(path), "text": text}
-                for path, text in file_texts(plan_entries(program, folder=None, portable=True, address=address)).items()
-            ],
-        }
-        for program in programs().values()
-    ]
+    shown: list[Data] = []
+    for one in programs().values():
+        texts = {"": one.by_hand.strip().format(address=address)}
+        if not one.by_hand:
+            entries = plan_entries(one, folder=None, portable=True, address=address)
+            texts = {str(path): text for path, text in file_texts(entries).items()}
+        parts = [{"place": place, "text": text} for place, text in texts.items()]
+        command = "" if one.by_hand else f"perdure connect {one.name}"
+        shown.append({"name": one.title, "next": one.next, "command": command, "texts": parts})
+    return shown
 
 
 SECTION = Section(name="connect", load=load, actions={})

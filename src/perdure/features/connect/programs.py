@@ -16,15 +16,6 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.incoming.addresses import is_postgres, without_password
 
 ADDRESS = "http://127.0.0.1:8283"
-PORTABLE_FOLDERS: Mapping[str, str | Path] = {
-    "home": "~",
-    "xdg": "~/.config",
-    "config": "~/.config",
-    "codex": "~/.codex",
-    "claude_home": "~",
-    "claude": "~/.claude",
-}
-"""What `folders_of_programs` returns, for any Linux machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +95,18 @@ def claude_folder() -> Path:
     return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude").expanduser()
 
 
-def folders_of_programs() -> Mapping[str, str | Path]:
-    """Return the folders of this machine that stand in paths."""
-    home = Path.home()
-    xdg = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
-    if sys.platform == "win32":
-        xdg = Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming")
+def folders_of_programs(*, portable: bool = False) -> Mapping[str, Path]:
+    """Return the folders that stand in paths: of this machine, or of any Linux machine, with ~ for the user's home."""
+    home, variables, system = (Path("~"), {}, "linux") if portable else (Path.home(), os.environ, sys.platform)
+    xdg = Path(variables.get("XDG_CONFIG_HOME") or home / ".config")
+    if system == "win32":
+        xdg = Path(variables.get("APPDATA") or home / "AppData" / "Roaming")
     return {
         "home": home,
         "xdg": xdg,
-        "config": home / "Library" / "Application Support" if sys.platform == "darwin" else xdg,
-        "codex": Path(os.environ.get("CODEX_HOME") or home / ".codex").expanduser(),
+        "config": home / "Library" / "Application Support" if system == "darwin" else xdg,
+        "codex": home / ".codex" if not (codex := variables.get("CODEX_HOME")) else Path(codex).expanduser(),
         # With the variable also the file that is in the user's home otherwise is in that folder.
-        "claude": claude_folder(),
-        "claude_home": claude_folder() if os.environ.get("CLAUDE_CONFIG_DIR") else home,
+        "claude": home / ".claude" if portable else claude_folder(),
+        "claude_home": claude_folder() if variables.get("CLAUDE_CONFIG_DIR") else home,
     }

@@ -10,7 +10,6 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 
-_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
 _MARK = "\ufeff"
 """A byte order mark, with which a file may begin."""
 
@@ -26,9 +25,9 @@ def set_table(text: str, names: Sequence[str], value: Mapping[str, Any]) -> str:
         return text
     newline = "\r\n" if "\r\n" in text else "\n"
     new = newline.join([f"[{'.'.join(names)}]", *(f"{key} = {_dump(one)}" for key, one in value.items())]) + newline
-    gap = "" if not text else newline if text.endswith("\n") else 2 * newline
-    start, end = _span(text, names) or (len(text), len(text))
-    return _checked(text, text[:start] + (gap if start == len(text) else "") + new + text[end:], names, value)
+    before, old, after = _parts(text, names)
+    gap = "" if old or not text else newline if text.endswith("\n") else 2 * newline
+    return _checked(text, before + gap + new + after, names, value)
 
 
 def remove_table(text: str, names: Sequence[str]) -> str:
@@ -40,10 +39,10 @@ def remove_table(text: str, names: Sequence[str]) -> str:
         return _MARK + remove_table(text[1:], names)
     if find_table(text, names) is None:
         return text
-    start, end = _span(text, names) or (0, 0)
-    while text[:start].endswith(("\n\n", "\r\n\r\n")):  # the gap before it goes too
-        start -= 2 if text[:start].endswith("\r\n") else 1
-    return _checked(text, text[:start] + text[end:], names, None)
+    before, _, after = _parts(text, names)
+    while before.endswith(("\n\n", "\r\n\r\n")):  # the gap before it goes too
+        before = before.removesuffix("\n").removesuffix("\r")
+    return _checked(text, before + after, names, None)
 
 
 def find_table(text: str, names: Sequence[str]) -> Any:
@@ -83,26 +82,20 @@ def _others(text: str, names: Sequence[str]) -> str:
     return json.dumps(without_empty(document), sort_keys=True, default=repr)
 
 
-def _span(text: str, names: Sequence[str]) -> tuple[int, int] | None:
-    """Return where the table begins and ends, with its sub-tables; None: there is none."""
+def _parts(text: str, names: Sequence[str]) -> tuple[str, str, str]:
+    """Return (what is before the table, the table with its sub-tables, what is behind it); all before: there is none.
+
+    Empty lines and comments before the next table belong to that one.
+    """
     name = r"[ \t]*\.[ \t]*".join(rf"(?:{re.escape(one)}|\"{re.escape(one)}\"|'{re.escape(one)}')" for one in names)
-    found = re.search(rf"^[ \t]*\[[ \t]*{name}[ \t]*\][^\n]*(?:\n|\Z)", text, re.MULTILINE)
-    if found is None:
-        return None
-    own = re.compile(rf"[ \t]*\[[ \t]*{name}[ \t]*\.")
-    for header in _HEADER.finditer(text, found.end()):
-        if own.match(text, header.start()) is None:
-            return found.start(), _without_gap(text, header.start())
-    return found.start(), len(text)
-
-
-def _without_gap(text: str, end: int) -> int:
-    """Return the end of a table before the empty lines and comments that belong to the next one."""
-    while True:
-        line = text.rfind("\n", 0, end - 1) + 1
-        if line >= end or (text[line:end].strip() and not text[line:end].lstrip().startswith("#")):
-            return end
-        end = line
+    header, lines = rf"[ \t]*\[[ \t]*{name}[ \t]*", re.findall(r".*\n|.+", text)
+    start = next((at for at, line in enumerate(lines) if re.match(rf"{header}\]", line)), len(lines))
+    end = start + 1
+    while end < len(lines) and (re.match(r"[ \t]*\[", lines[end]) is None or re.match(rf"{header}\.", lines[end])):
+        end += 1
+    while start + 1 < end < len(lines) and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
+        end -= 1
+    return "".join(lines[:start]), "".join(lines[start:end]), "".join(lines[end:])
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -115,7 +108,5 @@ def _parse(text: str) -> dict[str, Any]:
 def _dump(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{key} = {_dump(one)}" for key, one in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_dump, value)) + "]"
-    text = json.dumps(value, ensure_ascii=False)  # TOML's basic strings and booleans are JSON's
+    text = json.dumps(value, ensure_ascii=False)  # TOML's basic strings, booleans and lists of them are JSON's
     return text.replace("\x7f", "\\u007f")

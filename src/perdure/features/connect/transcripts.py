@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from perdure.core.text.credentials import without_credentials
+from perdure.core.text.json_strings import encodable
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.connect.programs import claude_folder
 
@@ -37,19 +37,15 @@ class Transcript:
         allowed = (Path.home().resolve(), claude_folder().resolve())
         if self._path.suffix != ".jsonl" or not any(self._path.is_relative_to(folder) for folder in allowed):
             raise ValueError(f"transcript_path is {str(path)!r:.200}: it is no .jsonl file in the user's home")
-        # What is no file may never end.
-        if not stat.S_ISREG(self._path.stat().st_mode):
+        if not self._path.is_file():  # a pipe or a device may never end
             raise ValueError(f"transcript_path is {str(path)!r:.200}: it is no file")
         self.position = 0
         """Up to which byte it was read: behind the last whole line."""
 
     def first_id(self) -> str:
         """The id of the first entry that has one; empty: none has. A resumed session begins with the same one."""
-        for line in self._lines(0):
-            entry = _load(line)
-            if isinstance(entry.get("uuid"), str):
-                return str(entry["uuid"])
-        return ""
+        ids = (_load(line).get("uuid") for line in self._lines(0))
+        return next((one for one in ids if isinstance(one, str)), "")
 
     def messages(self, start: int = 0) -> Iterator[ImportedMessage]:
         """Yield what user and assistant said, from a byte on, without credentials.
@@ -99,7 +95,7 @@ def _message_of(entry: dict[str, Any]) -> ImportedMessage | None:
     if not isinstance(content, str) or not content.strip() or _PROGRAM_TEXT.match(content):
         return None
     # Masked before it is cut: half of a credential looks like none.
-    text = without_credentials(content.strip()[: 2 * MESSAGE_CHARS].encode("utf-8", "replace").decode())[:MESSAGE_CHARS]
+    text = without_credentials(encodable(content.strip()[: 2 * MESSAGE_CHARS]))[:MESSAGE_CHARS]
     return ImportedMessage(role=role, text=text, occurred_at=_time(entry.get("timestamp")), id=key)
 
 

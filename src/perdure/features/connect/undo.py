@@ -13,10 +13,8 @@ from perdure.core.errors import InvalidInput
 from perdure.features.connect.entries import ConfigEntry
 from perdure.features.connect.files import (
     FileChange,
-    check_unchanged,
     check_writable,
     decode,
-    missing_folders,
     one_at_a_time,
     read_file,
     real_path,
@@ -55,10 +53,15 @@ def write_changes(
 
     Raises: InvalidInput: a file can't be written, or was changed since the changes were planned.
     """
-    with one_at_a_time(_folder()):
+    with one_at_a_time(_undo_file(program).with_name("lock")):
         known = {record.path: record for record in load_undo(program)}
         for change in changes:
-            check_unchanged(change)
+            check_writable(change.path)
+            if read_file(change.path) != change.before:
+                raise InvalidInput(
+                    f"{change.path} was changed meanwhile, so nothing was written: close the program that it belongs"
+                    " to, and run this again"
+                )
             known[str(change.path)] = _record(change, entries, known.get(str(change.path)), project)
         _save_undo(program, list(known.values()))
         for change in changes:
@@ -74,7 +77,7 @@ def undo_changes(program: str, project: Path | None = None) -> Sequence[str]:
         project: only the changes of this project's own configuration; None: all.
     Raises: InvalidInput: nothing was connected, or a file can't be changed.
     """
-    with one_at_a_time(_folder()):
+    with one_at_a_time(_undo_file(program).with_name("lock")):
         known = load_undo(program)
         records = [one for one in known if project is None or one.project == str(project)]
         if not records:
@@ -111,7 +114,7 @@ def _record(
     """Return what takes a change back; `known` is what takes an earlier one of the same file back."""
     before = change.before
     places = [(one.format, tuple(one.names), one.mark) for one in entries if one.path == change.path]
-    folders: Sequence[str] = [str(folder) for folder in missing_folders(change.path)]
+    folders = [str(one) for one in real_path(change.path).parents if not one.exists()]
     if known is not None:
         # Connected again: what there was before the first time counts.
         first = None if known.before is None else base64.b64decode(known.before)
@@ -121,7 +124,7 @@ def _record(
             before = _without_entries(change.path, before, known, first)
         earlier = [(format, tuple(names), mark) for format, names, mark in known.entries]
         places += [place for place in earlier if place not in places]
-        folders = [*folders, *(one for one in known.folders if one not in folders)]
+        folders += [one for one in known.folders if one not in folders]
     kept = None if before is None else base64.b64encode(before).decode()
     place = None if project is None else str(project)
     return UndoRecord(str(change.path), kept, _digest(change.after), places, folders, place)
@@ -172,12 +175,8 @@ def _without_entries(path: Path, data: bytes, record: UndoRecord, earlier: bytes
         raise InvalidInput(f"{path} was changed since, and was left alone: {why}. Take perdure out by hand") from None
 
 
-def _folder() -> Path:
-    return data_folder() / "connect"
-
-
 def _undo_file(program: str) -> Path:
-    return _folder() / f"{program}.json"
+    return data_folder() / "connect" / f"{program}.json"
 
 
 def _save_undo(program: str, records: Sequence[UndoRecord]) -> None:
