@@ -12,14 +12,6 @@ from typing import Any
 from perdure.features.connect.programs import ADDRESS, Program, folders_of_programs, kept_environment, own_command
 
 HOOK_TIMEOUT_S = 10
-_HOOKS: Mapping[str, tuple[str, str]] = {
-    "SessionStart": ("session-start", ""),
-    "PostToolUse": ("post-tool-use", "Edit|Write|MultiEdit|NotebookEdit"),
-    "PreCompact": ("pre-compact", ""),
-    "Stop": ("stop", ""),
-    "SessionEnd": ("session-end", ""),
-}
-"""Event -> the argument of `perdure hook`, and the tools that it is about; empty: it is about none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +84,11 @@ def plan_entries(
         # Every user of the machine sees the words of a command that runs.
         variables = {} if portable else kept_environment(shared=True)
         assignments = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-        for event, (verb, matcher) in _HOOKS.items():
+        for event, (verb, *matcher) in program.hooks["events"].items():
             words = [*command, "hook", verb, *(reminders if event == "PostToolUse" else [])]
             line = " ".join([*assignments, shlex.join(words)])
             hook = {"type": "command", "command": line, "timeout": HOOK_TIMEOUT_S}
-            group = {"matcher": matcher, "hooks": [hook]} if matcher else {"hooks": [hook]}
+            group = {**({"matcher": matcher[0]} if matcher else {}), "hooks": [hook]}
             # The path of the command may be quoted.
             mark = rf"perdure'? hook {verb}(?: --nudges \w+)?"
             names = ("hooks", event)

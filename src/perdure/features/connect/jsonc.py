@@ -15,6 +15,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 
+# A text in quotes is matched too, so that signs in it count as nothing else.
 _STRING = r'"(?:[^"\\]|\\.)*+(?:"|\Z)'
 _COMMENT = re.compile(rf"({_STRING})|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"((?:{_STRING}|[\w.}}\]])[ \t\r\n]*),(?=[ \t\r\n]*[}}\]])|{_STRING}", re.DOTALL)
@@ -59,8 +60,9 @@ class JsonText:
             value = json.loads(self._plain)
         except (ValueError, RecursionError) as error:
             at = getattr(error, "pos", 0)
+            line = text.count("\n", 0, at) + 1
             found = repr(text[at : at + 40]) if at < len(text) else "it ends there"
-            raise InvalidInput(f"line {text.count(chr(10), 0, at) + 1} can't be read as JSON: {found}") from None
+            raise InvalidInput(f"line {line} can't be read as JSON: {found}") from None
         start = _end_of(_SPACE, self._plain, 0)
         self.root = JsonNode(start, start, len(self._plain.rstrip()), value)
         # One level is indented as the first member that has a line of its own, else by two spaces.

@@ -30,7 +30,7 @@ class Program:
     next: str = ""
     by_hand: str = ""
     config: Sequence[Mapping[str, Any]] = ()
-    hooks: Mapping[str, str] = field(default_factory=dict)
+    hooks: Mapping[str, Any] = field(default_factory=dict)
     starts_server: bool = True
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.text.credentials import without_credentials
-from perdure.core.text.json_strings import encodable
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.connect.programs import claude_folder
 
@@ -95,7 +94,7 @@ def _message_of(entry: dict[str, Any]) -> ImportedMessage | None:
     if not isinstance(content, str) or not content.strip() or _PROGRAM_TEXT.match(content):
         return None
     # Masked before it is cut: half of a credential looks like none.
-    text = without_credentials(encodable(content.strip()[: 2 * MESSAGE_CHARS]))[:MESSAGE_CHARS]
+    text = without_credentials(content.strip()[: 2 * MESSAGE_CHARS].encode("utf-8", "replace").decode())[:MESSAGE_CHARS]
     return ImportedMessage(role=role, text=text, occurred_at=_time(entry.get("timestamp")), id=key)
 
 
