@@ -313,3 +313,15 @@ def test_an_interrupt_ends_it(raw: RawClient) -> None:
 
     assert raw.program.wait(30) in (0, 130)
     assert raw.program.stderr is not None and raw.program.stderr.read() == b""
+
+
+async def test_each_start_of_the_server_is_a_session_for_the_light_reminder(home: Path, project: Path) -> None:
+    """A program without hooks reports none."""
+    seen = list[bool]()
+    for _ in range(2):
+        async with over_stdio(home, "--project", str(project), "--nudges", "light") as client:
+            for _ in range(2):
+                seen.append("write it down" in await said(client, "track", files=["a", "b"] * 4))
+                await said(client, "note", kind="doc", title="t", fields={"text": "x"})
+
+    assert seen == [True, False, True, False]

@@ -16,6 +16,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.models import EXTRACTIVE
 from perdure.features.notes.folders import data_folder, find_project_folder, state_folder
+from perdure.features.notes.nudges import EditCounter
 from perdure.features.notes.projects import GLOBAL_NAME, ProjectMemory
 from tests.support.library import open_async
 from tests.support.programs import environment
@@ -266,3 +267,25 @@ async def test_another_organisation_has_memory_of_its_own(perdure: AsyncPerdure,
         assert perdure.app.org_id == DEFAULT_ORG
     finally:
         await app.close()
+
+
+async def test_a_note_begins_the_count_of_edits_anew_whoever_writes_it(perdure: AsyncPerdure, project: Path) -> None:
+    """The page and the API know the agent only."""
+    memory = ProjectMemory(perdure, project)
+    agent = await memory.open()
+    over_http = await ProjectMemory(perdure, agent=agent.name, over_http=True).edits()
+    elsewhere = EditCounter(state_folder("/elsewhere", store=perdure.path))
+    counters = (await memory.edits(), over_http, elsewhere)
+
+    def count() -> list[int]:
+        for counter in counters:
+            counter.count("a.py")
+        return [counter.totals()[0] for counter in counters]
+
+    count()
+    note, _ = await agent.notes.add("doc", "one", {"text": "x"})
+    added = count()
+    await (await perdure.agent(agent.name)).notes.edit(note.id, title="two")
+
+    assert added == [1, 1, 2]
+    assert [counter.totals()[0] for counter in counters] == [0, 0, 2]

@@ -35,7 +35,7 @@ from perdure.library.perdure import AsyncPerdure
 BUDGET_TOKENS, LIST_TOKENS = 1_500, 4_000
 """The most tokens of an answer: of tools whose caller may name another number, and of lists."""
 ARGUMENT_CHARS, LIST_ITEMS = 100_000, 1_000
-"""The longest text that an argument may have, besides outputs, and the most items of a list."""
+"""The most characters of an argument, of all its items together, besides outputs; and the most items of a list."""
 CALLS_WAITING, CHARS_WAITING = 1_000, 100_000_000
 """The most calls that wait, and the most characters of their arguments together: more are refused."""
 UNDERSTOOD_SHOWN = 10
@@ -94,6 +94,7 @@ class MemoryTools:
         if spec is None:
             hint = "this server only reads" if name in tool_specs() else f"there are {', '.join(tool_specs())}"
             raise NotFound("tool", f"{name:.80}", hint=hint)
+        check_sizes(name, arguments)  # at once: the schema looks at each item
         fitted = fit_arguments(name, spec.schema, arguments)
         chars = check_sizes(name, fitted)
         if self._waiting >= CALLS_WAITING or self._waiting_chars + chars > CHARS_WAITING:
@@ -113,7 +114,7 @@ class MemoryTools:
         """The answer of a tool, with the reminder that is due."""
         self._changed = None
         run: Callable[..., Awaitable[str]] = getattr(self, f"_{spec.name}")
-        masked = {name: _mask(value) if name in spec.kept else value for name, value in arguments.items()}
+        masked = await asyncio.to_thread(_mask_arguments, spec, arguments)
         answer = await run(**masked)
         if masked != arguments:
             answer += f"\n{MASKED}"
@@ -334,18 +335,23 @@ class MemoryTools:
 
 
 def check_sizes(tool: str, arguments: Mapping[str, Any]) -> int:
-    """Return the characters of a call's arguments. Raises: InvalidInput: a text or list is too long."""
-    chars = 0
+    """Return the characters of a call's arguments. Raises: InvalidInput: an argument has too many, or a list is too
+    long."""
+    sizes = dict[str, int]()
     for name, value in arguments.items():
         limit = OUTPUT_BYTES if (tool, name) == ("index_output", "text") else ARGUMENT_CHARS
         items = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
-        for size in (len(one) for one in items if isinstance(one, str)):
-            if size > limit:
-                raise InvalidInput(f"{name} has {size:,} characters, the limit is {limit:,}. Nothing was done.")
-            chars += size
+        sizes[name] = sum(len(one) for one in items if isinstance(one, str))
+        if sizes[name] > limit:
+            raise InvalidInput(f"{name:.80} has {sizes[name]:,} characters, the limit is {limit:,}. Nothing was done.")
         if len(items) > LIST_ITEMS:
-            raise InvalidInput(f"{name} has {len(items):,} items, the limit is {LIST_ITEMS:,}. Nothing was done.")
-    return chars
+            raise InvalidInput(f"{name:.80} has {len(items):,} items, the limit is {LIST_ITEMS:,}. Nothing was done.")
+    return sum(sizes.values())
+
+
+def _mask_arguments(spec: MemoryToolSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments, without credentials in those that are kept."""
+    return {name: _mask(value) if name in spec.kept else value for name, value in arguments.items()}
 
 
 def _mask(value: Any) -> Any:

@@ -16,7 +16,7 @@ from perdure.context.sections.expand import Budget
 from perdure.core.errors import InvalidInput, NotFound, ToolError
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId
-from perdure.core.text.credentials import without_credentials
+from perdure.core.text.credentials import PRIVATE_KEY, without_credentials
 from perdure.domain.conversations.patterns import Pattern, PatternSlow
 from perdure.domain.tools.context_tools import LOOK_UP
 from perdure.features.mcp_server.lines import line_of
@@ -28,8 +28,10 @@ OUTPUTS_MAX, OUTPUTS_BYTES = 100, 400_000_000
 """The most stored texts of a project, and their size together: with more, the oldest go."""
 FOLDER = "outputs"
 FIRST_LINES, LINE_CHARS, TITLE_CHARS = 5, 160, 200
-SLICE_CHARS = 50_000
-"""An output is masked in parts of about this length: others are answered meanwhile."""
+SLICE_CHARS, KEY_CHARS = 20_000, 200_000
+"""An output is masked in slices of about this length: others are answered meanwhile. No private key is longer."""
+_FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)  # its names need not be readable
+_MARK = re.compile(r"[,;\"'(){}<>\[\]]")
 _HANDLE = re.compile("(?:output:)?([0-9]{1,9})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -50,9 +52,11 @@ class StoredOutput:
 
     def describe(self, text: str) -> str:
         """Return a short summary of the text: size, the first and last lines, how to ask."""
-        lines = text.split("\n")
-        if len(lines) > 2 * FIRST_LINES:
-            lines[FIRST_LINES:-FIRST_LINES] = [f"... {len(lines) - 2 * FIRST_LINES:,} lines ..."]
+        if self.lines > 2 * FIRST_LINES:
+            first, last = text.split("\n", FIRST_LINES)[:-1], text.rsplit("\n", FIRST_LINES)[1:]
+            lines = [*first, f"... {self.lines - 2 * FIRST_LINES:,} lines ...", *last]
+        else:
+            lines = text.split("\n")
         head = f"{self.handle} {self.title}: {self.lines:,} lines, {self.chars:,} characters.".replace(" :", ":")
         shown = [line[:LINE_CHARS] for line in lines]
         return "\n".join([head, *shown, f"Ask with search_output(output='{self.handle}', query=... or grep=...)."])
@@ -67,14 +71,13 @@ def read_file(path: str, roots: Sequence[Path]) -> str:
         found = (base / Path(path).expanduser()).resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidInput(f"path {path!r:.200} can't be read ({getattr(error, 'strerror', None) or error})") from error
-    if not any(found.is_relative_to(root) for root in roots):
+    root = next(filter(found.is_relative_to, roots), None)
+    if root is None:
         allowed = ", ".join(map(str, roots)) or "none"
         raise InvalidInput(f"path {path!r:.200} is outside the allowed folders ({allowed}): start with --root DIR")
     try:
-        # A pipe or a device would never end: without waiting, and only a regular file is read.
-        descriptor = os.open(found, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
+        with open(found, "rb", opener=lambda *_: _open_below(root, found.relative_to(root))) as file:
+            status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise InvalidInput(f"path {path!r:.200} is no regular file")
             if status.st_size > OUTPUT_BYTES:
@@ -82,6 +85,21 @@ def read_file(path: str, roots: Sequence[Path]) -> str:
             return file.read(OUTPUT_BYTES).decode("utf-8", "replace")
     except OSError as error:
         raise InvalidInput(f"path {path!r:.200} can't be read ({error.strerror})") from error
+
+
+def _open_below(root: Path, path: Path) -> int:
+    """Return the descriptor of a file below a folder. Raises: OSError: also where a link stands by now in place of the
+    file or a folder on the way to it."""
+    folder = os.open(root, _FOLDER)
+    try:
+        for name in path.parts[:-1]:
+            inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        # A pipe or a device would never end: without waiting, and only a regular file is read.
+        return os.open(path.name or ".", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 class Outputs:
@@ -172,12 +190,27 @@ def mask_output(text: str) -> str:
     """Return an output without what has the form of a credential. What a word beside it calls one stays: such words are
     everywhere in logs, as in `tokens=1500`."""
     parts, start = list[str](), 0
-    size = len(text) if "PRIVATE KEY" in text else SLICE_CHARS  # a key has many lines
     while start < len(text):
-        end = text.find("\n", start + size) + 1 or len(text)
+        end = _slice_end(text, start)
         parts.append(without_credentials(text[start:end], named=False))
         start = end
     return "".join(parts)
+
+
+def _slice_end(text: str, start: int) -> int:
+    """Return where a slice that begins at `start` ends: behind a line, else behind a mark that no credential has; and
+    in front of a private key that it would cut, or behind one with which it begins."""
+    least, most = start + SLICE_CHARS, start + 2 * SLICE_CHARS
+    if least >= len(text):
+        return len(text)
+    end = text.find("\n", least, most) + 1
+    if not end:
+        mark = _MARK.search(text, least, most)
+        end = mark.end() if mark else min(most, len(text))
+    begin = text.rfind("-----BEGIN ", start, end)
+    if begin >= 0 and (key := PRIVATE_KEY.match(text, begin, begin + KEY_CHARS)) and key.end() > end:
+        return begin if begin > start else key.end()
+    return end
 
 
 def ask_output(text: str, arguments: dict[str, Any], budget: Budget) -> str:
