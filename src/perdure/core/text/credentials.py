@@ -8,20 +8,40 @@ from collections.abc import Collection
 
 HIDDEN = "[credential: keep it with `perdure secret`]"
 
-# What repeats is bounded: a text is masked while others wait to write, in time linear in its length.
+# What repeats is bounded or gives nothing back (`*+`): a text is masked while others wait to write, in time linear in
+# its length. No pattern with a count is an f-string, where `{1,3}` is a value.
+_BREAK = r"(?:\n|\r|\\+[rn])(?:[\s\"'>|]|\\+[rnt\"])*+"
+"""The end of a line, also as JSON and programs write it, and what stands before the next one's text."""
+_END = r"-----END\ [A-Z ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----"
+PRIVATE_KEY = re.compile(
+    r"""-----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY(?:\ BLOCK)?-----["'+,;)\ ]{0,6}
+    (?:BREAK(?>[^\n\r\\]{0,200}?[A-Z][A-Za-z-]{2,20}:\ [^\n\r\\]{0,200})){0,9}+
+    (?:(?:BREAK(?=[A-Za-z0-9+/]{0,30}?(?:[a-z][A-Z]|[A-Z]{2}[a-z]|[A-Za-z]\d[A-Za-z]))[A-Za-z0-9+/=]++
+         |(?:BREAK)?[^\n\r\\]{0,200}?(?<![A-Za-z0-9+/=])[A-Za-z0-9+/=]{32,}+)
+       [ \t"'+,;)\\]{0,6}(?=[\n\r]|\\+[rn]|\Z|-----END|(?<=\ )[A-Za-z0-9+/=]{1,80}(?:\ |-----END))
+    )++
+    (?:[^\n\r\\]{0,200}?(?:BREAK[^\n\r\\]{0,200}?){0,2}END)?""".replace("BREAK", _BREAK).replace("END)?", f"{_END})?"),
+    re.VERBOSE,
+)
+"""A private key as PEM, OpenSSH and OpenPGP write it: its first line, headers, lines of letters and digits, also behind
+line numbers or names of files, and its last line; a text that only names the first line is none."""
+_PREFIXED = r"""\b(?:(?:sk|pk|rk|whsec)[-_]|(?:hf|npm|gsk|r8|lsv2|dop_v1|shpat)_
+        |(?:pypi|xai|pplx|tvly|nvapi|fal|xapp|xox[abeprs]|sq0[a-z]{3})-)
+      (?:[A-Za-z0-9]{1,99}[-_]){0,9}
+      (?=[A-Za-z0-9]*?(?:[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z]+[a-z]?[A-Z]))[A-Za-z0-9]{16,}[A-Za-z0-9_-]*
+    | \b(?:gh[pousr]_[A-Za-z0-9]{16,}|(?:github_pat_|glpat-|AIza|ya29\.)[A-Za-z0-9_-]{16,})"""
+"""Keys that begin with what their maker's all begin with; those letters also begin names in programs, which have no
+digit in a long word, and no letters large and small in turn."""
 _FORMS = re.compile(
-    r"""-----BEGIN\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----.*?(?:-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
-    | \b(?:sk|pk|rk|whsec)[-_](?:[A-Za-z0-9]{1,99}[-_]){0,9}[A-Za-z0-9]{16,}
-    | \b(?:gh[pousr]|github_pat|glpat|xox[abprs]|xapp|hf|npm|pypi|dop_v1|shpat|AIza|ya29|sq0[a-z]{3}
-        |gsk|xai|pplx|tvly|r8|nvapi|lsv2|fal|xoxe)
-      [-_.]?[A-Za-z0-9_-]{16,}
+    rf"{PRIVATE_KEY.pattern} | {_PREFIXED}"
+    r"""
     | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
     | \bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}
     | \beyJ[A-Za-z0-9_-]{8,600}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
     | \b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]*:[^\s/@]+@
-    | \b(?:postgres(?:ql)?|mysql|redis|mongodb(?:\+srv)?|amqps?)://[^\s:@]*:[^\s@]+@
+    | \b(?:postgres(?:ql)?|mysql|redis|mongodb(?:\+srv)?|amqps?)://[^\s:@]{0,200}:[^\s@]{1,400}@
     | \b\d{8,10}:AA[A-Za-z0-9_-]{30,}
-    | \b[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,}
+    | \b[MNO](?=[A-Za-z0-9_-]{0,27}\d)[A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,}
     | (?i:\b(?:Bearer|Basic))\s+(?=[A-Za-z0-9+/_.~-]*\d)[A-Za-z0-9+/_.~-]{16,}=*
     | \b(?:\d[ -]?){15}\d\b(?=.{0,40}\b(?i:cvv|cvc)\b)""",
     re.VERBOSE | re.DOTALL,
@@ -80,7 +100,7 @@ _NAMED_ZH = re.compile(
 _BARE = re.compile(
     rf"""(?:(?i:{_BEFORE}{_STRONG})[\s,*`]{{1,4}} | (?i:(?<![\w-])pass)\s*[:=]\s* | {_ZH}\s+
         | (?:パスワード|暗証番号|비밀번호)\s*(?:[はが는은:：=]\s*)?
-        | (?i:\b(?:secret|token|key))["']?[\s:=]{1, 3}(?=["']?[^\s"']{20})
+        | (?i:\b(?:secret|token|key))["']?[\s:=]{{1,3}}(?=["']?[A-Za-z0-9]{{16}})
         | [?&;\#](?i:(?:api|access|auth)?[_-]?(?:key|token)|secret|sig(?:nature)?|password|pwd)=)
         ["'“「]?(?P<value>(?=[\x21-\x7e]*\d)(?=[\x21-\x7e]*[A-Za-z])[^\s"'”」,，。;；&]{{6,}})""",
     re.VERBOSE,
