@@ -87,6 +87,39 @@ async def test_a_file_is_read_inside_the_project_and_further_roots_only(tmp_path
     assert all(len(error) < 700 for error in errors.values())
 
 
+@pytest.mark.parametrize("swapped", ["sub/a.txt", "sub"])
+def test_a_link_that_takes_a_files_place_while_it_is_opened_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
+) -> None:
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    for folder in (project / "sub", outside):
+        folder.mkdir(parents=True)
+        (folder / "a.txt").write_text(f"of {folder.name}")
+    open_file = os.open
+
+    def swap_first(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if not (project / "old").exists():
+            (project / swapped).rename(project / "old")
+            (project / swapped).symlink_to(outside / swapped.removeprefix("sub").removeprefix("/"))
+        return open_file(path, flags, mode, dir_fd=dir_fd)
+
+    assert outputs.read_file("sub/a.txt", [project]) == "of sub"
+    monkeypatch.setattr(outputs.os, "open", swap_first)
+    with pytest.raises(InvalidInput, match="can't be read"):
+        outputs.read_file("sub/a.txt", [project])
+
+
+def test_a_folder_that_is_asked_for_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    descriptors = Path("/dev/fd")
+    before = len(list(descriptors.iterdir()))
+    for path in (".", "sub"):
+        (tmp_path / "sub").mkdir(exist_ok=True)
+        with pytest.raises(InvalidInput, match="Is a directory"):
+            outputs.read_file(path, [tmp_path])
+
+    assert len(list(descriptors.iterdir())) == before
+
+
 async def test_outputs_belong_to_one_project(tmp_path: Path) -> None:
     async with await AsyncPerdure.open(store=InlineStore()) as perdure:
         for name in ("one", "two"):

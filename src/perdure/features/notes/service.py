@@ -22,6 +22,7 @@ from perdure.domain.archives.passages import (
 )
 from perdure.domain.corrections import passage_item, record
 from perdure.features.notes.kinds import check_note_fields, check_title, find_kind, to_markdown
+from perdure.features.notes.state import clear_edits
 from perdure.features.notes.values import NOTE_TAG, Note, check_note_tags, get_note, note_of
 from perdure.library.memory.passages import AsyncArchival, from_outside
 from perdure.library.parts.checks import Page, check_limit, check_text
@@ -82,8 +83,7 @@ class AsyncNotes(AsyncPart):
             new = replace(outside, text=text, tags=own_tags, metadata=_metadata(known.name, now))
             archive = own_archive(tx, self._id, new_id, at=now)
             passage = insert_passage(tx, archive.id, new, ids=self._ports.ids, at=now)
-            item = passage_item(None, passage)
-            return get_note(passage), record(tx, self._id, "passage", f"new passage: {text}", [item], at=now)
+            return _record(tx, self._id, None, passage, at=now)
 
         return await self._write(write)
 
@@ -115,8 +115,7 @@ class AsyncNotes(AsyncPart):
             after = update_passage(tx, before, {"text": text, "metadata": metadata}, at=now)
             if archived is not None:
                 after = _put_away(tx, self._id, after, archived, at=now)
-            item = passage_item(before, after)
-            return get_note(after), record(tx, self._id, "passage", f"passage: {before.text}", [item], at=now)
+            return _record(tx, self._id, before, after, at=now)
 
         return await self._write(write)
 
@@ -249,6 +248,15 @@ class AsyncNotes(AsyncPart):
 def _metadata(kind: str, at: datetime) -> Mapping[str, Any]:
     """What the passage of a note that is written at a time has beside its text."""
     return {"kind": kind, "changed_at": at.isoformat()}
+
+
+def _record(
+    tx: Tx, agent_id: AgentId, before: Passage | None, after: Passage, *, at: datetime
+) -> tuple[Note, Correction]:
+    """Return a note that was written, with its correction; the count of edits since the last note begins anew."""
+    clear_edits(tx, agent_id)
+    what = f"new passage: {after.text}" if before is None else f"passage: {before.text}"
+    return get_note(after), record(tx, agent_id, "passage", what, [passage_item(before, after)], at=at)
 
 
 def _put_away(tx: Tx, agent_id: AgentId, passage: Passage, archived: bool, *, at: datetime) -> Passage:

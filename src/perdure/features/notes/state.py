@@ -1,5 +1,5 @@
-"""What lies outside the store ends with what it is of: files of agents and organisations that are deleted, and texts
-that were prepared from a memory that was corrected."""
+"""What lies outside the store ends with what it is of: files of agents and organisations that are deleted, texts that
+were prepared from a memory that was corrected, and counts of edits without a note."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from perdure.core.agents import Agent
 from perdure.core.ids import DEFAULT_ORG, AgentId, OrgId
 from perdure.features.notes.folders import CONTEXT_FILE, DIGEST_CHARS, data_folder
+from perdure.features.notes.nudges import EDITS_FILE, EditCounter
 from perdure.features.notes.projects import GLOBAL_TAG, PROJECT_TAG
 from perdure.storage.tx import Tx
 
@@ -32,6 +33,15 @@ def drop_contexts(tx: Tx, agent_id: AgentId) -> None:
     """Delete what was prepared from the memory of an agent, which has changed: hooks prepare it again."""
     if tx.org_id == DEFAULT_ORG and any(data_folder().glob(f"projects/*/default/*/{CONTEXT_FILE}")):
         _drop_contexts(tx.agents.get(agent_id).tags)
+
+
+def clear_edits(tx: Tx, agent_id: AgentId) -> None:
+    """Begin the counts of edits of an agent's projects anew, of all stores: a note was written."""
+    organisation = "default" if tx.org_id == DEFAULT_ORG else tx.org_id
+    digests = [tag.removeprefix(PROJECT_TAG) for tag in tx.agents.get(agent_id).tags]
+    for folder in (f"*{agent_id}", *filter(_DIGEST.fullmatch, digests)):
+        for path in data_folder().glob(f"projects/*/{organisation}/{folder}/{EDITS_FILE}"):
+            EditCounter(path.parent).clear()
 
 
 def _drop_contexts(tags: Iterable[str]) -> None:
