@@ -167,21 +167,40 @@ async def test_outputs_go_with_their_agent(tmp_path: Path, home: Path) -> None:
     assert left == [] and "not found" in error
 
 
-@pytest.mark.parametrize("erase", [False, True])
 @pytest.mark.uses("origins")
-async def test_outputs_with_a_forgotten_text_are_deleted(tmp_path: Path, home: Path, erase: bool) -> None:
-    """Those in which it does not stand stay."""
+async def test_what_was_forgotten_is_hidden_in_outputs_until_it_is_undone(tmp_path: Path) -> None:
+    """And an output that is stored later says it again."""
     (tmp_path / "project").mkdir()
     async with await open_async(tmp_path / "a.db") as perdure, opened(perdure, tmp_path / "project") as client:
         await said(client, "memory_remember", text="The name of the cat is Mimosa.")
-        await said(client, "index_output", text="a log\nmimosa failed")
-        await said(client, "index_output", text='{"cat": "Mimosa", "a log": 1}')
-        await said(client, "index_output", text="another log")
+        await said(client, "index_output", text="a log\nmimosa failed", title="of Mimosa")
         (agent,) = await perdure.agents()
-        await agent.forget("Mimosa", erase=erase)
+        await agent.forget("Mimosa")
+        await said(client, "index_output", text="Mimosa again")
+        hidden = await said(client, "search_output", output="output:1", lines="1..2")
         listed = await said(client, "memory_list", kind="outputs")
+        later = await said(client, "search_output", output="output:2", query="again")
+        await agent.undo()
+        shown = await said(client, "search_output", output="output:1", lines="1..2")
 
-    assert listed.split()[0] == "output:3" and len(listed.splitlines()) == 1
+    assert "[redacted] failed" in hidden and "of [redacted]" in listed
+    assert "Mimosa again" in later and "mimosa failed" in shown
+
+
+@pytest.mark.uses("origins")
+async def test_what_was_erased_is_erased_from_outputs(tmp_path: Path, home: Path) -> None:
+    """The rest of them stays, under the same handles."""
+    (tmp_path / "project").mkdir()
+    async with await open_async(tmp_path / "a.db") as perdure, opened(perdure, tmp_path / "project") as client:
+        await said(client, "memory_remember", text="The name of the cat is Mimosa.")
+        await said(client, "index_output", text="another log")
+        await said(client, "index_output", text="a log\nmimosa failed", title="of Mimosa")
+        (agent,) = await perdure.agents()
+        await agent.forget("Mimosa", erase=True)
+        new = await said(client, "index_output", text="a third log")
+        rest = await said(client, "search_output", output="output:2", lines="1..2")
+
+    assert "a log" in rest and "[redacted] failed" in rest and new.startswith("output:3")
     assert files_with(home, "imosa") == []
 
 

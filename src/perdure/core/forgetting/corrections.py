@@ -60,6 +60,11 @@ class Correction:
     created_at: datetime
     undone_at: datetime | None = None
 
+    @property
+    def needle(self) -> str:
+        """The forgotten text, of a long one the beginning. Where it was erased since, it is `REDACTED`."""
+        return self.text.removesuffix("…") if len(self.text) == TITLE_CHARS else self.text
+
 
 def title_of(text: str) -> str:
     """Return `text` on one line, cut to `TITLE_CHARS` characters with an ellipsis."""

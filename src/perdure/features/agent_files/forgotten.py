@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.forgetting.corrections import TITLE_CHARS, Correction
+from perdure.core.forgetting.corrections import Correction
 from perdure.core.forgetting.redaction import REDACTED
 from perdure.domain.conversations.agent_copies import copy_parts
 from perdure.domain.conversations.copy_values import HiddenText
@@ -24,10 +24,8 @@ _CHOSEN = ("name", "secrets", "tool_exec_environment_variables", "messages", *_S
 def hide_forgotten(document: dict[str, Any], forgotten: Sequence[Correction]) -> None:
     """Replace in `document`, an agent file as an object, every text of the `forgotten` corrections."""
     for correction in forgotten:
-        text = correction.text  # of a long text only the beginning is stored, and an ellipsis
-        text = text.removesuffix("…") if len(text) == TITLE_CHARS else text
-        if text != REDACTED:  # it was erased since
-            _hide(document, HiddenText(text, correction.created_at))
+        if correction.needle != REDACTED:
+            _hide(document, HiddenText(correction.needle, correction.created_at))
 
 
 def _hide(document: dict[str, Any], text: HiddenText) -> None:

@@ -8,7 +8,7 @@ FEATURE = Feature(
     name="mcp_server",
     uses=("facts", "notes", "origins"),
     routes=("routes",),
-    points={"forgotten": "outputs:forget_outputs"},
+    points={"text_erased": "outputs:erase_in_outputs"},
     nouns={
         "mcp": Noun(
             modules=("commands",),

@@ -82,7 +82,7 @@ class MemoryTools:
         self._project, self._options, self.readers = project, options, project.readers
         self.specs = offered_specs(read_only=options.read_only, runs_commands=options.runs_commands)
         self._roots = [*(() if project.folder is None else (project.folder,)), *options.roots]
-        self._count = perdure.app.ports.counter
+        self._count, self._transfer = perdure.app.ports.counter, perdure.transfer
         self._turn, self._shell_turn = asyncio.Lock(), asyncio.Lock()
         self._waiting = self._waiting_chars = 0
         self._changed: AgentId | None = None  # by the call whose turn it is
@@ -237,7 +237,7 @@ class MemoryTools:
     async def _memory_list(self, *, kind: str, limit: int = 20, **which: Any) -> str:
         if kind == "outputs":
             agent = await self._project.find()
-            found = () if agent is None else await asyncio.to_thread(self._outputs_of(agent).list, limit)
+            found = () if agent is None else await asyncio.to_thread((await self._outputs_of(agent)).list, limit)
             lines = [f"{one.handle} {one.title} ({one.lines:,} lines)" for one in found]
             return "\n".join(lines) or "No output is indexed."
         return await list_kind(await self.readers(), kind, Budget(self._count, LIST_TOKENS), limit=limit, **which)
@@ -287,8 +287,8 @@ class MemoryTools:
             return "\n".join([note_text(note), *ends])
         raise NotFound("note", f"{id:.80}", hint="memory_list(kind='notes') shows them")
 
-    def _outputs_of(self, agent: AsyncAgent) -> Outputs:
-        return Outputs(self._project.state_of(agent))
+    async def _outputs_of(self, agent: AsyncAgent) -> Outputs:
+        return Outputs(self._project.state_of(agent), await self._transfer.list_forgotten(agent.id))
 
     async def _run_command(self, *, command: str, path: str = "", text: str = "", title: str = "") -> ShellRun:
         """Run the command of a call of index_output, while other calls take their turns."""
@@ -314,14 +314,14 @@ class MemoryTools:
         masked = await asyncio.to_thread(mask_output, text)
         if command is not None:  # what was read of it is not lost because a note is longer than a credential
             masked = masked.encode()[:OUTPUT_BYTES].decode("utf-8", "ignore")
-        output = await asyncio.to_thread(self._outputs_of(await self._open()).store, masked, title)
+        output = await asyncio.to_thread((await self._outputs_of(await self._open())).store, masked, title)
         parts = ("" if command is None else command.end, output.describe(masked), MASKED * (masked != text))
         return "\n".join(filter(None, parts))
 
     async def _search_output(self, *, output: str, budget_tokens: int = BUDGET_TOKENS, **asked: Any) -> str:
         if (agent := await self._project.find()) is None:
             raise NotFound("output", f"{output:.80}", hint="none is indexed")
-        text = await asyncio.to_thread(self._outputs_of(agent).text, output)
+        text = await asyncio.to_thread((await self._outputs_of(agent)).text, output)
         answer = await asyncio.to_thread(ask_output, text, asked, Budget(self._count, budget_tokens))
         return answer or "Nothing was found."
 

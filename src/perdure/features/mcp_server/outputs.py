@@ -14,7 +14,8 @@ from typing import Any
 
 from perdure.context.sections.expand import Budget
 from perdure.core.errors import InvalidInput, NotFound, ToolError
-from perdure.core.forgetting.redaction import Redactor
+from perdure.core.forgetting.corrections import Correction
+from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId
 from perdure.core.text.credentials import PRIVATE_KEY, without_credentials
 from perdure.domain.conversations.patterns import Pattern, PatternSlow
@@ -103,10 +104,18 @@ def _open_below(root: Path, path: Path) -> int:
 
 
 class Outputs:
-    """The stored texts of an agent, in its `folder`, see `ProjectMemory.state_of`."""
+    """The stored texts of an agent.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: see `ProjectMemory.state_of`.
+        forgotten: what the agent has forgotten, which is not shown in what was stored before.
+    """
+
+    def __init__(self, folder: Path, forgotten: Sequence[Correction] = ()) -> None:
         self._folder = folder / FOLDER
+        self._hidden = [
+            (Redactor(one.needle), one.created_at.timestamp()) for one in forgotten if one.needle != REDACTED
+        ]
 
     def store(self, text: str, title: str) -> StoredOutput:
         """Store a text; return what it is. Raises: InvalidInput: it is empty or too large; ToolError: the disk."""
@@ -162,7 +171,9 @@ class Outputs:
         """Return the text of a handle. Raises: NotFound."""
         if number := _HANDLE.fullmatch(handle.strip()):
             with suppress(FileNotFoundError):
-                return (self._folder / number[1]).read_bytes().decode("utf-8", "replace").partition("\n")[2]
+                path = self._folder / number[1]
+                text = path.read_bytes().decode("utf-8", "replace").partition("\n")[2]
+                return self._hide(text, path.stat().st_mtime)
         hint = "memory_list(kind='outputs') shows those that are kept"
         raise NotFound("output", f"{handle:.80}", hint=hint)
 
@@ -172,18 +183,29 @@ class Outputs:
     def _head(self, number: int) -> StoredOutput | None:
         try:
             with (self._folder / str(number)).open("rb") as file:
-                return StoredOutput(number=number, **json.loads(file.readline()))
+                head = self._hide(file.readline().decode("utf-8", "replace"), os.fstat(file.fileno()).st_mtime)
+                return StoredOutput(number=number, **json.loads(head))
         except (OSError, ValueError, TypeError):
             return None  # deleted meanwhile
 
+    def _hide(self, text: str, stored_at: float) -> str:
+        """Return a text that was stored at this time without what was forgotten since."""
+        for redactor, at in self._hidden:
+            text = redactor.redact(text) if stored_at < at else text
+        return text
 
-def forget_outputs(agent_id: AgentId, text: str) -> None:
-    """Delete the outputs of an agent, those over HTTP too, in which a text stands that was forgotten or erased."""
+
+def erase_in_outputs(agent_id: AgentId, text: str) -> None:
+    """Replace an erased text in the outputs of an agent, those over HTTP too. A handle keeps its output."""
     redactor = Redactor(text)
-    for path in data_folder().glob(f"projects/*/*/*{agent_id}/{FOLDER}/*"):
-        with suppress(OSError):  # another process deletes too; a folder is one that is being written
-            if redactor.finds(path.read_bytes().decode("utf-8", "replace")):
-                path.unlink()
+    for path in data_folder().glob(f"projects/*/*/*{agent_id}/{FOLDER}/[0-9]*"):
+        with suppress(FileNotFoundError):  # another process deletes too
+            head, _, body = path.read_bytes().decode("utf-8", "replace").partition("\n")
+            if redactor.finds(head) or redactor.finds(body):
+                new = path.with_name(f".{path.name}")  # replaced at once; what a killed process left is written over
+                with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                    file.write(f"{redactor.redact_record(head)}\n{redactor.redact(body)}".encode())
+                new.replace(path)
 
 
 def mask_output(text: str) -> str:

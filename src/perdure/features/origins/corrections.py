@@ -21,8 +21,8 @@ from perdure.library.parts.checks import check_limit, check_number, check_text, 
 from perdure.library.parts.part import AsyncAgentPart, reads
 from perdure.storage.tx import Tx
 
-FORGOTTEN: Point[[AgentId, str], None] = Point("forgotten")
-"""An agent has forgotten a text, or it was erased: what lies outside of the store may have it. Called in a thread."""
+TEXT_ERASED: Point[[AgentId, str], None] = Point("text_erased")
+"""A text of an agent was erased: what lies outside of the store may have it. Called in a thread."""
 
 
 def _list_copies(tx: Tx, agent_id: AgentId, text_or_id: str) -> Sequence[tuple[AgentId, str, int]]:
@@ -74,10 +74,10 @@ class AsyncCorrections(AsyncAgentPart):
             whole = await self._ports.store.read(resolve_text, agent_id, text)
             if erase:
                 result = await erase_text(self._ports, agent_id, text, progress=progress)
+                await asyncio.to_thread(TEXT_ERASED, agent_id, whole)
             else:
                 result = await forget(self._ports, agent_id, text, author=author or outside())
             await self._note_changes(agent_id)
-            await asyncio.to_thread(FORGOTTEN, agent_id, whole)
             return result
 
         # A companion has copies of what it read. They go first: if it is at work, nothing is done.
