@@ -101,6 +101,11 @@ class Settings(Limits):
         trace_content: `on`: spans of OpenTelemetry hold what was said, and what tools were given and answered.
         hooks: the file of hook commands; empty: `hooks.toml` in the data folder, for the store there; `none`: no hooks
             at all, not even those of packages.
+        definitions: folders with definitions of helpers, commands and skills, such as `~/.claude`, besides the data
+            folder; separated as in `PATH`.
+        project_roots: the folders, separated likewise, below which clients of the API may choose an agent's `project`.
+        helpers: JSON with definitions of helpers, name -> fields; they override those of files.
+        policy: a folder with definitions that override all others, and `policy.toml`, which forbids some.
 
     Raises: InvalidInput: an unknown token counter, search engine or mode, or an invalid address.
     """
@@ -155,6 +160,10 @@ class Settings(Limits):
     audit_days: int = 365
     trace_content: str = "off"
     hooks: str = ""
+    definitions: str = ""
+    project_roots: str = ""
+    helpers: str = ""
+    policy: str = ""
 
     def __post_init__(self) -> None:
         check_choices(self, CHOICES)
