@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         UndoResult,
         WriteText,
     )
+    from perdure.features.proposals.values import Proposal
     from perdure.features.schedules.values import Firing, Schedule
     from perdure.library.names import *
 
@@ -94,7 +95,8 @@ __all__ = [
     "Accepted", "AddressRefused", "Agent", "AgentAwaitsApproval", "AgentFailed", "AgentFile", "AgentInfo",
     "AlreadyExists", "AnswerInvalid", "AnswerOrigin", "ApprovalPending", "Archive", "AsyncAgent", "AsyncArchive",
     "AsyncFolder", "AsyncGroup", "AsyncPerdure", "Author", "Block", "BlockChanged", "BlockLimitExceeded",
-    "BlockNotFound", "BlockReadOnly", "BlockVersion", "BodyUnreadable", "ChildTools", "CircularWait", "Clock",
+    "BlockNotFound", "BlockProtected", "BlockReadOnly", "BlockVersion", "BodyUnreadable", "ChildTools", "CircularWait",
+    "Clock",
     "Community", "CommunityHit", "CompactionSettings", "CompanionInfo", "Conditional", "Conflict", "ContextOverview",
     "ContinueLoop", "Conversation", "ConversationBusy", "ConversionFailed", "Correction", "CostLedger",
     "DataTooLarge", "Delta", "Embedder", "EmbeddingMismatch", "EmptyMessage", "Entity", "Exchange", "ExitLoop",
@@ -112,6 +114,7 @@ __all__ = [
     "NameInvalid", "NewBlock",
     "NewPassage", "NoReply", "NotAStore", "NotFound", "NothingToCompact", "ParentTool", "PassEdit", "PassInfo",
     "Passage", "PassageHit", "PatchInvalid", "PendingCall", "Perdure", "PerdureError", "Profile", "ProfileEntry",
+    "Proposal", "ProposalDecided", "ProposalOutdated", "ProposalRefused",
     "Question", "Reasoning", "Recalled", "Replay", "ReplayMismatch", "Reply", "ReplyTimeout", "RequestRefused",
     "RequiredBeforeExit", "RequiresApproval", "Reset", "RevertResult", "Run", "RunEnded", "RunFailed", "RunFirst",
     "SandboxUnavailable", "Schedule", "ScheduleInvalid", "SchemaMismatch", "SearchReport", "Secret",
@@ -162,6 +165,7 @@ _HOMES = {
     "features.mcp.service": ("McpState",),
     "features.mcp.units": ("ToolsByStatus",),
     "features.mcp.values": ("McpServer", "McpTool", "ToolListing"),
+    "features.proposals.values": ("Proposal",),
     "features.schedules.values": ("Firing", "Schedule"),
     "core.secrets": ("Secret",),
     "core.tools.rules": (

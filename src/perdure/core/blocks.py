@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import (
     BlockLimitExceeded,
+    BlockProtected,
     BlockReadOnly,
     InvalidInput,
     LineNumbersInText,
@@ -31,6 +32,9 @@ DEFAULT_LIMIT_CHARS = 5_000
 
 WORKING_CHECKPOINT = "working_checkpoint"
 """The label of a conversation's working notes, which stand at the end of each request, not in the memory section."""
+
+PROTECTED = "protected"
+"""The name in the metadata of a block that marks it, with any value but false: only a person changes it."""
 
 LABEL_PATTERN = r"[\w][\w./-]{0,99}"
 _LABEL = re.compile(LABEL_PATTERN)
@@ -87,6 +91,11 @@ class Block:
     created_by: str | None = None
     updated_by: str | None = None
 
+    @property
+    def is_protected(self) -> bool:
+        """Whether only a person changes it."""
+        return bool(self.metadata.get(PROTECTED))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockVersion:
@@ -142,6 +151,12 @@ def check_limit(block: Block) -> Block:
     if len(block.value) > block.limit_chars:
         raise BlockLimitExceeded(block.label, size=len(block.value), limit=block.limit_chars)
     return block
+
+
+def check_author(block: Block, author: Author) -> None:
+    """Check that this author may change a block. Raises: BlockProtected: it is protected, and no person changes it."""
+    if block.is_protected and author.kind != "user":
+        raise BlockProtected(block.label)
 
 
 def rewrite(block: Block, value: str) -> Block:

@@ -201,6 +201,29 @@ class BlockReadOnly(ToolError):
         self.label = label
 
 
+class BlockProtected(ToolError):
+    """An agent, or Perdure itself, tried to change a block that only a person changes. Nothing was written."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__(
+            f"Block {label!r} is protected: only a person changes it. Propose the change with propose_change, which a"
+            " person approves or refuses."
+        )
+        self.label = label
+
+
+class ProposalRefused(ToolError):
+    """An agent proposed a change that a person has refused; `decision` is why, `number` that of the proposal then."""
+
+    def __init__(self, label: str, *, number: int, decision: str) -> None:
+        why = f": {decision}" if decision else ""
+        super().__init__(
+            f"a person has refused this change of {label!r} (proposal {number}){why}. Propose something else, or"
+            " leave it as it is."
+        )
+        self.label, self.number, self.decision = label, number, decision
+
+
 class BlockChanged(ToolError):
     """A tool would rewrite a block that another writer has changed since the model was shown it: it holds `value` now.
     Nothing was written."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.features.origins.origin_values import AnswerOrigin, Origin
     from perdure.features.origins.sources import AsyncSources
     from perdure.features.origins.values import ForgetPreview, ForgetResult, UndoResult
+    from perdure.features.proposals.service import AsyncProposals
     from perdure.features.schedules.service import AsyncSchedules
 
 __all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
@@ -44,6 +45,13 @@ class AsyncStoreFeatures:
         from perdure.features.facts.service import AsyncFacts
 
         return AsyncFacts(self._app)
+
+    @property
+    def proposals(self) -> AsyncProposals:
+        """The proposals for the memory of one agent, or of all. A person decides about each; `author` is who it is."""
+        from perdure.features.proposals.service import AsyncProposals
+
+        return AsyncProposals(self._app)
 
     @property
     def schedules(self) -> AsyncSchedules:
@@ -104,6 +112,13 @@ class AsyncAgentFeatures:
         from perdure.features.facts.service import AsyncFacts
 
         return AsyncFacts(self._app, self._agent_id)
+
+    @property
+    def proposals(self) -> AsyncProposals:
+        """The proposals for the memory of one agent, or of all. A person decides about each; `author` is who it is."""
+        from perdure.features.proposals.service import AsyncProposals
+
+        return AsyncProposals(self._app, self._agent_id)
 
     @property
     def schedules(self) -> AsyncSchedules:

@@ -390,6 +390,8 @@ def _block_xml(block: Block, labels: Set[str]) -> str:
     metadata = [f"- chars_current={len(block.value)}", f"- chars_limit={block.limit_chars}"]
     if block.read_only:
         metadata.insert(0, "- read_only=true")
+    if block.is_protected:
+        metadata.insert(0, "- protected=true")
     description = escape_tags(block.description or f"What belongs under {block.label}.", labels)
     value = escape_tags(block.value, labels)
     return "\n".join(

@@ -22,6 +22,7 @@ Place = Literal[
     "event",
     "settings",
     "schedule",
+    "proposal",
     "group",
     "source",
     "correction",

@@ -165,6 +165,7 @@ def restore_agent(
             continue
         for one in values[1:]:
             by = Author(kind=one.by, id=agent_id if one.by == "agent" else author.id)
+            by = author if block.is_protected else by  # a person who imports it brings its history
             after = check_limit(replace(block, value=one.value))
             block = tx.blocks.put(after, expected=block.version, author=by, at=one.created_at)
     passages: dict[str, Passage] = {}

@@ -66,7 +66,7 @@ def _rules() -> list[ScopeRule]:
     memory = [
         *("/v1/agents/*/archival-memory/**", "/v1/archives/*/passages/**", "/v1/passages/**"),
         *("/v1/agents/*/core-memory/blocks/*", "/v1/agents/*/forget", "/v1/agents/*/undo"),
-        *("/v1/agents/*/memory-sources/**", "/v1/agents/*/notes/**"),
+        *("/v1/agents/*/memory-sources/**", "/v1/agents/*/notes/**", "/v1/agents/*/proposals/**"),
         *("/v1/agents/*/reset-messages", "/v1/groups/*/reset-messages", "/v1/facts/**"),
     ]
     built = [
@@ -74,7 +74,7 @@ def _rules() -> list[ScopeRule]:
         *("facts",),
     ]
     read = [*built, "conversations", "entities", "jobs", "messages", "models", "passages", "profiles", "providers"]
-    read += ["recall", "runs", "sandbox-config", "steps", "tags", "why", "health", "ready"]
+    read += ["proposals", "recall", "runs", "sandbox-config", "steps", "tags", "why", "health", "ready"]
     return [
         *administration,
         ScopeRule(ANY, "/metrics", "admin", whole_server=True),
@@ -87,6 +87,7 @@ def _rules() -> list[ScopeRule]:
         ScopeRule(WRITE, "/v1/providers/**", "admin", audited=True),
         ScopeRule(WRITE, "/v1/sandbox-config/**", "admin", audited=True),
         ScopeRule(WRITE, "/v1/facts/settings", "builder", audited=True),
+        ScopeRule(WRITE, "/v1/agents/*/companion", "builder", audited=True),
         *(ScopeRule(methods, path, "user", audited=True) for methods, path in changes),
         *(ScopeRule(WRITE, path, "user") for path in talks),
         *(ScopeRule(WRITE, path, "user", audited=True) for path in memory),
@@ -108,10 +109,11 @@ def _rules() -> list[ScopeRule]:
     ]
 
 
-_MEMORY_PAGES = ("memory", "facts", "forget", "sources", "notes")
+_MEMORY_PAGES = ("memory", "facts", "forget", "sources", "notes", "proposals")
 _BUILT_IN_MEMORY = (
     *("memory/blocks", "memory/blocks/*/settings", "memory/blocks/*/detach"),
     *("memory/companion/on", "memory/companion/off", "facts/capture", "facts/pause"),
+    "proposals/protect",
 )
 """What of an agent's pages is about its blocks, companion and settings, not about what it remembers."""
 

@@ -29,6 +29,9 @@ from perdure.storage.tx import Tx
 COMPANION_LOST: Point[[Tx, AgentId, datetime], None] = Point("companion_lost")
 """An agent has no companion any more."""
 
+COMPANION_TOOLS: Point[[CompanionKind], Sequence[str]] = Point("companion_tools")
+"""The tools of companions of this kind, where a feature brings the kind."""
+
 PERSONA = "memory_persona"
 """The label of the block that only a companion has."""
 
@@ -36,13 +39,23 @@ _PERSONA_TEXT = (
     "I keep the memory of the agent {name} in order while nobody waits. I read what was said, note what lasts in the"
     " block that is meant for it, correct what has changed, and keep each block short."
 )
+_REFLECTS_TEXT = (
+    "I find out how the agent {name} could fail less. I read what failed, look for what the failures have in common,"
+    " and propose a change of its rules where one would have helped. A person decides."
+)
 _PERSONA_DESCRIPTION = "Who you are, and how you have learned to keep the memory. Nobody else has this block."
 _SUFFIX = "-sleeptime"
 _WITH_AGENT = "deleted_with_agent"
 """Of companions that `enable_companion` made. An agent that a group made one is never deleted with another."""
+_KIND = "kind"
+"""The name in `COMPANION_OF` of the kind of a companion that a feature brings."""
 _NAME_CHARS = 200
 
-_TYPES: Mapping[GroupKind, str] = {"sleeptime": "sleeptime_agent", "voice_sleeptime": "voice_sleeptime_agent"}
+_TYPES: Mapping[CompanionKind, str] = {
+    "sleeptime": "sleeptime_agent",
+    "voice_sleeptime": "voice_sleeptime_agent",
+    "reflection": "sleeptime_agent",
+}
 
 
 def find_companion(tx: Tx, agent_id: AgentId) -> Group | None:
@@ -66,6 +79,12 @@ def find_owner(tx: Tx, agent: Agent) -> Agent | None:
     return None
 
 
+def kind_of_companion(companion: Agent) -> CompanionKind:
+    """The kind of a companion."""
+    kind: CompanionKind = (companion.settings.get(COMPANION_OF) or {}).get(_KIND, "sleeptime")
+    return kind
+
+
 def set_companion(
     tx: Tx, agent_id: AgentId, kind: CompanionKind | Literal[False], author: Author, inputs: UnitInputs
 ) -> None:
@@ -77,12 +96,12 @@ def set_companion(
 
 
 def enable_companion(
-    tx: Tx, agent_id: AgentId, *, ids: Ids, author: Author, at: datetime, kind: GroupKind = "sleeptime"
+    tx: Tx, agent_id: AgentId, *, ids: Ids, author: Author, at: datetime, kind: CompanionKind = "sleeptime"
 ) -> Group:
     """Give an agent a companion that shares its blocks; one that it has stays. The companion reads what is said from
     now on.
 
-    Raises: NotFound; InvalidInput: the agent is a companion itself.
+    Raises: NotFound; InvalidInput: the agent is a companion itself, or has one that does not reflect as it should.
     """
     tx.agents.lock(agent_id)
     agent = tx.agents.get(agent_id)
@@ -91,15 +110,21 @@ def enable_companion(
         if COMPANION_OF in agent.settings:
             raise InvalidInput(f"{agent.name!r} is the companion of another agent, and can't have one itself")
         group = _add_companion(tx, agent, kind, ids=ids, author=author, at=at)
+    elif kind == "reflection" and kind_of_companion(tx.agents.get(group.agent_ids[0])) != kind:
+        raise InvalidInput(f"{agent.name!r} has a companion that edits its memory: take that one away first")
     if not agent.settings.get(COMPANION):
         _put_setting(tx, agent, COMPANION, True)
     follow_blocks(tx, agent_id)
     return group
 
 
-def _add_companion(tx: Tx, agent: Agent, kind: GroupKind, *, ids: Ids, author: Author, at: datetime) -> Group:
-    """Create a companion of an agent, and the group of both, which is returned. It has read all messages until now."""
-    agent_type = _TYPES[kind]
+def _add_companion(tx: Tx, agent: Agent, kind: CompanionKind, *, ids: Ids, author: Author, at: datetime) -> Group:
+    """Create a companion of an agent, and the group of both, which is returned. It has read all messages until now.
+    Raises: InvalidInput: the feature that has this kind is missing."""
+    agent_type, reflects = _TYPES[kind], kind == "reflection"
+    tools: Sequence[str] = (*DEFAULT_TOOLS[agent_type], "store_memories")
+    if reflects and not (tools := [name for own in COMPANION_TOOLS(kind) for name in own]):
+        raise InvalidInput("companions of the kind 'reflection' need the feature `proposals`, which this program lacks")
     window = agent.settings.get("context_window_tokens")
     settings: dict[str, Any] = {
         # It begins each pass with its memory only, and what it reads are no statements of a user.
@@ -108,21 +133,27 @@ def _add_companion(tx: Tx, agent: Agent, kind: GroupKind, *, ids: Ids, author: A
         "tool_rules": list(DEFAULT_RULES[agent_type]),
         **({} if window is None else {"context_window_tokens": window}),
     }
+    persona = _REFLECTS_TEXT if reflects else _PERSONA_TEXT
     new = NewAgent(
         name=f"{agent.name[: _NAME_CHARS - len(_SUFFIX)]}{_SUFFIX}",
         model=agent.model,
         follows_default=agent.follows_default,
         agent_type=agent_type,
         timezone=agent.timezone,
-        blocks=(
-            NewBlock(label=PERSONA, value=_PERSONA_TEXT.format(name=agent.name), description=_PERSONA_DESCRIPTION),
-        ),
-        tools=tuple(dict.fromkeys((*DEFAULT_TOOLS[agent_type], "store_memories"))),
+        blocks=(NewBlock(label=PERSONA, value=persona.format(name=agent.name), description=_PERSONA_DESCRIPTION),),
+        tools=tuple(dict.fromkeys(tools)),
         settings=settings,
     )
     companion = create_agent(tx, new, ids=ids, author=author, at=at)
-    _put_setting(tx, companion, COMPANION_OF, {"agent_id": agent.id, "block_ids": [], _WITH_AGENT: True})
-    group: NewGroup = {"kind": kind, "agent_ids": (companion.id,), "manager_agent_id": agent.id, "frequency": FREQUENCY}
+    link = {"agent_id": agent.id, "block_ids": [], _WITH_AGENT: True, **({_KIND: kind} if reflects else {})}
+    _put_setting(tx, companion, COMPANION_OF, link)
+    group_kind: GroupKind = "voice_sleeptime" if kind == "voice_sleeptime" else "sleeptime"
+    group: NewGroup = {
+        "kind": group_kind,
+        "agent_ids": (companion.id,),
+        "manager_agent_id": agent.id,
+        "frequency": FREQUENCY,
+    }
     if newest := tx.messages.list(agent.id, newest_first=True, limit=1):
         group["last_message_id"] = newest[0].id
     return create_group(tx, group, ids=ids, at=at)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.context.sections.expand import Budget
-from perdure.core.blocks import Block, append_text, replace_text, rewrite
+from perdure.core.blocks import Author, Block, append_text, replace_text, rewrite
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import FactId, PassageId, is_id
 from perdure.core.models import EXTRACTIVE
@@ -32,6 +32,8 @@ BUDGET_TOKENS, LIST_TOKENS = 1_500, 4_000
 """The most tokens of an answer: of tools whose caller may name another number, and of lists."""
 ARGUMENT_CHARS, LIST_ITEMS = 100_000, 1_000
 """The longest text that an argument may have, besides outputs, and the most items of a list."""
+_AUTHOR = Author(kind="agent", id="mcp")
+"""Who changes blocks and undoes: the clients are agents, so protected blocks stay as they are."""
 CALLS_WAITING = 32
 UNDERSTOOD_SHOWN = 10
 
@@ -164,9 +166,9 @@ class MemoryTools:
             if not (version.isascii() and version.isdecimal() and len(version) < 10):
                 break
             if label:
-                block = await agent.blocks.restore(label, int(version))
+                block = await agent.blocks.restore(label, int(version), author=_AUTHOR)
                 return f"Block {label} ({one}) is as before:\n{block.value}"
-            result = await agent.undo(int(version))
+            result = await agent.undo(int(version), author=_AUTHOR)
             await _understand(agent)  # facts went with a text that is back now
             conflicts = "".join(f"\nNot taken back: {why}" for why in result.conflicts)
             restored = plural(result.restored, "thing")
@@ -199,7 +201,7 @@ class MemoryTools:
             return {"value": edit(block).value}
 
         # The block is read in the transaction that writes it: nothing of another session is lost.
-        after = await agent.blocks.edit(label, change)
+        after = await agent.blocks.edit(label, change, author=_AUTHOR)
         return (
             f"Block {label} ({where}) is now:\n{after.value}\n"
             f"To undo: memory_forget(undo='{where}:{label}@{before[0].version}')."
@@ -348,7 +350,7 @@ async def _forget(level: MemoryLevel, agent: AsyncAgent, id: str) -> str:
         passage = await agent.passage(PassageId(id))
         correction = await agent.delete_passages([passage.id])
         return f"Removed ({level}): {line_of(passage.text)}\n{_how_to_undo(level, correction.number)}"
-    result = await agent.forget(id)
+    result = await agent.forget(id, author=_AUTHOR)
     if not result.total:
         raise NotFound("message", id)
     places = ", ".join(f"{count} in {place}" for place, count in result.counts.items() if count)

@@ -25,6 +25,7 @@ PLACE_NAMES: Mapping[Place, str] = {
     "event": "events of runs",
     "settings": "settings and descriptions",
     "schedule": "schedules",
+    "proposal": "proposals",
     "group": "groups",
     "source": "sources of memories",
     "correction": "what undo would bring back",

@@ -47,8 +47,8 @@ SET_BELONGINGS: Point[[Tx, Ports, AgentId, Mapping[str, Sequence[str]]], None] =
 
 SameName = Literal["allow", "refuse", "number"]
 
-CompanionKind = Literal["sleeptime", "voice_sleeptime"]
-"""The kinds of agents that keep the memory of another one."""
+CompanionKind = Literal["sleeptime", "voice_sleeptime", "reflection"]
+"""The kinds of agents that keep the memory of another one; one of `reflection` only proposes changes."""
 
 SET_COMPANION: Point[[Tx, AgentId, CompanionKind | Literal[False], Author, UnitInputs], None] = Point("set_companion")
 """Give an agent a companion of this kind, or with False none. Raises: InvalidInput."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.features.origins.origin_values import Origin
     from perdure.features.origins.sync_sources import Sources
     from perdure.features.origins.values import ForgetPreview, ForgetResult, UndoResult
+    from perdure.features.proposals.sync_service import Proposals
     from perdure.features.schedules.sync_service import Schedules
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.parts.portal import Portal
@@ -46,6 +47,13 @@ class StoreFeatures:
         from perdure.features.facts.sync_service import Facts
 
         return Facts(self._portal, self._inner.facts)
+
+    @property
+    def proposals(self) -> Proposals:
+        """The proposals for the memory of one agent, or of all. A person decides about each; `author` is who it is."""
+        from perdure.features.proposals.sync_service import Proposals
+
+        return Proposals(self._portal, self._inner.proposals)
 
     @property
     def schedules(self) -> Schedules:
@@ -97,6 +105,13 @@ class AgentFeatures:
         from perdure.features.facts.sync_service import Facts
 
         return Facts(self._portal, self._inner.facts)
+
+    @property
+    def proposals(self) -> Proposals:
+        """The proposals for the memory of one agent, or of all. A person decides about each; `author` is who it is."""
+        from perdure.features.proposals.sync_service import Proposals
+
+        return Proposals(self._portal, self._inner.proposals)
 
     @property
     def schedules(self) -> Schedules:
