@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -105,6 +105,8 @@ class RunOptions:
         caller: the run of another agent that waits for this one; None: none does.
         hops: how many agents have passed a message on, one because of the other, before this run.
         origin: the run that the first of those messages was written in; None: no agent wrote this one.
+        helper: the name of the helper that the run serves; empty: none.
+        model_reason: why it runs on `model`; empty: nobody but the caller chose it.
         max_tokens: the tokens, in and out, after which no other model call is made; None: no limit.
         max_cost_usd: the US dollars, of models with a known price, after which none is made; None: no limit.
         key_id: the API key whose use of the day the run counts for; None: none's.
@@ -121,6 +123,8 @@ class RunOptions:
     caller: RunId | None = None
     hops: int = 0
     origin: RunId | None = None
+    helper: str = ""
+    model_reason: str = ""
     max_tokens: int | None = None
     max_cost_usd: float | None = None
     key_id: str | None = None
@@ -138,6 +142,13 @@ class RunOptions:
     def differs(self) -> bool:
         """Whether the run has its own model or system text in place of the conversation's."""
         return self.model is not None or self.system is not None
+
+    def resuming(self, stopped: RunOptions) -> RunOptions:
+        """Return these options of a run that goes on where another one stopped: a helper stays the same one."""
+        if not stopped.helper:
+            return self
+        names = ("model", "system", "caller", "hops", "origin", "helper", "model_reason")
+        return replace(self, **{name: getattr(stopped, name) for name in names})
 
     @property
     def wants_tokens(self) -> bool:

@@ -189,6 +189,17 @@ def test_an_unknown_model_is_refused(name: str) -> None:
     assert (caught.value.name, caught.value.source) == (name, "call")
 
 
+def test_a_definition_from_elsewhere_works_without_its_family() -> None:
+    """It gets the parent's model and the reason says so; a call that names the family is refused."""
+    wishes: dict[ModelSource, str | None] = {"definition": "grok", "parent": OPUS}
+    model, source, reason = choose(wishes)
+
+    assert (model, source) == (OPUS, "definition")
+    assert reason == "the definition says grok, and none of it is known: the model of the agent that calls"
+    with pytest.raises(ModelUnknown, match="the call says 'grok'"):
+        choose({**wishes, "call": "grok"})
+
+
 def test_a_model_without_a_family_can_not_step_down() -> None:
     """Nothing takes the place of a model whose family is unknown."""
     with pytest.raises(ModelForbidden, match="none that takes its place"):

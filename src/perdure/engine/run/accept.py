@@ -337,6 +337,7 @@ def _add_resumed_run(
     """Add the run that takes over from the one that stopped: its steps and budget left, its hooks' contexts and its
     client tools. `rows`: the answers, as they are stored."""
     stopped = pending.run
+    request = replace(request, options=request.options.resuming(stopped.options))
     if stopped.options.max_tokens is not None or stopped.options.max_cost_usd is not None:
         left = remaining_limits(stopped, cost_of(run_log_of(tx, stopped), inputs))
         request = replace(request, options=within(request.options, left))

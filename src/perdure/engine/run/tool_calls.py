@@ -22,7 +22,7 @@ from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import ToolCall, Waits
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run, RunKey
-from perdure.core.specs import Tool, ToolOutcome
+from perdure.core.specs import Tool, ToolKind, ToolOutcome
 from perdure.core.telemetry import ToolWork
 from perdure.core.tools.arguments import fit_arguments, parse_arguments
 from perdure.domain.provenance.policy import foreign_sources
@@ -45,6 +45,9 @@ logger = logging.getLogger(__name__)
 
 REFUSALS = (ToolError, InvalidInput, Conflict)
 """What a memory tool says no with: it becomes the call's result, and the model may act on it."""
+
+_HAVE_LIMITS: tuple[ToolKind, ...] = ("custom", "builtin", "agents", "helpers")
+"""What runs tools of these kinds has limits of time of its own, and knows what it waits for."""
 
 RESULT_MAX_CHARS = 400_000
 """What is kept of a foreign tool's result. Beyond the tool's own limit the model opens it by its handle."""
@@ -265,8 +268,7 @@ async def _execute(log: RunLog, ready: ReadyCall, ports: Ports) -> tuple[ToolOut
 async def _call_toolbox(log: RunLog, ready: ReadyCall, ports: Ports) -> ToolOutcome:
     """Call a foreign tool within its time limit; return its outcome. Never raises for what the tool does."""
     call, spec = ready.open_call.call, ready.tool.spec
-    # What runs these has limits of its own, and knows what it waits for.
-    limit_s = None if spec.kind in ("custom", "builtin", "agents") else spec.timeout_s or ports.settings.tool_timeout_s
+    limit_s = None if spec.kind in _HAVE_LIMITS else spec.timeout_s or ports.settings.tool_timeout_s
     context = CallContext(
         agent_id=log.run.key.agent_id, conversation_id=log.run.conversation_id, run_id=log.run.id, call_id=call.call_id
     )

@@ -92,8 +92,10 @@ class Sender:
         request = replace(request, idempotency_key=self.key, options=options)
         return await self.runner.accept(with_run(request, self.ports))
 
-    async def reply_to(self, accepted: Accepted, *, limit_s: float, through_approval: bool = False) -> list[str]:
-        """Wait until a run has ended, and return its answer's texts.
+    async def reply_to(
+        self, accepted: Accepted, *, limit_s: float, through_approval: bool = False
+    ) -> tuple[list[str], Run]:
+        """Wait until a run has ended; return its answer's texts, and the run that gave them.
 
         Args:
             limit_s: the most seconds; those in which a person is waited for do not count.
@@ -105,7 +107,7 @@ class Sender:
             async with asyncio.timeout(limit_s) as timeout:
                 while True:
                     try:
-                        return await self._follow(accepted)
+                        return await self._follow(accepted), run
                     except AgentAwaitsApproval:
                         if not through_approval:
                             raise

@@ -97,7 +97,8 @@ class _Sending:
         """Send the message to an agent and return its answer, message by message. Raises: NoReply; as `send`."""
         async with subagent_call(self.sender.ports, self.sender.context, target, self.message) as reply:
             accepted = await self.send(target, waits=True)
-            reply += await self.sender.reply_to(accepted, limit_s=self.sender.settings.agent_reply_s)
+            texts, _ = await self.sender.reply_to(accepted, limit_s=self.sender.settings.agent_reply_s)
+            reply += texts
         return reply
 
     async def send(self, target: AgentId, *, waits: bool) -> Accepted:

@@ -82,7 +82,8 @@ def choose_model(
 
     The first of `SOURCES` with a wish counts. A wish is a handle, the name of a model, the alias of a family, or
     `inherit`. An alias of the parent's own family is the parent's exact model, with its provider and region; any other
-    alias is the newest model of the family, at the parent's provider if it has one. A model that the policy does not
+    alias is the newest model of the family, at the parent's provider if it has one. Where no model of the family is
+    known, a definition gets the parent's. A model that the policy does not
     allow gives way to the newest allowed one of its family that is not newer.
 
     Args:
@@ -102,11 +103,11 @@ def choose_model(
         choice = ModelChoice(parent, source, f"{says}: the model of the agent that calls")
     elif family is not None and family.has(parent):
         choice = ModelChoice(parent, source, f"{says}, the family of the agent that calls: exactly its model")
-    elif family is not None:
-        if not (members := _members(family, known, is_there)):
-            raise ModelUnknown(wish, source, known)
+    elif family is not None and (members := _members(family, known, is_there)):
         newest = _newest(members, parent)
         choice = ModelChoice(newest, source, f"{says}: the newest of that family {_place(newest, parent)}")
+    elif family is not None and source == "definition":  # it was written where other models are
+        choice = ModelChoice(parent, source, f"{says}, and none of it is known: the model of the agent that calls")
     elif (handle := _find_named(wish, parent, known, is_there)) is None:
         raise ModelUnknown(wish, source, known)
     else:
