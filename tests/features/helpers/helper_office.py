@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +25,17 @@ def define(home: Path, name: str, body: str = "You help.", **fields: Any) -> Non
 
 @asynccontextmanager
 async def lead(
-    path: Path, models: Mapping[str, Model], *, tools: tuple[str, ...] = (), **changes: Any
+    path: Path,
+    models: Mapping[str, Model],
+    *,
+    tools: tuple[str, ...] = (),
+    functions: Sequence[Any] = (),
+    **changes: Any,
 ) -> AsyncIterator[tuple[AsyncPerdure, AsyncAgent]]:
     """The store, and its agent `Lead` with `run_helper` and these tools, on the model `test/lead`."""
     settings = replace(Settings(), **{"embedding": "none", "home": str(path), "helper_reply_s": 30.0, **changes})
     named = {f"test/{name}": model for name, model in models.items()}
-    async with await AsyncPerdure.open(path / "agents.db", models=named, settings=settings) as perdure:
+    async with await AsyncPerdure.open(path / "agents.db", models=named, settings=settings, tools=functions) as perdure:
         agent = await perdure.create_agent("Lead", model="test/lead")
         for tool in ("run_helper", *tools):
             await agent.tools.attach(tool)

@@ -17,7 +17,7 @@ from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound, ToolError
 from perdure.core.features import feature_settings
-from perdure.core.ids import AgentId, BlockId, ConversationId, RunId
+from perdure.core.ids import PREFIXES, AgentId, BlockId, ConversationId, RunId
 from perdure.core.models import Models
 from perdure.core.runs import Run
 from perdure.core.text.json_strings import sorted_json
@@ -93,7 +93,8 @@ def load_caller(tx: Tx, run_id: RunId, models: Models) -> Caller:
 
 def conversation_of_call(key: str) -> ConversationId:
     """Return the id of the conversation of a call: the same one when the call is repeated after a crash."""
-    return ConversationId(f"conversation-{uuid.UUID(bytes=hashlib.sha256(key.encode()).digest()[:16], version=4)}")
+    number = uuid.UUID(bytes=hashlib.sha256(key.encode()).digest()[:16], version=4)
+    return ConversationId(f"{PREFIXES['conversation']}-{number}")
 
 
 def find_begun(tx: Tx, conversation_id: ConversationId, key: str) -> Run | None:
