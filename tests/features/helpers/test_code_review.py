@@ -12,7 +12,7 @@ from perdure import ModelReply, ModelRequest
 from perdure.core.models import Model, ModelDelta
 from perdure.testing import ScriptedModel, says
 from tests.features.helpers.helper_office import define, helper_call, lead
-from tests.support.office import results
+from tests.support.office import ended_runs, results
 
 REVIEWERS: Mapping[str, tuple[str, float, str]] = {
     "rules": ("small", 0.5, "F1: tabs in a.py"),
@@ -22,7 +22,6 @@ REVIEWERS: Mapping[str, tuple[str, float, str]] = {
 }
 """Helper -> its model, the seconds it takes, what it finds."""
 CONFIDENCE = {"F1": 60, "F2": 95, "F3": 79, "F4": 80}
-LONGEST_S = 0.9 + 0.6
 
 
 class Slow:
@@ -72,7 +71,7 @@ async def test_a_code_review_by_helpers(tmp_path: Path) -> None:
         started = time.monotonic()
         reply = await agent.send("Review the change")
         wall_s = time.monotonic() - started
-        run = await perdure.runs.run(reply.run_id)
+        runs = await ended_runs(perdure)
 
     transcript = {result.call_id: result.text.rpartition("\n\n")[0] for result in results(reply.messages)}
     assert reply.text == "F2: off by one in b.py\nF4: the fix of last week is undone"
@@ -80,5 +79,11 @@ async def test_a_code_review_by_helpers(tmp_path: Path) -> None:
         **{name: text for name, (_, _, text) in REVIEWERS.items()},
         **{f"v{line[1]}": answers[line][1] for line in findings},
     }
-    assert run.step_count == 3
-    assert wall_s <= 1.6 * LONGEST_S
+    assert runs[0].step_count == 3
+    # As long as they took on this machine at this moment: others may use it too.
+    took_s = {run.options.helper: 0.0 for run in runs}
+    for run in runs:
+        assert run.ended_at is not None
+        took_s[run.options.helper] = max(took_s[run.options.helper], (run.ended_at - run.created_at).total_seconds())
+    assert took_s["verifier"] >= 0.6
+    assert wall_s <= 1.6 * (max(took_s[name] for name in REVIEWERS) + took_s["verifier"])
