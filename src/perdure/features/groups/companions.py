@@ -29,8 +29,8 @@ from perdure.storage.tx import Tx
 COMPANION_LOST: Point[[Tx, AgentId, datetime], None] = Point("companion_lost")
 """An agent has no companion any more."""
 
-COMPANION_TOOLS: Point[[CompanionKind], Sequence[str]] = Point("companion_tools")
-"""The tools of companions of this kind, where a feature brings the kind."""
+COMPANION_FIELDS: Point[[CompanionKind], Mapping[str, Any]] = Point("companion_fields")
+"""Fields of `NewAgent` of companions of this kind, where a feature brings the kind; else none."""
 
 PERSONA = "memory_persona"
 """The label of the block that only a companion has."""
@@ -38,10 +38,6 @@ PERSONA = "memory_persona"
 _PERSONA_TEXT = (
     "I keep the memory of the agent {name} in order while nobody waits. I read what was said, note what lasts in the"
     " block that is meant for it, correct what has changed, and keep each block short."
-)
-_REFLECTS_TEXT = (
-    "I find out how the agent {name} could fail less. I read what failed, look for what the failures have in common,"
-    " and propose a change of its rules where one would have helped. A person decides."
 )
 _PERSONA_DESCRIPTION = "Who you are, and how you have learned to keep the memory. Nobody else has this block."
 _SUFFIX = "-sleeptime"
@@ -122,8 +118,8 @@ def _add_companion(tx: Tx, agent: Agent, kind: CompanionKind, *, ids: Ids, autho
     """Create a companion of an agent, and the group of both, which is returned. It has read all messages until now.
     Raises: InvalidInput: the feature that has this kind is missing."""
     agent_type, reflects = _TYPES[kind], kind == "reflection"
-    tools: Sequence[str] = (*DEFAULT_TOOLS[agent_type], "store_memories")
-    if reflects and not (tools := [name for own in COMPANION_TOOLS(kind) for name in own]):
+    fields = {name: value for own in COMPANION_FIELDS(kind) for name, value in own.items()}
+    if reflects and not fields:
         raise InvalidInput("companions of the kind 'reflection' need the feature `proposals`, which this program lacks")
     window = agent.settings.get("context_window_tokens")
     settings: dict[str, Any] = {
@@ -133,18 +129,19 @@ def _add_companion(tx: Tx, agent: Agent, kind: CompanionKind, *, ids: Ids, autho
         "tool_rules": list(DEFAULT_RULES[agent_type]),
         **({} if window is None else {"context_window_tokens": window}),
     }
-    persona = _REFLECTS_TEXT if reflects else _PERSONA_TEXT
     new = NewAgent(
         name=f"{agent.name[: _NAME_CHARS - len(_SUFFIX)]}{_SUFFIX}",
         model=agent.model,
         follows_default=agent.follows_default,
         agent_type=agent_type,
         timezone=agent.timezone,
-        blocks=(NewBlock(label=PERSONA, value=persona.format(name=agent.name), description=_PERSONA_DESCRIPTION),),
-        tools=tuple(dict.fromkeys(tools)),
+        blocks=(
+            NewBlock(label=PERSONA, value=_PERSONA_TEXT.format(name=agent.name), description=_PERSONA_DESCRIPTION),
+        ),
+        tools=tuple(dict.fromkeys((*DEFAULT_TOOLS[agent_type], "store_memories"))),
         settings=settings,
     )
-    companion = create_agent(tx, new, ids=ids, author=author, at=at)
+    companion = create_agent(tx, replace(new, **fields), ids=ids, author=author, at=at)
     link = {"agent_id": agent.id, "block_ids": [], _WITH_AGENT: True, **({_KIND: kind} if reflects else {})}
     _put_setting(tx, companion, COMPANION_OF, link)
     group_kind: GroupKind = "voice_sleeptime" if kind == "voice_sleeptime" else "sleeptime"

@@ -21,5 +21,5 @@ FEATURE = Feature(
     parts={"proposals": "service:AsyncProposals"},
     tables=(TableUse(name="proposals", key=("number",)),),
     text_tables=(TextUse(name="proposals", place="proposal", key=("number",), texts=_TEXTS),),
-    points={"companion_tools": "reflection:companion_tools", "pass_task": "reflection:pass_task"},
+    points={"companion_fields": "reflection:companion_fields", "pass_task": "reflection:pass_task"},
 )
