@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.features.origins.origin_values import AnswerOrigin, Origin
     from perdure.features.origins.sources import AsyncSources
     from perdure.features.origins.values import ForgetPreview, ForgetResult, UndoResult
+    from perdure.features.plugins.service import AsyncPlugins
     from perdure.features.proposals.service import AsyncProposals
     from perdure.features.schedules.service import AsyncSchedules
 
@@ -98,6 +99,13 @@ class AsyncStoreFeatures:
         from perdure.features.mcp.service import AsyncMcp
 
         return AsyncMcp(self._app)
+
+    @property
+    def plugins(self) -> AsyncPlugins:
+        """The plug-ins in the data folder, which all stores of this machine's user have in common."""
+        from perdure.features.plugins.service import AsyncPlugins
+
+        return AsyncPlugins(self._app)
 
 
 class AsyncAgentFeatures:

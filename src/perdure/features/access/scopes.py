@@ -78,6 +78,8 @@ def _rules() -> list[ScopeRule]:
     return [
         *administration,
         ScopeRule(ANY, "/metrics", "admin", whole_server=True),
+        ScopeRule(GET, "/v1/plugins/**", "admin", whole_server=True),
+        ScopeRule(WRITE, "/v1/plugins/**", "admin", audited=True, whole_server=True),
         ScopeRule(GET, "/openapi.json", "read-only"),
         ScopeRule(GET, "/docs", "read-only"),
         ScopeRule("GET HEAD OPTIONS DELETE", "/mcp", "read-only"),
@@ -97,6 +99,7 @@ def _rules() -> list[ScopeRule]:
         ScopeRule(GET, "/data/backup", "admin", audited=True, whole_server=True),  # the file itself
         *(ScopeRule(GET, path, "read-only") for path in ("/", *(f"/{page}/**" for page in PAGES))),
         ScopeRule(WRITE, "/connections/local/**", "admin", audited=True, whole_server=True),
+        ScopeRule(WRITE, "/connections/plugins/**", "admin", audited=True, whole_server=True),
         ScopeRule(WRITE, "/connections/**", "admin", audited=True),
         ScopeRule(WRITE, "/data/backup", "admin", audited=True, whole_server=True),
         ScopeRule(WRITE, "/approvals", "user", audited=True),

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from perdure.core.features import AgentSetting, Feature
+from perdure.core.features import AgentSetting, Feature, Noun
 
 FEATURE = Feature(
-    name="plugins", agent_settings={"project": AgentSetting(check="projects:check_project", shape="wire:ProjectPath")}
+    name="plugins",
+    nouns={"plugin": Noun(modules=("commands",), help="List, show, install, enable, disable or remove plug-ins.")},
+    routes=("routes",),
+    sections={"connections": "pages:SECTION"},
+    agent_settings={"project": AgentSetting(check="projects:check_project", shape="wire:ProjectPath")},
+    store_parts={"plugins": "service:AsyncPlugins"},
+    points={"more_hooks": "hooks:plugin_hooks"},
 )

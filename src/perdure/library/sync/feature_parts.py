@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.features.origins.origin_values import Origin
     from perdure.features.origins.sync_sources import Sources
     from perdure.features.origins.values import ForgetPreview, ForgetResult, UndoResult
+    from perdure.features.plugins.sync_service import Plugins
     from perdure.features.proposals.sync_service import Proposals
     from perdure.features.schedules.sync_service import Schedules
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
@@ -91,6 +92,13 @@ class StoreFeatures:
         from perdure.features.mcp.sync_service import Mcp
 
         return Mcp(self._portal, self._inner.mcp)
+
+    @property
+    def plugins(self) -> Plugins:
+        """The plug-ins in the data folder, which all stores of this machine's user have in common."""
+        from perdure.features.plugins.sync_service import Plugins
+
+        return Plugins(self._portal, self._inner.plugins)
 
 
 class AgentFeatures:
