@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perdure.features.files.folder_service import AsyncAgentFiles, AsyncFolders
     from perdure.features.groups.companion_service import AsyncCompanion
     from perdure.features.groups.service import AsyncGroups
+    from perdure.features.helpers.service import AsyncHelpers
     from perdure.features.mcp.service import AsyncMcp
     from perdure.features.notes.service import AsyncNotes
     from perdure.features.origins.find import Progress
@@ -274,6 +275,13 @@ class AsyncAgentFeatures:
         from perdure.features.origins.sources import AsyncSources
 
         return AsyncSources(self._app, self._agent_id)
+
+    @property
+    def helpers(self) -> AsyncHelpers:
+        """The helpers of one agent: what definitions say, and what its tools and a policy make of it."""
+        from perdure.features.helpers.service import AsyncHelpers
+
+        return AsyncHelpers(self._app, self._agent_id)
 
     async def notify(
         self,

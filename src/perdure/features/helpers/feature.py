@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core.features import Feature, TableUse
+from perdure.core.features import Feature, Noun, TableUse
 
 HELPER_OF = "helper_of"
 """The setting of a helper's agent: the id of the agent that it works for, and the name of its definition."""
@@ -10,6 +10,10 @@ HELPER_OF = "helper_of"
 FEATURE = Feature(
     name="helpers",
     uses=("groups", "plugins"),
+    nouns={"helper": Noun(modules=("commands",), help="List or show the helpers of an agent, and their models.")},
+    routes=("routes",),
+    sections={"memory": "pages:SECTION"},
+    agent_parts={"helpers": "service:AsyncHelpers"},
     toolboxes={"helpers": "tools:Helpers"},
     own_settings=(HELPER_OF,),
     has={

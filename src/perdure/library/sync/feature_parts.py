@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from perdure.features.files.sync_folder_service import AgentFiles, Folders
     from perdure.features.groups.sync_companion_service import Companion
     from perdure.features.groups.sync_service import Groups
+    from perdure.features.helpers.sync_service import Helpers
     from perdure.features.mcp.sync_service import Mcp
     from perdure.features.notes.sync_service import Notes
     from perdure.features.origins.find import Progress
@@ -241,6 +242,13 @@ class AgentFeatures:
         from perdure.features.origins.sync_sources import Sources
 
         return Sources(self._portal, self._inner.sources)
+
+    @property
+    def helpers(self) -> Helpers:
+        """The helpers of one agent: what definitions say, and what its tools and a policy make of it."""
+        from perdure.features.helpers.sync_service import Helpers
+
+        return Helpers(self._portal, self._inner.helpers)
 
     def notify(
         self,

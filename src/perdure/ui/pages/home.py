@@ -66,6 +66,8 @@ def run_shape(run: Run, usage: Usage | None = None) -> Data:
         **attributes(run, *own, agent_id="key.agent_id", steps="step_count"),
         **attributes(usage or run.usage, "input_tokens", "output_tokens"),
         "failure": None if run.failure is None else run.failure.message,
+        "helper": run.options.helper,
+        "model_reason": run.options.model_reason,
     }
 
 
