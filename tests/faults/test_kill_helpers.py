@@ -33,14 +33,13 @@ def test_each_helper_does_each_task_once(tmp_path: Path) -> None:
     with open_store(store) as perdure:
         lead = perdure.agent("lead")
         reply = lead.send(TASK.format(task), idempotency_key=str(task))
-        messages = lead.messages(limit=10_000)
+        messages = lead.messages(limit=10_000, conversation=lead.conversations()[0].id)  # forks have copies
         runs = perdure._portal.run(perdure._inner.app.store.read(lambda tx: tx.runs.page(RunFilter(), limit=100_000)))
 
     tasks = [TASK.format(number) for number in range(task + 1)]
     results = Counter(
         result.text.partition("\n")[0]
         for message in messages
-        if message.conversation_seq == 0  # forks have copies
         for result in message.results
         if result.name == "run_helper"
     )

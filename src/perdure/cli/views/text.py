@@ -291,7 +291,8 @@ def plain_json(value: Any) -> str:
 def pending_text(call: PendingCall) -> str:
     """A waiting call on one line."""
     who = "the program that sent the message" if call.awaits_client else "you"
-    return f"{plain_text(call.name)} {plain_json(call.arguments)} waits for {who} ({plain_text(call.call_id)})"
+    helper = f" in its helper {plain_text(call.helper)}" if call.helper else ""
+    return f"{plain_text(call.name)} {plain_json(call.arguments)}{helper} waits for {who} ({plain_text(call.call_id)})"
 
 
 def argument_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -320,7 +321,7 @@ def _unlimited_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 def pending_shape(call: PendingCall) -> dict[str, Any]:
     """A waiting call as JSON."""
-    return attributes(call, "agent_id", "conversation_id", "run_id", "reason") | call_shape(call.call)
+    return attributes(call, "agent_id", "conversation_id", "run_id", "reason", "helper") | call_shape(call.call)
 
 
 def call_shape(call: ToolCall) -> dict[str, Any]:

@@ -120,6 +120,7 @@ def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]
             message_id=one.message.id,
             call=one.call,
             reason=untrusted.get(one.call.name, "") if one.call.awaits == "approval" else "",
+            helper=pending.run.options.helper,
         )
         for one in pending.waiting
     )

@@ -148,7 +148,7 @@ def edit_item(block_id: BlockId, version: int, label: str, diff: str) -> Data:
 
 def pending_shape(call: PendingCall) -> Data:
     """A call that waits."""
-    own = ("call_id", "agent_id", "conversation_id", "run_id", "awaits_client")
+    own = ("call_id", "agent_id", "conversation_id", "run_id", "awaits_client", "helper")
     return attributes(call, *own, why="reason", tool="name", arguments="call.own_arguments")
 
 
