@@ -40,7 +40,9 @@ NO_TEXTS = {
         companion_passes.agent_id companion_passes.group_id companion_passes.companion_id
         companion_passes.last_message_id companion_passes.run_id
         proposals.agent_id proposals.target_id proposals.proposer_id proposals.run_id proposals.message_id
-        proposals.decided_by schedules.id schedules.agent_id schedule_firings.agent_id schedule_firings.run_id
+        proposals.decided_by skills.agent_id skill_versions.agent_id skill_versions.run_id
+        skill_versions.evidence_id skill_versions.written_by skill_uses.agent_id
+        schedules.id schedules.agent_id schedule_firings.agent_id schedule_firings.run_id
         message_sources.agent_id memory_sources.owner_id memory_sources.ref memory_sources.agent_id
         memory_sources.run_id memory_sources.message_id memory_sources.reverted_by
         users.id users.org_id api_keys.id api_keys.org_id api_keys.user_id audit_entries.org_id audit_entries.user_id
@@ -79,7 +81,8 @@ NO_TEXTS = {
         episodes.extracted_at extractions.extracted_at fact_rules.created_at communities.updated_at
         groups.created_at groups.updated_at group_turns.lease_until group_turns.created_at group_turns.started_at
         group_turns.ended_at group_messages.created_at companion_passes.created_at companion_passes.ended_at
-        proposals.created_at proposals.decided_at
+        proposals.created_at proposals.decided_at skills.archived_at skills.fresh_at skills.created_at
+        skills.changed_at skill_versions.created_at skill_uses.used_at
         schedules.next_at schedules.created_at schedules.updated_at schedule_firings.due_at schedule_firings.fired_at
         memory_sources.created_at
         organisations.deleted_at users.created_at api_keys.created_at api_keys.expires_at api_keys.last_used_at
@@ -95,7 +98,8 @@ NO_TEXTS = {
         companion_passes.cause companion_passes.outcome
         groups.kind group_turns.status group_turns.stop_reason group_messages.kind
         episodes.kind episodes.trust passages.state schedules.action schedules.made_by schedules.status
-        schedule_firings.outcome proposals.kind proposals.state message_sources.label message_sources.via
+        schedule_firings.outcome proposals.kind proposals.state skills.layer skill_versions.evidence
+        message_sources.label message_sources.via
         memory_sources.kind memory_sources.label
         api_keys.scope audit_entries.action
     """,

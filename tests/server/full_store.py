@@ -322,6 +322,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
     rule = await full.facts.add_rule("salary")
     note, _ = await full.notes.add("doc", "A note", {"text": "Its text."})
     schedule = await full.schedules.create("hello", every="1d")
+    await full.skills.write("bake", "Flour and water.")
     group = await perdure.groups.create("round_robin", agents=agents[1:3])
     return FullStore(
         model=model,
@@ -355,6 +356,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             "mcp_server_name": server.name,
             "mcp_tool_name": "look_0",
             "scheduled_message_id": schedule.id,
+            "skill_name": "bake",
             "group_id": group.id,
         },
         agents=agents,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from perdure.features.plugins.service import AsyncPlugins
     from perdure.features.proposals.service import AsyncProposals
     from perdure.features.schedules.service import AsyncSchedules
+    from perdure.features.skills.service import AsyncSkills
 
 __all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
 
@@ -310,3 +311,10 @@ class AsyncAgentFeatures:
         return await AsyncEvents(self._app, self._agent_id).notify(
             kind, data, wake=wake, conversation=conversation, idempotency_key=idempotency_key, max_steps=max_steps
         )
+
+    @property
+    def skills(self) -> AsyncSkills:
+        """The skills of one agent: those with files, from six layers, and those that it or people wrote."""
+        from perdure.features.skills.service import AsyncSkills
+
+        return AsyncSkills(self._app, self._agent_id)

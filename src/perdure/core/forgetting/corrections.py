@@ -23,6 +23,7 @@ Place = Literal[
     "settings",
     "schedule",
     "proposal",
+    "skill",
     "group",
     "source",
     "correction",

@@ -65,6 +65,8 @@ MEMORY_DELTAS: Point[[Tx, Agent, Mapping[str, int], MemoryState, Prefix, UnitInp
     "memory_deltas"
 )
 """Texts that bring a log from the versions that it has seen to those of the memory, behind this prefix."""
+AVAILABLE_SKILLS: Point[[Tx, Agent, Mapping[str, int]], Sequence[Mapping[str, str]]] = Point("available_skills")
+"""Skills beside those of the caller, each with name, description and location, by the versions of the memory."""
 
 _OF_ONE_MODEL = ("context_window_tokens", "max_output_tokens", "reasoning_effort", "max_reasoning_tokens", "extra")
 """Settings whose values another model may refuse, or not have room for."""
@@ -267,7 +269,10 @@ def compile_prefix(
     blocks = tx.blocks.list_by_agent(agent.id, conversation.seq) if blocks is None else blocks
     counts = replace(memory.counts, tags=_list_tags(tx, agent))
     rules = tool_rules_section(rules_in(agent.settings))
-    skills = "" if client_tools is None else skills_section(client_skills(tx, agent.id, client_tools))
+    listed = [] if client_tools is None else [*client_skills(tx, agent.id, client_tools)]
+    skills = skills_section(
+        [*listed, *(skill for more in AVAILABLE_SKILLS(tx, agent, memory.versions) for skill in more)]
+    )
     tools = _offered_tools(tx, agent, client_tools)
     if any(tool["name"] == CHECKPOINT_TOOL for tool in tools):  # the tail has it
         blocks = [block for block in blocks if block.label != WORKING_CHECKPOINT]

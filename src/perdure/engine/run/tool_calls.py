@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 REFUSALS = (ToolError, InvalidInput, Conflict)
 """What a memory tool says no with: it becomes the call's result, and the model may act on it."""
 
-_HAVE_LIMITS: tuple[ToolKind, ...] = ("custom", "builtin", "agents", "helpers")
+_HAVE_LIMITS: tuple[ToolKind, ...] = ("custom", "builtin", "agents", "helpers", "skills")
 """What runs tools of these kinds has limits of time of its own, and knows what it waits for."""
 
 RESULT_MAX_CHARS = 400_000

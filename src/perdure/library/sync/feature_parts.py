@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from perdure.features.plugins.sync_service import Plugins
     from perdure.features.proposals.sync_service import Proposals
     from perdure.features.schedules.sync_service import Schedules
+    from perdure.features.skills.sync_service import Skills
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.parts.portal import Portal
 
@@ -277,3 +278,10 @@ class AgentFeatures:
                 kind, data, wake=wake, conversation=conversation, idempotency_key=idempotency_key, max_steps=max_steps
             )
         )
+
+    @property
+    def skills(self) -> Skills:
+        """The skills of one agent: those with files, from six layers, and those that it or people wrote."""
+        from perdure.features.skills.sync_service import Skills
+
+        return Skills(self._portal, self._inner.skills)

@@ -1,0 +1,139 @@
+"""All skills of an agent: those with files, of the six layers of definitions, and those that it or people wrote."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from perdure.core.agents import Agent
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.text.forms import name_form
+from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, ENGINE_TOOL_SPECS
+from perdure.features.plugins.definitions import Definition, DefinitionProblem, Definitions
+from perdure.features.plugins.layers import find_definitions, project_of
+from perdure.features.plugins.policy import load_policy
+from perdure.features.skills.tables import Skills
+from perdure.features.skills.values import Skill
+from perdure.settings import Settings
+from perdure.storage.tx import Tx
+
+INDEX_LINES = 60
+"""The most lines of the index in a prompt; the others are searched."""
+NEAR_NAMES = 5
+_MORE = "…"
+"""The name of the line that stands for those behind the last one; it sorts behind them."""
+
+
+class SkillNotFound(NotFound):
+    """The agent has no skill of this name; the hint has those with similar names."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        near = get_close_matches(name, known, n=NEAR_NAMES, cutoff=0.5) or known[:NEAR_NAMES]
+        hint = f"is it {' or '.join(near)}?" if near else "there are no skills yet"
+        super().__init__("skill", name[:80], hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLine:
+    """One line of the index.
+
+    Args:
+        key: among what a conversation has seen. That of an agent's own skill has no name, which may be erased.
+        layer: of a skill with a file where it is from, else L2 or L3.
+    """
+
+    key: str
+    name: str
+    layer: str
+    description: str
+
+    @property
+    def version(self) -> int:
+        """A number that differs where the line does."""
+        return zlib.crc32(f"{self.layer}\n{self.description}".encode("utf-8", "surrogatepass"))
+
+
+def settings_of(tx: Tx) -> Settings:
+    """Return the settings of the program that opened the store; a store without a program has the defaults."""
+    return tx.limits if isinstance(tx.limits, Settings) else Settings()
+
+
+def file_skills(tx: Tx, agent: Agent) -> Definitions:
+    """Return the skills with files that the agent has. One with a tool's name, and all where the policy can't be read,
+    are problems."""
+    settings = settings_of(tx)
+    try:
+        found = find_definitions("skills", settings, project_of(agent))
+    except InvalidInput as error:
+        return Definitions(problems=[DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))])
+    clashes = [name for name in found.by_name if is_tool_name(name)]
+    problems = [
+        DefinitionProblem(path=path, line=0, why=f"{name!r} is the name of a tool, which no skill shadows")
+        for name in clashes
+        if (path := found.by_name[name].path) is not None
+    ]
+    by_name = {name: one for name, one in found.by_name.items() if name not in clashes}
+    return Definitions(
+        by_name=by_name, shadowed=found.shadowed, denied=found.denied, problems=[*found.problems, *problems]
+    )
+
+
+def is_tool_name(name: str) -> bool:
+    """Return whether a tool of the engine has this name, which no skill may have."""
+    return name in ENGINE_TOOL_SPECS or name in AGENT_TOOL_SPECS
+
+
+def may_have(tx: Tx, name: str) -> bool:
+    """Return whether the policy allows a skill of this name; false where it can't be read."""
+    try:
+        return load_policy(settings_of(tx)).allows("skills", name)
+    except InvalidInput:
+        return False
+
+
+def find_skill(tx: Tx, agent: Agent, name: str) -> Definition | Skill:
+    """Return the agent's skill of this name, also an archived one; a file's comes first. Raises: SkillNotFound."""
+    files, name = file_skills(tx, agent).by_name, name_form(name.strip())
+    if (definition := files.get(name)) is not None:
+        return definition
+    if (skill := tx.of(Skills).find(agent.id, name)) is not None and may_have(tx, name):
+        return skill
+    raise SkillNotFound(name, sorted({*files, *(name for _, name, _, _ in tx.of(Skills).index(agent.id))}))
+
+
+def own_skills(tx: Tx, agent: Agent, *, archived: bool | None = False) -> Sequence[Skill]:
+    """Return the skills without a file that the agent has: archived ones, or others; None: both."""
+    files = file_skills(tx, agent).by_name
+    found = tx.of(Skills).list(agent.id, archived=archived)
+    return [one for one in found if one.name not in files and may_have(tx, one.name)]
+
+
+def build_index(tx: Tx, agent: Agent) -> Sequence[IndexLine]:
+    """Return the lines of the agent's index, by name: of files first, which may not be left out for others; then of
+    what it and people wrote, the newest first where there is no room for all."""
+    files = file_skills(tx, agent).by_name
+    lines = [
+        IndexLine(f"skill/{one.name}", one.name, one.layer, one.description)
+        for one in files.values()
+        if not one.fields.get("disable_model_invocation")
+    ]
+    own = [IndexLine(f"skill-{seq}", *line) for seq, *line in tx.of(Skills).index(agent.id)]
+    lines += [line for line in own if line.name not in files and may_have(tx, line.name)]
+    shown = sorted(lines[:INDEX_LINES], key=lambda line: line.name)
+    left = len(lines) - len(shown)
+    return [*shown, IndexLine("skill/", _MORE, "", f"{left} more: search_skills finds them")] if left else shown
+
+
+def is_skill_key(key: str) -> bool:
+    """Return whether a key of what a conversation has seen is a line of the index."""
+    return key.startswith(("skill/", "skill-"))
+
+
+def name_of_key(tx: Tx, agent: Agent, key: str) -> str:
+    """Return the name of the skill whose line has this key, also of one that is gone."""
+    if key.startswith("skill/"):
+        return key.removeprefix("skill/") or _MORE
+    return next((one.name for one in tx.of(Skills).list(agent.id, archived=None) if f"skill-{one.seq}" == key), "")
