@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, cast, get_args
@@ -106,6 +106,7 @@ class RunOptions:
         hops: how many agents have passed a message on, one because of the other, before this run.
         origin: the run that the first of those messages was written in; None: no agent wrote this one.
         helper: the name of the helper that the run serves; empty: none.
+        tools: the names of the only tools that may be called for the request; None: any of the agent's.
         model_reason: why it runs on `model`; empty: nobody but the caller chose it.
         max_tokens: the tokens, in and out, after which no other model call is made; None: no limit.
         max_cost_usd: the US dollars, of models with a known price, after which none is made; None: no limit.
@@ -125,6 +126,7 @@ class RunOptions:
     origin: RunId | None = None
     helper: str = ""
     model_reason: str = ""
+    tools: Sequence[str] | None = field(default=None, hash=False)
     max_tokens: int | None = None
     max_cost_usd: float | None = None
     key_id: str | None = None
@@ -144,11 +146,12 @@ class RunOptions:
         return self.model is not None or self.system is not None
 
     def resuming(self, stopped: RunOptions) -> RunOptions:
-        """Return these options of a run that goes on where another one stopped: a helper stays the same one."""
-        if not stopped.helper:
-            return self
-        names = ("model", "system", "caller", "hops", "origin", "helper", "model_reason")
-        return replace(self, **{name: getattr(stopped, name) for name in names})
+        """Return these options of a run that goes on where another one stopped: it may call no more tools than that
+        one, and a helper stays the same one."""
+        names: tuple[str, ...] = () if stopped.tools is None else ("tools", "model")
+        if stopped.helper:
+            names = ("model", "system", "caller", "hops", "origin", "helper", "model_reason", "tools")
+        return replace(self, **{name: getattr(stopped, name) for name in names}) if names else self
 
     @property
     def wants_tokens(self) -> bool:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from perdure.features.proposals.service import AsyncProposals
     from perdure.features.schedules.service import AsyncSchedules
     from perdure.features.skills.service import AsyncSkills
+    from perdure.features.slash_commands.service import AsyncSlashCommands
 
 __all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
 
@@ -318,3 +319,10 @@ class AsyncAgentFeatures:
         from perdure.features.skills.service import AsyncSkills
 
         return AsyncSkills(self._app, self._agent_id)
+
+    @property
+    def commands(self) -> AsyncSlashCommands:
+        """The commands that the user of an agent can run."""
+        from perdure.features.slash_commands.service import AsyncSlashCommands
+
+        return AsyncSlashCommands(self._app, self._agent_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def before(tool: str, **arguments: object) -> BeforeTool:
     return BeforeTool(**IDS, call_id="1", tool=tool, kind="function", arguments=arguments)
 
 
-async def answer(home: Path, hook: dict[str, object], payload: HookPayload) -> Verdict:
+async def answer(home: Path, hook: Mapping[str, object], payload: HookPayload) -> Verdict:
     """The verdict of a hook of an installed plug-in."""
     write(home / "plugins" / "x" / "README.md", "x")
     write(home / "plugins" / "plugins.json", json.dumps({"x": {"hooks": [hook]}}))

@@ -62,7 +62,7 @@ async def chat(
             if interactive:
                 from perdure.cli.session.prompt import PromptLines
 
-                source = PromptLines(settings.folder, command_help(), view.hint)
+                source = PromptLines(settings.folder, await command_help(perdure, target.agent), view.hint)
             session = ChatSession(
                 perdure, target.agent, source, view, conversation=conversation_id, run_command=run_command
             )

@@ -20,6 +20,9 @@ from perdure.cli.views.view import first_names, fold, new_table, visible
 from perdure.core.errors import InvalidInput
 from perdure.core.features import find_features
 from perdure.domain.agents.automatic import AutoRecall, find_automatic
+from perdure.library.agent import AsyncAgent
+from perdure.library.messages.slashes import find_slash, list_slashes
+from perdure.library.perdure import AsyncPerdure
 
 SEARCH_LIMIT = 10
 
@@ -49,6 +52,10 @@ async def run_command(session: ChatSession, line: str) -> None:
     name = _ALIASES.get(name, name)
     command = COMMANDS.get(name)
     if command is None:
+        agent_id, app = session.agent.id, session.perdure.app
+        if (found := await find_slash(app, agent_id, line)) is not None:
+            await session.say(*found)
+            return
         begun = [command for command in COMMANDS if len(name) > 1 and command.startswith(name)]
         similar = begun or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
         suggestion = f"did you mean {similar[0]}? " if similar else ""
@@ -61,9 +68,10 @@ async def run_command(session: ChatSession, line: str) -> None:
     await command.run(session, argument)
 
 
-def command_help() -> Mapping[str, str]:
-    """Command name -> help, for completion."""
-    return {name: command.help for name, command in COMMANDS.items()}
+async def command_help(perdure: AsyncPerdure, agent: AsyncAgent) -> Mapping[str, str]:
+    """Command name -> help, for completion; the chat's own, and those of the agent's user. Raises: PerdureError."""
+    more = {usage.partition(" ")[0]: about for usage, about in (await list_slashes(perdure.app, agent.id)).items()}
+    return {**more, **{name: command.help for name, command in COMMANDS.items()}}
 
 
 def _command(usage: str) -> Callable[[Run], Run]:
@@ -258,10 +266,11 @@ async def _agents(session: ChatSession, argument: str) -> None:
 @_command("/help")
 async def _help(session: ChatSession, argument: str) -> None:
     """List the commands."""
-    commands = {command.usage: command.help for command in COMMANDS.values()}
+    more = await list_slashes(session.perdure.app, session.agent.id)
+    commands = {**{command.usage: command.help for command in COMMANDS.values()}, **more}
     table = new_table("usage", "help", styles={"usage": "bold"}, head=False)
     for row in commands.items():
-        table.add_row(*row)
+        table.add_row(*map(visible, row))
     session.view.show({"commands": commands}, table)
     session.view.hint("Enter sends, Alt-Enter begins a new line, Ctrl-C cancels the answer, Ctrl-D leaves")
 

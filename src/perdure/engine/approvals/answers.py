@@ -36,7 +36,7 @@ from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rules import rules_in
 from perdure.domain.provenance.policy import describe_sources, load_gate, writes_memory
 from perdure.engine.log.run_log import OpenCall, RunLog, open_calls_in
-from perdure.engine.log.tool_rules import RuleState, expected_states, prefill
+from perdure.engine.log.tool_rules import RuleState, expected_states, prefill, why_not_for_run
 from perdure.engine.ports import Ports, UnitInputs, show_result
 from perdure.engine.records.rows import NEWEST, add_hook_context, result_draft
 from perdure.storage.tx import Tx
@@ -230,6 +230,7 @@ def with_waits(
         arguments = prefill(arguments, states[place].arguments.get(call.name)) if states else arguments
         call = replace(call, arguments=arguments)
         broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
+        broken = broken or why_not_for_run(log.run.options, call.name) is not None
         broken = broken or tool is None or not is_usable(tool.spec, call.own_arguments)
         broken = broken or (says and not call.speech.strip())
         wait = None if broken else waits.get(call.name)

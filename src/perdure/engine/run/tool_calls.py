@@ -32,7 +32,7 @@ from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, to
 from perdure.engine.hooks import HookOutcome
 from perdure.engine.log.interrupts import Interrupted, is_cancelled
 from perdure.engine.log.run_log import OpenCall, Progress, RunLog, Tell, load_run_log
-from perdure.engine.log.tool_rules import prefill, rule_state
+from perdure.engine.log.tool_rules import prefill, rule_state, why_not_for_run
 from perdure.engine.ports import Ports, UnitInputs, show_result
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.engine.records.leases import holding
@@ -149,6 +149,8 @@ class _ToolPhase:
             names = ", ".join(sorted(self.tools)) or "none"
             what = f"there is no tool {call.name!r}" if call.name else "a call needs the name of a tool"
             return _refusal(f"{what}; your tools are: {names}")
+        if (why := why_not_for_run(self.log.run.options, call.name)) is not None:
+            return _refusal(why)
         arguments = open_call.arguments
         if rules is not None and open_call.decision is None:  # what a person approved is run as it was shown
             arguments = prefill(arguments, rules.arguments.get(call.name))

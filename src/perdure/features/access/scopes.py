@@ -52,6 +52,7 @@ def _rules() -> list[ScopeRule]:
     talks = [
         *("/v1/agents/*/messages/**", "/v1/agents/*/generate", "/v1/agents/*/events", "/v1/agents/*/summarize"),
         *("/v1/agents/*/recompile", "/v1/agents/*/schedule/**", "/v1/agents/*/files/**", "/v1/conversations/**"),
+        "/v1/agents/*/commands/**",
         *("/v1/chat/completions", "/v1/runs/**", "/v1/jobs/**", "/v1/messages/**", "/v1/steps/**"),
         *("/v1/groups/*/messages/**", "/v1/agents/*/companion/**"),
     ]

@@ -30,3 +30,10 @@ def choose_for(helper: Helper, parent: str, models: Models, settings: Settings, 
     if not policy.allows_model(parent):
         raise ModelForbidden(parent, None)
     return ModelChoice(parent, "parent", "a fork runs on the model of the agent that calls, which has it in its cache")
+
+
+def choose_for_command(wish: str, parent: str, models: Models, settings: Settings) -> str:
+    """Return the model that the definition of a command names, for an agent that runs on `parent`. Raises:
+    ModelUnknown, ModelForbidden; InvalidInput: the policy can't be read."""
+    known, allows = models.handles(), load_policy(settings).allows_model
+    return choose_model({"definition": wish, "parent": parent}, known, is_there=known.__contains__, allows=allows).model

@@ -23,6 +23,7 @@ FEATURE = Feature(
     tables=(TableUse(name="helpers", key=("name",)),),
     points={
         "agent_deleted": "agents:delete_helpers",
+        "command_model": "choices:choose_for_command",
         "asked_by_run": "agents:check_asked",
         "memory_deltas": "index:memory_deltas",
         "memory_versions": "index:memory_versions",

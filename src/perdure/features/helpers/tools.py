@@ -133,6 +133,7 @@ def _options(caller: Caller, helper: Helper, choice: ModelChoice) -> RunOptions:
     return RunOptions(
         model=of_caller.model if helper.is_fork else choice.model,
         system=of_caller.system if helper.is_fork else None,
+        tools=of_caller.tools if helper.is_fork else None,
         helper=helper.name,
         model_reason=choice.reason,
         max_tokens=of_caller.max_tokens,

@@ -14,7 +14,7 @@ from perdure.features.mcp.service import AsyncMcp
 async def add_server(app: App, name: str, options: Mapping[str, Any]) -> str:
     """Register a server without connecting to it; its tools are read, and approved, at its first use. Return its id.
     Raises: as `AsyncMcp.add`."""
-    return (await AsyncMcp(app).add(name, check=False, **options)).id  # type: ignore[typeddict-item]  # checked there
+    return (await AsyncMcp(app).add(name, check=False, **options)).id
 
 
 async def remove_server(app: App, server_id: str) -> None:

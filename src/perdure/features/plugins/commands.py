@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from perdure.cli.commands.run import Yes, argument, command, for_work
+from perdure.features.plugins.definitions import DefinitionKind
 
 if for_work(__name__):
     from perdure.cli.session.work import confirm, deleting
@@ -18,7 +19,7 @@ Name = Annotated[str, argument("Its name.", "NAME")]
 AGAIN = "`perdure plugin install` brings it again"
 NO_PLUGINS = "There are no plug-ins yet: `perdure plugin install PATH_OR_GIT_URL` shows one and installs it."
 AT_START = "Its hooks are called by processes that start from now on."
-WORDS = {"agents": "helper", "commands": "command", "skills": "skill"}
+WORDS: Mapping[DefinitionKind, str] = {"agents": "helper", "commands": "command", "skills": "skill"}
 
 
 @command("plugin list", none=NO_PLUGINS)
@@ -114,7 +115,7 @@ def contents_lines(contents: PluginContents) -> Iterator[str]:
     for name, versions in record.dependencies.items():
         yield f"  needs the plug-in {name} {versions}"
     for kind, word in WORDS.items():
-        for one in contents.definitions.get(kind, ()):  # type: ignore[call-overload]  # it is a kind
+        for one in contents.definitions.get(kind, ()):
             yield f"  {word} {one.name}: {one.description[:200]}"
     for hook in record.hooks:
         of = f" of {hook.matcher}" if hook.matcher else ""

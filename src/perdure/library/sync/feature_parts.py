@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from perdure.features.proposals.sync_service import Proposals
     from perdure.features.schedules.sync_service import Schedules
     from perdure.features.skills.sync_service import Skills
+    from perdure.features.slash_commands.sync_service import SlashCommands
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.parts.portal import Portal
 
@@ -285,3 +286,10 @@ class AgentFeatures:
         from perdure.features.skills.sync_service import Skills
 
         return Skills(self._portal, self._inner.skills)
+
+    @property
+    def commands(self) -> SlashCommands:
+        """The commands that the user of an agent can run."""
+        from perdure.features.slash_commands.sync_service import SlashCommands
+
+        return SlashCommands(self._portal, self._inner.commands)
