@@ -42,6 +42,7 @@ from perdure.core.text.words import Clause, parse_query
 from perdure.features.facts.values.facts import FactFilter
 from perdure.features.files.values import FilePart
 from perdure.features.groups.values import GroupFilter, GroupMember, GroupMessage, GroupPlan, GroupTurn
+from perdure.features.helpers.tables import HelperAgent
 from perdure.features.mcp.values import McpTool
 from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of
@@ -176,6 +177,7 @@ OF_VERBS: Mapping[str, Any] = {
     "callbacks.request.callback": Callback(url="https://stolen.example"),
     "callbacks.put.due_at": None,
     **{"schedules.advance.firing": firing_at(UNTIL), "schedules.advance.next_at": LATER},
+    **{"helper_agents.put.name": "walrus", "helper_agents.put.helper": HelperAgent(AgentId("agent-stolen"), "")},
     **{"skills.add.version": new_version(), "skills.add_version.version": new_version(3, text="stolen")},
     **{f"skills.{verb}.name": "walrus" for verb in ("find", "add_use", "uses_of")},
     **{"skills.count.layer": "L3", "skills.archive_unused.before": LATER},

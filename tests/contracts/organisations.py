@@ -27,6 +27,7 @@ from perdure.features.files.values import File, FilePart, Folder, file_tag
 from perdure.features.groups.tables import GroupMessages, Groups
 from perdure.features.groups.values import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass
 from perdure.features.groups.work_tables import GroupTurns, Passes
+from perdure.features.helpers.tables import HelperAgent, HelperAgents
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.values import McpServer, McpTool
 from perdure.features.origins.tables import Erasures, Journal
@@ -155,6 +156,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.steps.put_factor("m", 0.9)
     tx.providers.put_traits("m", {"calling": "text"})
     tx.captures.put(agent.id, 0, 0, at=AT)
+    tx.of(HelperAgents).put(agent.id, "walrus", HelperAgent(agent.id, "digest"))
     tx.passages.count(archive.id, [passage.seq], "uses")
     tx.passages.count(archive.id, [passage.seq], "recalls")
     run = tx.runs.put_client_tools(run, "digest", [{"name": "look"}])

@@ -40,6 +40,7 @@ NO_TEXTS = {
         companion_passes.agent_id companion_passes.group_id companion_passes.companion_id
         companion_passes.last_message_id companion_passes.run_id
         proposals.agent_id proposals.target_id proposals.proposer_id proposals.run_id proposals.message_id
+        helpers.agent_id helpers.helper_id
         proposals.decided_by skills.agent_id skill_versions.agent_id skill_versions.run_id
         skill_versions.evidence_id skill_versions.written_by skill_uses.agent_id
         schedules.id schedules.agent_id schedule_firings.agent_id schedule_firings.run_id
@@ -57,7 +58,7 @@ NO_TEXTS = {
         model_traits.model model_traits.traits
         token_factors.model vector_scopes.model embedding_cache.model passages.embedding_model graphs.name
         entities.type facts.type groups.termination_token group_turns.idempotency_key group_messages.sender_name
-        users.name api_keys.name
+        users.name api_keys.name helpers.name
     """,
     "times": """
         agent_files.used_at agents.last_run_at agents.created_at agents.updated_at archives.created_at
@@ -104,6 +105,7 @@ NO_TEXTS = {
         api_keys.scope audit_entries.action
     """,
     "numbers, ids and digests as JSON": """
+        helpers.digest
         archives.embedding conversations.seen conversations.stubs erasures.after erasures.counts file_pages.starts
         prefixes.seen prefixes.parts prefixes.nodes prefixes.pinned prefixes.client_tools prefixes.marker runs.usage
         runs.client_tools steps.usage summary_nodes.children summary_nodes.usage system_messages.blocks

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
@@ -144,11 +144,11 @@ def put_agent(tx: Tx, agent_id: AgentId, helper: Helper, ports: Ports, inputs: U
     if known is not None and known.digest == digest:
         with suppress(NotFound):  # somebody deleted it
             return tx.agents.get(known.helper_id).id
-    changes: AgentChanges = {**wanted["fields"], "settings": wanted["settings"]}
-    helper_id = None if known is None else _update(tx, known.helper_id, wanted, changes, inputs.now)
+    fields = wanted["fields"] | {"settings": wanted["settings"]}
+    helper_id = None if known is None else _update(tx, known.helper_id, fields, inputs.now)
     if helper_id is None:
         own = () if wanted["shares"] else (_NOTES,)
-        new = NewAgent(**changes, name=wanted["name"], tools=(), blocks=own, hidden=True)  # type: ignore[misc]
+        new = NewAgent(**fields, name=wanted["name"], tools=(), blocks=own, hidden=True)
         made = create_agent(tx, new, ids=inputs.ids, author=_AUTHOR, at=inputs.now)
         link = {"agent_id": agent_id, "name": helper.name}
         tx.agents.put(replace(made, settings={**made.settings, HELPER_OF: link}))
@@ -189,12 +189,10 @@ def _wanted(tx: Tx, parent: Agent, helper: Helper) -> dict[str, Any]:
     }
 
 
-def _update(
-    tx: Tx, helper_id: AgentId, wanted: Mapping[str, Any], changes: AgentChanges, at: datetime
-) -> AgentId | None:
-    """Bring the agent of a helper up to date; return its id, None if somebody deleted it."""
+def _update(tx: Tx, helper_id: AgentId, fields: Mapping[str, Any], at: datetime) -> AgentId | None:
+    """Give the agent of a helper these fields; return its id, None if somebody deleted it."""
     try:
-        update_agent(tx, helper_id, changes, author=_AUTHOR, at=at)
+        update_agent(tx, helper_id, cast(AgentChanges, fields), author=_AUTHOR, at=at)
     except NotFound:
         return None
     return helper_id
