@@ -31,11 +31,10 @@ def test_skills_are_written_shown_and_put_away(tmp_path: Path) -> None:
     assert [one["version"] for one in skill(tmp_path, "versions", "bake", "ann")] == [2, 1]
     assert [one["name"] for one in skill(tmp_path, "search", "water", "ann")] == ["bake"]
     assert skill(tmp_path, "protect", "bake", "ann")["is_protected"]
-    assert not skill(tmp_path, "unprotect", "bake", "ann")["is_protected"]
+    assert not skill(tmp_path, "protect", "bake", "ann", "--off")["is_protected"]
     assert skill(tmp_path, "archive", "bake", "ann")["archived_at"]
     assert [one["name"] for one in skill(tmp_path, "list", "ann", "--archived")] == ["bake"]
     assert skill(tmp_path, "restore", "bake", "ann", "--version", "1")["text"] == "Flour."
-    assert "confirmed" in [one["name"] for one in skill(tmp_path, "rules")]
     refused = run_inside(tmp_path, "skill", "write", "bake", "The password is hunter2.", "ann")
     assert refused.returncode == 1 and "refused by the rule 'no_credential'" in refused.stderr
 

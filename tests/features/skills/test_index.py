@@ -77,7 +77,7 @@ async def test_files_of_the_user_and_project_stand_in_the_index(tmp_path: Path) 
         assert '"name": "deploy", "description": "As the project does it"' in model.requests[0].system
         assert "A trap" not in model.requests[0].system
         assert any("broken/SKILL.md:1: the field `description`" in one for one in problems)
-        assert any("'read_skill' is the name of a tool" in one for one in problems)
+        assert any("read_skill: a tool has its name" in one for one in problems)
 
 
 async def test_the_index_has_room_for_so_many_and_says_how_many_more(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_skills_of_the_client_stand_in_the_same_index() -> None:
 
         assert system.count("<available_skills>") == 1
         assert '"name": "xlsx"' in system and '"name": "working-alone"' in system
-        assert '"name": "xlsx", "layer": "client, at /s/xlsx.md"' in found
+        assert '"name": "xlsx", "layer": "client"' in found and '"location": "/s/xlsx.md"' in found
         assert "read /s/xlsx.md with your tools" in read
 
 

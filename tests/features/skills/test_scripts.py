@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure import ModelReply
 from perdure.core.tools.sandbox import Isolation
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.library import open_async
@@ -38,7 +39,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-async def answers(home: Path, *script: object) -> tuple[list[str], Isolation]:
+async def answers(home: Path, *script: ModelReply) -> tuple[list[str], Isolation]:
     """What the tools answer to these calls."""
     model = ScriptedModel(*script, says("done"))
     async with await open_async(home / "perdure.db", model=model, home=str(home)) as perdure:
@@ -97,7 +98,7 @@ async def test_a_script_in_the_text_of_a_skill_runs(tmp_path: Path) -> None:
         (calls("read_skill", name="count"), "[files: data/numbers.json, scripts/count.py"),
     ],
 )
-async def test_only_the_files_of_a_skill_are_read(home: Path, call: object, told: str) -> None:
+async def test_only_the_files_of_a_skill_are_read(home: Path, call: ModelReply, told: str) -> None:
     (text,), _ = await answers(home, call)
 
     assert told in text

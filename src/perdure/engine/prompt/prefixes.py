@@ -269,10 +269,7 @@ def compile_prefix(
     blocks = tx.blocks.list_by_agent(agent.id, conversation.seq) if blocks is None else blocks
     counts = replace(memory.counts, tags=_list_tags(tx, agent))
     rules = tool_rules_section(rules_in(agent.settings))
-    listed = [] if client_tools is None else [*client_skills(tx, agent.id, client_tools)]
-    skills = skills_section(
-        [*listed, *(skill for more in AVAILABLE_SKILLS(tx, agent, memory.versions) for skill in more)]
-    )
+    skills = skills_section(_list_skills(tx, agent, memory, client_tools))
     tools = _offered_tools(tx, agent, client_tools)
     if any(tool["name"] == CHECKPOINT_TOOL for tool in tools):  # the tail has it
         blocks = [block for block in blocks if block.label != WORKING_CHECKPOINT]
@@ -322,6 +319,12 @@ def compile_prefix(
         parts=_name_parts(agent, base, tools, blocks, skills=skills, directories=directories) | form,
         created_at=inputs.now,
     )
+
+
+def _list_skills(tx: Tx, agent: Agent, memory: MemoryState, client_tools: str | None) -> Sequence[Mapping[str, Any]]:
+    """Return the skills that a prompt lists: those of the caller, and the agent's own."""
+    of_caller = [] if client_tools is None else client_skills(tx, agent.id, client_tools)
+    return [*of_caller, *(skill for more in AVAILABLE_SKILLS(tx, agent, memory.versions) for skill in more)]
 
 
 def _offered_tools(tx: Tx, agent: Agent, client_tools: str | None) -> tuple[Mapping[str, Any], ...]:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import InvalidInput
+from perdure.core.ids import RunId
+from perdure.core.sources import Source
 from perdure.core.text.credentials import without_credentials
 from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, ENGINE_TOOL_SPECS
-from perdure.features.skills.values import Evidence, Layer
+from perdure.features.skills.values import BY_A_PERSON, Evidence, Layer
 
 NAME = re.compile(r"[\w][\w.-]{0,63}")
 """The form of names of skills."""
@@ -58,27 +60,35 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class NewEntry:
     """What is to be written.
 
     Args:
-        by_person: whether a person writes it.
-        evidence: what confirms it; None: nothing does, and `doubt` says why.
-        is_protected: whether the entry that it changes is.
-        has_file: whether a skill with a file has this name.
-        count: how many other entries the layer has.
+        description: empty: that of the entry of this name, or else the first line of the text.
+        evidence: what confirms it; by default its writer, who is a person. None: nothing does, and `doubt` says why.
+        written_by: "agent", or the id of a person.
+        sources: what it may come from beside the agent and its user.
+        is_protected, has_file: whether the entry that it changes is, and a skill with a file has its name.
+        count: how many other entries its layer has.
     """
 
     layer: Layer
     name: str
     text: str
-    description: str
-    by_person: bool
-    evidence: Evidence | None = None
+    description: str = ""
+    evidence: Evidence | None = BY_A_PERSON
     doubt: str = ""
+    written_by: str
+    run_id: RunId | None = None
+    sources: Sequence[Source] = ()
     is_protected: bool = False
     has_file: bool = False
     count: int = 0
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a person writes it."""
+        return self.written_by != "agent"
 
 
 @functools.cache
@@ -104,7 +114,12 @@ def constitution() -> str:
     return "\n".join(["What you keep about your work, in layers, and the rules that say what may enter each:", *lines])
 
 
-def admit(entry: Entry) -> None:
+def is_tool_name(name: str) -> bool:
+    """Whether a tool of the engine has this name, which no skill may have."""
+    return name in ENGINE_TOOL_SPECS or name in AGENT_TOOL_SPECS
+
+
+def admit(entry: NewEntry) -> None:
     """Check an entry by all rules of its layer. Raises: AdmissionRefused, by the first one that it breaks."""
     for rule in rules():
         if (
@@ -120,16 +135,16 @@ def _tables() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name("admission.toml").read_text(encoding="utf-8"))
 
 
-def _bad_name(entry: Entry) -> str:
+def _bad_name(entry: NewEntry) -> str:
     """Why the name can't be used; empty: it can."""
     if NAME.fullmatch(entry.name) is None:
         return f"the name is {entry.name!r:.80}"
-    if entry.name in ENGINE_TOOL_SPECS or entry.name in AGENT_TOOL_SPECS:
+    if is_tool_name(entry.name):
         return f"{entry.name!r} is the name of a tool"
     return f"{entry.name!r} is a skill that has a file" if entry.has_file else ""
 
 
-def _bad_size(entry: Entry) -> str:
+def _bad_size(entry: NewEntry) -> str:
     """Why there is no room for it; empty: there is."""
     use, size = layers()[entry.layer], len(entry.text) + len(entry.description)
     if not entry.text.strip():
@@ -139,14 +154,14 @@ def _bad_size(entry: Entry) -> str:
     return f"there are {entry.count} entries in {entry.layer}, the limit" if entry.count >= use.most else ""
 
 
-def _has_credential(entry: Entry) -> str:
+def _has_credential(entry: NewEntry) -> str:
     """Where it holds a credential; empty: nowhere."""
     parts = {"text": entry.text, "description": entry.description, "name": entry.name}
     found = next((part for part, text in parts.items() if without_credentials(text) != text), "")
     return f"the {found} holds what looks like a credential" if found else ""
 
 
-def _match(entry: Entry, rule: Rule) -> str:
+def _match(entry: NewEntry, rule: Rule) -> str:
     """What it contains that the rule's patterns forbid; empty: nothing."""
     for pattern in rule.patterns:
         if (found := pattern.search(f"{entry.description}\n{entry.text}")) is not None:
@@ -154,7 +169,7 @@ def _match(entry: Entry, rule: Rule) -> str:
     return ""
 
 
-_CHECKS: Mapping[str, Callable[[Entry, Rule], str]] = {
+_CHECKS: Mapping[str, Callable[[NewEntry, Rule], str]] = {
     "a_persons_layer": lambda entry, rule: f"{entry.layer} is not written like this",
     "made_by_perdure": lambda entry, rule: f"nobody writes {entry.layer}",
     "named": lambda entry, rule: _bad_name(entry),

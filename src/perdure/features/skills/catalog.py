@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.text.forms import name_form
-from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, ENGINE_TOOL_SPECS
 from perdure.features.plugins.definitions import Definition, DefinitionProblem, Definitions
 from perdure.features.plugins.layers import find_definitions, project_of
 from perdure.features.plugins.policy import load_policy
+from perdure.features.skills.admission import is_tool_name
 from perdure.features.skills.tables import Skills
-from perdure.features.skills.values import Skill
+from perdure.features.skills.values import NO_USES, Skill, SkillUses, SkillView
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 
@@ -38,12 +38,8 @@ class SkillNotFound(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class IndexLine:
-    """One line of the index.
-
-    Args:
-        key: among what a conversation has seen. That of an agent's own skill has no name, which may be erased.
-        layer: of a skill with a file where it is from, else L2 or L3.
-    """
+    """One line of the index. `key`: among what a conversation has seen; that of a skill without a file has no name,
+    which may be erased."""
 
     key: str
     name: str
@@ -69,46 +65,34 @@ def file_skills(tx: Tx, agent: Agent) -> Definitions:
         found = find_definitions("skills", settings, project_of(agent))
     except InvalidInput as error:
         return Definitions(problems=[DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))])
-    clashes = [name for name in found.by_name if is_tool_name(name)]
-    problems = [
-        DefinitionProblem(path=path, line=0, why=f"{name!r} is the name of a tool, which no skill shadows")
-        for name in clashes
-        if (path := found.by_name[name].path) is not None
+    clashes = [one for one in found.by_name.values() if is_tool_name(one.name)]
+    why = "a tool has its name, which no skill shadows"
+    problems = [DefinitionProblem(path=one.path, line=0, why=f"{one.name}: {why}") for one in clashes if one.path]
+    by_name = {name: one for name, one in found.by_name.items() if one not in clashes}
+    return replace(found, by_name=by_name, problems=[*found.problems, *problems])
+
+
+def list_skills(tx: Tx, agent: Agent, *, archived: bool | None = False, with_uses: bool = False) -> Sequence[SkillView]:
+    """Return the skills of an agent by name: those in the archive, or the others; None: both."""
+    uses = tx.of(Skills).uses(agent.id) if with_uses else {}
+    files = file_skills(tx, agent).by_name
+    found = [] if archived else [_view_of_file(one, uses.get(one.name)) for one in files.values()]
+    found += [
+        _view_of(one, uses.get(one.name))
+        for one in tx.of(Skills).list(agent.id, archived=archived)
+        if one.name not in files and _may_have(tx, one.name)
     ]
-    by_name = {name: one for name, one in found.by_name.items() if name not in clashes}
-    return Definitions(
-        by_name=by_name, shadowed=found.shadowed, denied=found.denied, problems=[*found.problems, *problems]
-    )
+    return sorted(found, key=lambda one: one.name)
 
 
-def is_tool_name(name: str) -> bool:
-    """Return whether a tool of the engine has this name, which no skill may have."""
-    return name in ENGINE_TOOL_SPECS or name in AGENT_TOOL_SPECS
-
-
-def may_have(tx: Tx, name: str) -> bool:
-    """Return whether the policy allows a skill of this name; false where it can't be read."""
-    try:
-        return load_policy(settings_of(tx)).allows("skills", name)
-    except InvalidInput:
-        return False
-
-
-def find_skill(tx: Tx, agent: Agent, name: str) -> Definition | Skill:
+def find_skill(tx: Tx, agent: Agent, name: str) -> SkillView:
     """Return the agent's skill of this name, also an archived one; a file's comes first. Raises: SkillNotFound."""
     files, name = file_skills(tx, agent).by_name, name_form(name.strip())
     if (definition := files.get(name)) is not None:
-        return definition
-    if (skill := tx.of(Skills).find(agent.id, name)) is not None and may_have(tx, name):
-        return skill
-    raise SkillNotFound(name, sorted({*files, *(name for _, name, _, _ in tx.of(Skills).index(agent.id))}))
-
-
-def own_skills(tx: Tx, agent: Agent, *, archived: bool | None = False) -> Sequence[Skill]:
-    """Return the skills without a file that the agent has: archived ones, or others; None: both."""
-    files = file_skills(tx, agent).by_name
-    found = tx.of(Skills).list(agent.id, archived=archived)
-    return [one for one in found if one.name not in files and may_have(tx, one.name)]
+        return _view_of_file(definition)
+    if (skill := tx.of(Skills).find(agent.id, name)) is not None and _may_have(tx, name):
+        return _view_of(skill)
+    raise SkillNotFound(name, sorted({*files, *(one for _, one, _, _ in tx.of(Skills).index(agent.id))}))
 
 
 def build_index(tx: Tx, agent: Agent) -> Sequence[IndexLine]:
@@ -121,7 +105,7 @@ def build_index(tx: Tx, agent: Agent) -> Sequence[IndexLine]:
         if not one.fields.get("disable_model_invocation")
     ]
     own = [IndexLine(f"skill-{seq}", *line) for seq, *line in tx.of(Skills).index(agent.id)]
-    lines += [line for line in own if line.name not in files and may_have(tx, line.name)]
+    lines += [line for line in own if line.name not in files and _may_have(tx, line.name)]
     shown = sorted(lines[:INDEX_LINES], key=lambda line: line.name)
     left = len(lines) - len(shown)
     return [*shown, IndexLine("skill/", _MORE, "", f"{left} more: search_skills finds them")] if left else shown
@@ -137,3 +121,30 @@ def name_of_key(tx: Tx, agent: Agent, key: str) -> str:
     if key.startswith("skill/"):
         return key.removeprefix("skill/") or _MORE
     return next((one.name for one in tx.of(Skills).list(agent.id, archived=None) if f"skill-{one.seq}" == key), "")
+
+
+def _may_have(tx: Tx, name: str) -> bool:
+    """Whether the policy allows a skill of this name; false where it can't be read."""
+    try:
+        return load_policy(settings_of(tx)).allows("skills", name)
+    except InvalidInput:
+        return False
+
+
+def _view_of_file(one: Definition, uses: SkillUses | None = None) -> SkillView:
+    """A skill with a file as people see it."""
+    return SkillView(
+        name=one.name,
+        layer=one.layer,
+        description=one.description,
+        text=one.body,
+        is_protected=bool(one.fields.get("protected")),
+        path=str(one.path or ""),
+        uses=uses or NO_USES,
+    )
+
+
+def _view_of(one: Skill, uses: SkillUses | None = None) -> SkillView:
+    """A skill without a file as people see it."""
+    same = ("name", "layer", "description", "text", "version", "is_protected", "archived_at", "changed_at")
+    return SkillView(**{name: getattr(one, name) for name in same}, uses=uses or NO_USES)

@@ -13,8 +13,7 @@ if for_work(__name__):
     from perdure.cli.session.work import read_text
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import Output, local_time, new_table, plural, visible
-    from perdure.features.skills.admission import layers, rules
-    from perdure.features.skills.values import SkillPage, SkillSummary
+    from perdure.features.skills.values import SkillView
 
 Name = Annotated[str, argument("The skill's name.", "NAME")]
 
@@ -60,9 +59,10 @@ async def search_skills(
 async def show_skill(view: Output, skill: Name, agent: LastAgent) -> None:
     """Print the instructions of a skill."""
     found = await agent.skills.get(skill)
-    head = f"{found.name}  {found.layer}  {found.description}"
+    head = Text(visible(f"{found.name}  {found.layer}  {found.description}"), style="bold")
     files = [Text(visible(f"files: {', '.join(found.files)}"), style="dim")] if found.files else []
-    view.show_long(page_shape(found), Text(visible(head), style="bold"), Text(visible(found.text)), *files)
+    shape = skill_shape(found, "text") | {"files": [*found.files]}
+    view.show_long(shape, head, Text(visible(found.text)), *files)
 
 
 @command("skill versions", finds="skill")
@@ -87,7 +87,7 @@ async def write_skill(
     text: Annotated[str, argument("What it says; - is stdin.", "TEXT")],
     agent: LastAgent,
     layer: Annotated[Literal["L2", "L3"], option("L2: a fact about the environment; L3: a procedure.")] = "L3",
-    about: Annotated[str | None, option("One line that says when it helps.", "TEXT")] = None,
+    about: Annotated[str, option("One line that says when it helps.", "TEXT")] = "",
 ) -> None:
     """Write a skill, or its next version."""
     body = read_text(text) if text == "-" else text
@@ -113,45 +113,28 @@ async def restore_skill(
 
 
 @command("skill protect", finds="skill")
-async def protect_skill(view: Output, skill: Name, agent: LastAgent) -> None:
+async def protect_skill(
+    view: Output,
+    skill: Name,
+    agent: LastAgent,
+    off: Annotated[bool, flag("--off", "The agent changes it, too.")] = False,
+) -> None:
     """Have only people change a skill."""
-    _show_changed(view, await agent.skills.protect(skill), "is changed by people only")
+    _show_changed(view, await agent.skills.protect(skill, protected=not off), f"is {'not ' if off else ''}protected")
 
 
-@command("skill unprotect", finds="skill")
-async def unprotect_skill(view: Output, skill: Name, agent: LastAgent) -> None:
-    """Let the agent change a skill again."""
-    _show_changed(view, await agent.skills.protect(skill, protected=False), "is changed by the agent, too")
+def skill_shape(skill: SkillView, *more: str) -> dict[str, Any]:
+    """A skill as `--json` prints it, with these fields more."""
+    return fields(skill, *SUMMARY, *more) | fields(skill.uses, "uses", "successes", "last_at")
 
 
-@command("skill rules")
-async def list_rules(view: Output) -> None:
-    """List the layers, and the rules that say what may enter each."""
-    table = new_table("rule", "layers", "what it says")
-    for layer, use in layers().items():
-        table.add_row(use.name, layer, visible(f"{use.holds}; written by {use.written_by}"), style="dim")
-    for rule in rules():
-        table.add_row(rule.name, ", ".join(rule.layers), visible(rule.says))
-    view.show([fields(rule, "name", "says", "helps", "people") | {"layers": [*rule.layers]} for rule in rules()], table)
-
-
-def skill_shape(skill: SkillSummary) -> dict[str, Any]:
-    """A skill as `--json` lists it."""
-    return fields(skill, *SUMMARY) | fields(skill.uses, "uses", "successes", "last_at")
-
-
-def page_shape(skill: SkillPage) -> dict[str, Any]:
-    """A skill with its instructions as `--json` prints it."""
-    return skill_shape(skill) | {"text": skill.text, "files": [*skill.files]}
-
-
-def _show_changed(view: Output, skill: SkillPage, what: str) -> None:
+def _show_changed(view: Output, skill: SkillView, what: str) -> None:
     """Show a skill that was changed, and a sentence about it."""
     version = f", version {skill.version}" if skill.version else ""
-    view.show(page_shape(skill), f"{visible(skill.name)} {what} ({skill.layer}{version}).")
+    view.show(skill_shape(skill, "text"), f"{visible(skill.name)} {what} ({skill.layer}{version}).")
 
 
-def _show_table(view: Output, skills: Sequence[SkillSummary], *, none: str = NO_SKILLS) -> None:
+def _show_table(view: Output, skills: Sequence[SkillView], *, none: str = NO_SKILLS) -> None:
     """Show skills as a table."""
     table = new_table("skill", "layer", "version", "used", "ended well", "says")
     for one in skills:

@@ -9,8 +9,7 @@ FEATURE = Feature(
     uses=("plugins",),
     nouns={
         "skill": Noun(
-            modules=("commands",),
-            help="List, show, search, write, archive, restore, protect or unprotect skills; on, versions, rules.",
+            modules=("commands",), help="List, show, search, write, archive, restore or protect skills; on, versions."
         )
     },
     routes=("routes",),

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perdure.core.errors import ToolError
-from perdure.features.plugins.definitions import SKILL_FILE, Definition
-from perdure.features.skills.values import Skill, scripts_in
+from perdure.features.plugins.definitions import SKILL_FILE
+from perdure.features.skills.values import SkillView, scripts_in
 
 FILES_MAX = 200
 FILE_BYTES = 1_000_000
@@ -18,22 +18,19 @@ DEPTH_MAX = 5
 NAMES_SHOWN = 30
 
 
-def list_files(skill: Definition | Skill) -> Sequence[str]:
+def list_files(skill: SkillView) -> Sequence[str]:
     """Return the names of a skill's files beside its instructions, such as `scripts/check.py`, sorted."""
-    if isinstance(skill, Skill):
-        return sorted(scripts_in(skill.text))
-    return sorted(_paths(skill))
+    return sorted(_paths(skill) if skill.path else scripts_in(skill.text))
 
 
-def read_file(skill: Definition | Skill, name: str) -> bytes:
+def read_file(skill: SkillView, name: str) -> bytes:
     """Return the bytes of a file of a skill. Raises: ToolError: it has no such file, or it is too large."""
-    if isinstance(skill, Skill):
-        scripts = scripts_in(skill.text)
-        if name not in scripts:
-            raise _no_file(skill, name)
+    if not skill.path and name in (scripts := scripts_in(skill.text)):
         return scripts[name].encode("utf-8", "surrogatepass")
-    if (path := _paths(skill).get(name.removeprefix("./"))) is None:
-        raise _no_file(skill, name)
+    if not skill.path or (path := _paths(skill).get(name.removeprefix("./"))) is None:
+        names = list_files(skill)[:NAMES_SHOWN]
+        has = f"it has {', '.join(names)}" if names else "it has no files beside its instructions"
+        raise ToolError(f"{skill.name} has no file {name!r:.80}: {has}")
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES + 1)
@@ -44,22 +41,20 @@ def read_file(skill: Definition | Skill, name: str) -> bytes:
     return data
 
 
-def read_files(skill: Definition | Skill) -> Mapping[str, bytes]:
+def read_files(skill: SkillView) -> Mapping[str, bytes]:
     """Return name -> bytes of all files of a skill. Raises: ToolError: they are too large."""
-    found: dict[str, bytes] = {}
+    found, size = dict[str, bytes](), 0
     for name in list_files(skill):
         found[name] = read_file(skill, name)
-        if sum(map(len, found.values())) > ALL_BYTES:
+        size += len(found[name])
+        if size > ALL_BYTES:
             raise ToolError(f"the files of {skill.name} have more than {ALL_BYTES:,} bytes, the limit")
     return found
 
 
-def _paths(definition: Definition) -> Mapping[str, Path]:
-    """Return name -> path of the files in a skill's folder, without links that lead out of it and hidden files."""
-    folder, found = definition.folder, dict[str, Path]()
-    if folder is None:
-        return found
-    root = folder.resolve()
+def _paths(skill: SkillView) -> Mapping[str, Path]:
+    """Name -> path of the files in a skill's folder, without links that lead out of it and hidden files."""
+    root, found = Path(skill.path).parent.resolve(), dict[str, Path]()
     for place, folders, files in os.walk(root):
         depth = len(Path(place).relative_to(root).parts)
         folders[:] = sorted(one for one in folders if not one.startswith(".")) if depth < DEPTH_MAX else []
@@ -71,10 +66,3 @@ def _paths(definition: Definition) -> Mapping[str, Path]:
             if path.is_file() and len(found) < FILES_MAX:
                 found[name] = path
     return found
-
-
-def _no_file(skill: Definition | Skill, name: str) -> ToolError:
-    """The error about a file that a skill lacks."""
-    names = list_files(skill)[:NAMES_SHOWN]
-    has = f"it has {', '.join(names)}" if names else "it has no files beside its instructions"
-    return ToolError(f"{skill.name} has no file {name!r:.80}: {has}")

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.ids import AgentId
 from perdure.domain.provenance.policy import MEMORY_OWNER
 from perdure.domain.tools.calls import MemoryCall
-from perdure.features.skills.admission import layers
+from perdure.features.skills.admission import NewEntry, layers
 from perdure.features.skills.tables import Skills
-from perdure.features.skills.units import NewText, get_skill, write_skill
-from perdure.features.skills.values import Evidence, Skill
+from perdure.features.skills.units import get_skill, write_skill
+from perdure.features.skills.values import Skill
 from perdure.storage.tx import Tx
 
 
@@ -26,7 +25,7 @@ class SkillTarget:
     label: str
     value: str
     version: int
-    limit_chars: int | None = None
+    limit_chars: int
 
 
 class SkillTargets:
@@ -37,32 +36,23 @@ class SkillTargets:
     def find(self, tx: Tx, call: MemoryCall, label: str) -> SkillTarget | None:
         """Return the protected skill of this name, of the agent or of the one whose companion it is; None: there is
         none, or a block has the name."""
-        owner: Agent = next(filter(None, MEMORY_OWNER(tx, call.agent)), call.agent)
+        owner = next(filter(None, MEMORY_OWNER(tx, call.agent)), call.agent)
         skill = tx.of(Skills).find(owner.id, label.strip())
         if skill is None or not skill.is_protected or tx.blocks.find(owner.id, label.strip()) is not None:
             return None
-        return _target(skill)
+        return self._target(skill)
 
     def get(self, tx: Tx, agent_id: AgentId, target_id: str) -> SkillTarget:
         """Return the skill as it is now. Raises: NotFound."""
-        return _target(get_skill(tx, agent_id, target_id))
+        return self._target(get_skill(tx, agent_id, target_id))
 
     def put(self, tx: Tx, agent_id: AgentId, target_id: str, value: str, author: Author, at: datetime) -> int:
         """Give the skill this text, and return its version then. Raises: NotFound, AdmissionRefused."""
         skill = get_skill(tx, agent_id, target_id)
-        new = NewText(
-            layer=skill.layer, name=skill.name, text=value, evidence=Evidence(kind="person"), written_by=author.id
-        )
+        new = NewEntry(layer=skill.layer, name=skill.name, text=value, written_by=author.id)
         return write_skill(tx, tx.agents.get(agent_id), new, at=at)[0].version
 
-
-def _target(skill: Skill) -> SkillTarget:
-    """Return a skill as a target."""
-    return SkillTarget(
-        kind=SkillTargets.name,
-        id=skill.name,
-        label=skill.name,
-        value=skill.text,
-        version=skill.version,
-        limit_chars=layers()[skill.layer].limit_chars,
-    )
+    def _target(self, skill: Skill) -> SkillTarget:
+        """A skill as a target."""
+        same, limit = {"id": skill.name, "label": skill.name, "value": skill.text}, layers()[skill.layer].limit_chars
+        return SkillTarget(kind=self.name, version=skill.version, limit_chars=limit, **same)

@@ -12,12 +12,11 @@ from perdure.core.errors import ToolError
 from perdure.core.ports import CallContext
 from perdure.core.specs import Tool, ToolOutcome
 from perdure.core.tools.sandbox import SandboxJob
-from perdure.features.plugins.definitions import Definition
 from perdure.features.plugins.policy import load_policy
 from perdure.features.skills.catalog import find_skill
 from perdure.features.skills.files import read_file, read_files
 from perdure.features.skills.tables import Skills
-from perdure.features.skills.values import Skill
+from perdure.features.skills.values import SkillView
 from perdure.storage.tx import Tx
 from perdure.toolbox.builtin.index_output import render_result
 
@@ -67,7 +66,7 @@ class SkillScripts:
         if not load_policy(app.settings).allows_tool(tool.spec.name):
             raise ToolError("a policy forbids to run the scripts of skills")
 
-        def find(tx: Tx) -> Definition | Skill:
+        def find(tx: Tx) -> SkillView:
             """The skill that is named; its use by the run is counted."""
             skill = find_skill(tx, tx.agents.get(context.agent_id), arguments["name"])
             if context.run_id:

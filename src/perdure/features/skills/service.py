@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from perdure.core.ids import AgentId
-from perdure.features.plugins.definitions import Definition
-from perdure.features.skills.catalog import file_skills, find_skill, own_skills
+from perdure.features.skills.admission import NewEntry
+from perdure.features.skills.catalog import file_skills, find_skill, list_skills
 from perdure.features.skills.files import list_files
-from perdure.features.skills.search import SkillText, rank_texts
+from perdure.features.skills.search import rank_skills
 from perdure.features.skills.tables import Skills
-from perdure.features.skills.units import NewText, get_skill, set_archived, write_constitution, write_skill
-from perdure.features.skills.values import NO_USES, Evidence, Skill, SkillPage, SkillSummary, SkillUses, SkillVersion
+from perdure.features.skills.units import archive, get_skill, restore, write_constitution, write_skill
+from perdure.features.skills.values import Skill, SkillVersion, SkillView
 from perdure.library.parts.checks import check_limit, check_number, check_text, outside
 from perdure.library.parts.part import AsyncPart, reads
 from perdure.storage.tx import Tx
@@ -33,25 +32,16 @@ class AsyncSkills(AsyncPart):
         def enable(tx: Tx) -> None:
             """Attach the tools, and create the block."""
             tx.agents.model(self._id)
-            for name in SKILL_TOOLS if learns else SKILL_TOOLS[:-1]:
-                tx.tools.attach(self._id, name)
+            tx.tools.attach(self._id, *(SKILL_TOOLS if learns else SKILL_TOOLS[:-1]))
             if learns:
                 write_constitution(tx, self._id, author=author, ids=ids, at=now)
 
         await self._store.write(enable)
 
     @reads
-    def list(self, tx: Tx, *, archived: bool | None = False) -> Sequence[SkillSummary]:
+    def list(self, tx: Tx, *, archived: bool | None = False) -> Sequence[SkillView]:
         """All skills, by name; `archived`: only those in the archive; None: these, too. Raises: NotFound."""
-        agent = tx.agents.get(self._id)
-        uses = tx.of(Skills).uses(agent.id)
-        files = (
-            []
-            if archived
-            else [_file_shape(one, uses.get(one.name)) for one in file_skills(tx, agent).by_name.values()]
-        )
-        own = [_own_shape(one, uses.get(one.name)) for one in own_skills(tx, agent, archived=archived)]
-        return sorted([*files, *own], key=lambda one: one.name)
+        return list_skills(tx, tx.agents.get(self._id), archived=archived, with_uses=True)
 
     @reads
     def problems(self, tx: Tx) -> Sequence[str]:
@@ -59,54 +49,29 @@ class AsyncSkills(AsyncPart):
         return [str(one) for one in file_skills(tx, tx.agents.get(self._id)).problems]
 
     @reads
-    def get(self, tx: Tx, name: str) -> SkillPage:
-        """The skill of this name with its instructions. Raises: NotFound."""
+    def get(self, tx: Tx, name: str) -> SkillView:
+        """The skill of this name, with the names of its files. Raises: NotFound."""
         check_text("name", name)
-        skill = find_skill(tx, tx.agents.get(self._id), name)
-        return _page_of(tx, self._id, skill)
+        return self._view(tx, name)
 
-    async def search(self, query: str, *, limit: int = 10) -> Sequence[SkillSummary]:
+    async def search(self, query: str, *, limit: int = 10) -> Sequence[SkillView]:
         """The skills that best fit a query by words and meaning, best first, also archived ones. Raises: NotFound."""
         check_text("query", query)
         check_limit(limit)
-        shapes = [one for archived in (False, True) for one in await self.list(archived=archived)]
-
-        def load(tx: Tx) -> Sequence[SkillText]:
-            """The texts of these."""
-            agent = tx.agents.get(self._id)
-            files = file_skills(tx, agent).by_name
-            texts = {name: one.body for name, one in files.items()}
-            texts |= {one.name: one.text for one in own_skills(tx, agent, archived=None)}
-            return [SkillText(one.name, one.layer, one.description, texts.get(one.name, "")) for one in shapes]
-
-        hits = await rank_texts(self._ports.search, await self._store.read(load), query)
-        return [shapes[place] for place in hits[:limit]]
+        return (await rank_skills(self._ports.search, await self.list(archived=None), query))[:limit]
 
     async def write(
-        self, name: str, text: str, *, layer: Literal["L2", "L3"] = "L3", description: str | None = None
-    ) -> SkillPage:
+        self, name: str, text: str, *, layer: Literal["L2", "L3"] = "L3", description: str = ""
+    ) -> SkillView:
         """Write a fact about the environment (L2) or a procedure (L3), or its next version, and return it.
 
         Raises: AdmissionRefused: a rule of its layer refuses it; NotFound.
         """
-        for field, value in (("name", name), ("text", text), ("layer", layer)):
+        for field, value in (("name", name), ("text", text), ("layer", layer), ("description", description)):
             check_text(field, value)
-        author, now = outside(), self._ports.clock.now()
-        new = NewText(
-            layer=layer,
-            name=name,
-            text=text.strip(),
-            description=description,
-            evidence=Evidence(kind="person"),
-            written_by=author.id,
-        )
-
-        def write(tx: Tx) -> SkillPage:
-            """Write it."""
-            skill, _ = write_skill(tx, tx.agents.get(self._id), new, at=now)
-            return _page_of(tx, self._id, skill)
-
-        return await self._store.write(write)
+        now = self._ports.clock.now()
+        new = NewEntry(layer=layer, name=name, text=text, description=description, written_by=outside().id)
+        return await self._change(lambda tx: write_skill(tx, tx.agents.get(self._id), new, at=now)[0])
 
     @reads
     def versions(self, tx: Tx, name: str) -> Sequence[SkillVersion]:
@@ -115,85 +80,40 @@ class AsyncSkills(AsyncPart):
         tx.agents.model(self._id)
         return tx.of(Skills).versions(get_skill(tx, self._id, name))
 
-    async def archive(self, name: str) -> SkillPage:
+    async def archive(self, name: str) -> SkillView:
         """Put a skill without a file into the archive: it leaves the index, and searches still find it. Raises:
         NotFound."""
+        check_text("name", name)
         now = self._ports.clock.now()
-        return await self._change(name, lambda tx: set_archived(tx, self._id, name, archived=True, at=now))
+        return await self._change(lambda tx: archive(tx, self._id, name, at=now))
 
-    async def restore(self, name: str, *, version: int | None = None) -> SkillPage:
+    async def restore(self, name: str, *, version: int | None = None) -> SkillView:
         """Take a skill out of the archive; with `version` it says again what that version said, as a new version.
         Raises: NotFound; AdmissionRefused: there are too many, or the text has a credential."""
+        check_text("name", name)
         check_number("version", version)
-        now, author = self._ports.clock.now(), outside()
+        now, by = self._ports.clock.now(), outside().id
+        return await self._change(lambda tx: restore(tx, self._id, name, version, by=by, at=now))
 
-        def restore(tx: Tx) -> Skill:
-            """The skill as it is then."""
-            skill = set_archived(tx, self._id, name, archived=False, at=now)
-            if version is None:
-                return skill
-            old = tx.of(Skills).version(skill, version)
-            new = NewText(
-                layer=skill.layer,
-                name=skill.name,
-                text=old.text,
-                description=old.description,
-                evidence=Evidence(kind=old.evidence, message_id=old.evidence_id),
-                written_by=author.id,
-                sources=old.sources,
-            )
-            return write_skill(tx, tx.agents.get(self._id), new, at=now)[0]
-
-        return await self._change(name, restore)
-
-    async def protect(self, name: str, *, protected: bool = True) -> SkillPage:
+    async def protect(self, name: str, *, protected: bool = True) -> SkillView:
         """Have only people change a skill, or with False the agent, too. Raises: NotFound."""
+        check_text("name", name)
         return await self._change(
-            name, lambda tx: tx.of(Skills).put(replace(get_skill(tx, self._id, name), is_protected=protected))
+            lambda tx: tx.of(Skills).put(replace(get_skill(tx, self._id, name), is_protected=bool(protected)))
         )
 
-    async def _change(self, name: str, change: Callable[[Tx], Skill]) -> SkillPage:
-        """Return the skill that `change`, a unit of work, returns, as a page. Raises: NotFound."""
-        check_text("name", name)
+    async def _change(self, change: Callable[[Tx], Skill]) -> SkillView:
+        """The skill that `change`, a unit of work, returns. Raises: NotFound."""
 
-        def run(tx: Tx) -> SkillPage:
+        def run(tx: Tx) -> SkillView:
             """Change it, in one transaction."""
             tx.agents.model(self._id)
-            return _page_of(tx, self._id, change(tx))
+            return self._view(tx, change(tx).name)
 
         return await self._store.write(run)
 
-
-def _page_of(tx: Tx, agent_id: AgentId, skill: Definition | Skill) -> SkillPage:
-    """A skill with its instructions."""
-    uses = tx.of(Skills).uses_of(agent_id, skill.name)
-    shape = _own_shape(skill, uses) if isinstance(skill, Skill) else _file_shape(skill, uses)
-    text = skill.text if isinstance(skill, Skill) else skill.body
-    fields = {name: getattr(shape, name) for name in SkillSummary.__slots__}
-    return SkillPage(**fields, text=text, files=tuple(list_files(skill)))
-
-
-def _file_shape(one: Definition, uses: SkillUses | None) -> SkillSummary:
-    """A skill with a file as lists show it."""
-    return SkillSummary(
-        name=one.name,
-        layer=one.layer,
-        description=one.description,
-        is_protected=bool(one.fields.get("protected")),
-        path="" if one.path is None else str(one.path),
-        uses=uses or NO_USES,
-    )
-
-
-def _own_shape(one: Skill, uses: SkillUses | None) -> SkillSummary:
-    """A skill without a file as lists show it."""
-    return SkillSummary(
-        name=one.name,
-        layer=one.layer,
-        description=one.description,
-        version=one.version,
-        is_protected=one.is_protected,
-        archived_at=one.archived_at,
-        changed_at=one.changed_at,
-        uses=uses or NO_USES,
-    )
+    def _view(self, tx: Tx, name: str) -> SkillView:
+        """The skill of this name, with its uses and files. Raises: NotFound."""
+        view = find_skill(tx, tx.agents.get(self._id), name)
+        uses = tx.of(Skills).uses(self._id).get(view.name, view.uses)
+        return replace(view, uses=uses, files=tuple(list_files(view)))

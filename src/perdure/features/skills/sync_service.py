@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from perdure.features.skills.service import AsyncSkills
-from perdure.features.skills.values import SkillPage, SkillSummary, SkillVersion
+from perdure.features.skills.values import SkillVersion, SkillView
 from perdure.library.sync.parts.part import Part
 
 __all__ = ["Skills"]
@@ -23,7 +23,7 @@ class Skills(Part):
         error. `learns`: whether it writes skills; else it only reads them. Raises: NotFound."""
         self._portal.run(self._inner.enable(learns=learns))
 
-    def list(self, *, archived: bool | None = False) -> Sequence[SkillSummary]:
+    def list(self, *, archived: bool | None = False) -> Sequence[SkillView]:
         """All skills, by name; `archived`: only those in the archive; None: these, too. Raises: NotFound."""
         return self._portal.run(self._inner.list(archived=archived))
 
@@ -31,17 +31,15 @@ class Skills(Part):
         """Why files define no skill, each with its path and line. Raises: NotFound."""
         return self._portal.run(self._inner.problems())
 
-    def get(self, name: str) -> SkillPage:
-        """The skill of this name with its instructions. Raises: NotFound."""
+    def get(self, name: str) -> SkillView:
+        """The skill of this name, with the names of its files. Raises: NotFound."""
         return self._portal.run(self._inner.get(name))
 
-    def search(self, query: str, *, limit: int = 10) -> Sequence[SkillSummary]:
+    def search(self, query: str, *, limit: int = 10) -> Sequence[SkillView]:
         """The skills that best fit a query by words and meaning, best first, also archived ones. Raises: NotFound."""
         return self._portal.run(self._inner.search(query, limit=limit))
 
-    def write(
-        self, name: str, text: str, *, layer: Literal["L2", "L3"] = "L3", description: str | None = None
-    ) -> SkillPage:
+    def write(self, name: str, text: str, *, layer: Literal["L2", "L3"] = "L3", description: str = "") -> SkillView:
         """Write a fact about the environment (L2) or a procedure (L3), or its next version, and return it.
 
         Raises: AdmissionRefused: a rule of its layer refuses it; NotFound.
@@ -52,16 +50,16 @@ class Skills(Part):
         """The versions of a skill without a file, the newest first, each with what confirmed it. Raises: NotFound."""
         return self._portal.run(self._inner.versions(name))
 
-    def archive(self, name: str) -> SkillPage:
+    def archive(self, name: str) -> SkillView:
         """Put a skill without a file into the archive: it leaves the index, and searches still find it. Raises:
         NotFound."""
         return self._portal.run(self._inner.archive(name))
 
-    def restore(self, name: str, *, version: int | None = None) -> SkillPage:
+    def restore(self, name: str, *, version: int | None = None) -> SkillView:
         """Take a skill out of the archive; with `version` it says again what that version said, as a new version.
         Raises: NotFound; AdmissionRefused: there are too many, or the text has a credential."""
         return self._portal.run(self._inner.restore(name, version=version))
 
-    def protect(self, name: str, *, protected: bool = True) -> SkillPage:
+    def protect(self, name: str, *, protected: bool = True) -> SkillView:
         """Have only people change a skill, or with False the agent, too. Raises: NotFound."""
         return self._portal.run(self._inner.protect(name, protected=protected))

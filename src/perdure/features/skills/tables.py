@@ -9,7 +9,7 @@ from datetime import datetime
 from perdure.core.ids import AgentId
 from perdure.core.sources import Source
 from perdure.core.text.forms import name_form
-from perdure.features.skills.values import NO_USES, Layer, Skill, SkillUses, SkillVersion
+from perdure.features.skills.values import Skill, SkillUses, SkillVersion
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.table import OWN_AGENT, Table, first, own_agent
@@ -66,11 +66,6 @@ class Skills(Table):
         rows = self._rows(f"{sql} AND {OWN_AGENT} ORDER BY seq DESC", agent_id=agent_id)
         return [(seq, row_format.restore(name), layer, row_format.restore(text)) for seq, name, layer, text in rows]
 
-    def count(self, agent_id: AgentId, layer: Layer) -> int:
-        """Count the entries of an agent's layer that are not archived."""
-        sql = "SELECT COUNT(*) FROM skills WHERE agent_id = :agent_id AND layer = :layer AND archived_at IS NULL"
-        return int(self._value(f"{sql} AND {OWN_AGENT}", agent_id=agent_id, layer=layer))
-
     def archive_unused(self, agent_id: AgentId, *, before: datetime, at: datetime) -> None:
         """Archive the agent's skills that are not protected and were fresh last before a time."""
         condition = "agent_id = :agent_id AND archived_at IS NULL AND is_protected = 0 AND fresh_at < :before"
@@ -117,7 +112,3 @@ class Skills(Table):
             row_format.restore(name): SkillUses(uses=uses, successes=int(done), last_at=row_format.from_iso(last))
             for name, uses, done, last in rows
         }
-
-    def uses_of(self, agent_id: AgentId, name: str) -> SkillUses:
-        """Return the uses of one skill."""
-        return self.uses(agent_id).get(name_form(name), NO_USES)

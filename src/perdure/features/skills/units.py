@@ -1,23 +1,21 @@
-"""Units of work on skills: written by agents and people, archived, restored, protected."""
+"""Units of work on skills: written by agents and people, archived, restored."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import AgentId, BlockId, Ids, RunId
-from perdure.core.sources import Source
+from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.text.forms import name_form
 from perdure.domain.blocks.units import NewBlock, create_block
-from perdure.features.skills.admission import Entry, admit, constitution, layers
+from perdure.features.skills.admission import NewEntry, admit, constitution, layers
 from perdure.features.skills.catalog import SkillNotFound, file_skills
 from perdure.features.skills.tables import Skills
-from perdure.features.skills.values import UNUSED_FOR, Evidence, Layer, Skill, SkillVersion, describe
+from perdure.features.skills.values import UNUSED_FOR, Skill, SkillVersion, describe
 from perdure.storage.tx import Tx
 
 CONSTITUTION = "constitution"
@@ -25,28 +23,7 @@ CONSTITUTION = "constitution"
 CONSTITUTION_CHARS = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewText:
-    """What is to be written to L2 or L3.
-
-    Args:
-        description: None: that of the entry of this name, or else the first line of the text.
-        evidence: what confirms it; None: nothing does, and `doubt` says why.
-        written_by: "agent", or the id of a person.
-    """
-
-    layer: Layer
-    name: str
-    text: str
-    description: str | None = None
-    evidence: Evidence | None
-    doubt: str = ""
-    written_by: str
-    run_id: RunId | None = None
-    sources: Sequence[Source] = ()
-
-
-def write_skill(tx: Tx, agent: Agent, new: NewText, *, at: datetime) -> tuple[Skill, Skill | None]:
+def write_skill(tx: Tx, agent: Agent, new: NewEntry, *, at: datetime) -> tuple[Skill, Skill | None]:
     """Write an entry, or the next version of the one of this name; return it, and what was there before. One that says
     the same already stays as it is; an archived one is restored.
 
@@ -54,33 +31,30 @@ def write_skill(tx: Tx, agent: Agent, new: NewText, *, at: datetime) -> tuple[Sk
     """
     if new.layer not in layers():
         raise InvalidInput(f"layer is {new.layer!r:.40}: give L2 for a fact about the environment, L3 for a procedure")
-    name, table = name_form(new.name.strip()), tx.of(Skills)
+    name, text, table = name_form(new.name.strip()), new.text.strip(), tx.of(Skills)
     tx.agents.lock(agent.id)  # else two could add an entry of the same name
     before = table.find(agent.id, name)
-    description = describe(new.text, new.description)
-    if before is not None and not new.description and before.description != describe(before.text, None):
+    description = describe(text, new.description)
+    if before is not None and not new.description and before.description != describe(before.text):
         description = before.description  # somebody gave it
-    entry = Entry(
-        layer=new.layer,
+    new = replace(
+        new,
         name=name,
-        text=new.text,
+        text=text,
         description=description,
-        by_person=new.written_by != "agent",
-        evidence=new.evidence,
-        doubt=new.doubt,
         is_protected=before is not None and before.is_protected,
         has_file=name in file_skills(tx, agent).by_name,
-        count=table.count(agent.id, new.layer) - (before is not None and before.layer == new.layer),
+        count=sum(layer == new.layer and name != one for _, one, layer, _ in table.index(agent.id)),
     )
-    admit(entry)
+    admit(new)
     assert new.evidence is not None
-    if before is not None and (before.layer, before.text, before.description) == (new.layer, new.text, description):
+    values: dict[str, Any] = {"layer": new.layer, "description": description, "text": text}
+    if before is not None and all(getattr(before, field) == value for field, value in values.items()):
         return before, before
-    values: dict[str, Any] = {"layer": new.layer, "description": description, "text": new.text}
     version = SkillVersion(
         version=1 if before is None else before.version + 1,
         description=description,
-        text=new.text,
+        text=text,
         written_by=new.written_by,
         run_id=new.run_id,
         evidence=new.evidence.kind,
@@ -121,23 +95,24 @@ def get_skill(tx: Tx, agent_id: AgentId, name: str) -> Skill:
     return found
 
 
-def set_archived(tx: Tx, agent_id: AgentId, name: str, *, archived: bool, at: datetime) -> Skill:
-    """Put a skill into the archive, or take it out of there. Raises: SkillNotFound; AdmissionRefused: no room."""
+def archive(tx: Tx, agent_id: AgentId, name: str, *, at: datetime) -> Skill:
+    """Put a skill into the archive. Raises: SkillNotFound."""
     skill = get_skill(tx, agent_id, name)
-    if (skill.archived_at is not None) == archived:
-        return skill
-    if archived:
-        return tx.of(Skills).put(replace(skill, archived_at=at))
-    count = tx.of(Skills).count(agent_id, skill.layer)
-    admit(
-        Entry(
-            layer=skill.layer,
-            name=skill.name,
-            text=skill.text,
-            description=skill.description,
-            by_person=True,
-            evidence=Evidence(kind="person"),
-            count=count,
-        )
+    return skill if skill.archived_at is not None else tx.of(Skills).put(replace(skill, archived_at=at))
+
+
+def restore(tx: Tx, agent_id: AgentId, name: str, version: int | None, *, by: str, at: datetime) -> Skill:
+    """Take a skill out of the archive; with a version it says again what that said, as a new version by this person.
+    Raises: SkillNotFound, NotFound; AdmissionRefused: there is no room, or it breaks another rule."""
+    skill, agent = get_skill(tx, agent_id, name), tx.agents.get(agent_id)
+    old = tx.of(Skills).version(skill, skill.version if version is None else version)
+    again = NewEntry(
+        layer=skill.layer,
+        name=skill.name,
+        text=old.text,
+        description=old.description,
+        written_by=by,
+        sources=old.sources,
     )
-    return tx.of(Skills).put(replace(skill, archived_at=None, fresh_at=at))
+    skill, _ = write_skill(tx, agent, again, at=at)
+    return skill if skill.archived_at is None else tx.of(Skills).put(replace(skill, archived_at=None, fresh_at=at))

@@ -34,6 +34,9 @@ class Evidence:
     message_id: MessageId | None = None
 
 
+BY_A_PERSON = Evidence(kind="person")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
     """An entry of L2 or L3 of an agent, as its newest version has it.
@@ -96,9 +99,35 @@ class SkillUses:
 NO_USES = SkillUses()
 
 
-def describe(text: str, description: str | None) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillView:
+    """A skill as people and searches see it.
+
+    Args:
+        layer: L2 or L3; of a skill with a file where that is from, such as `built-in` or `project`, or `client`.
+        version: None: it has a file, whose versions nobody keeps.
+        path: its file; empty: an agent or person wrote it.
+        files: the names of its other files and scripts; only `get` lists them.
+    """
+
+    __repr__ = short_repr("name", "layer", "version")
+
+    name: str
+    layer: str
+    description: str
+    text: str = ""
+    version: int | None = None
+    is_protected: bool = False
+    archived_at: datetime | None = None
+    changed_at: datetime | None = None
+    path: str = ""
+    files: tuple[str, ...] = ()
+    uses: SkillUses = NO_USES
+
+
+def describe(text: str, description: str = "") -> str:
     """Return the one line about a skill: `description`, or else the first line of its text that says something."""
-    lines = (description or "").split("\n") if description and description.strip() else text.split("\n")
+    lines = (description if description.strip() else text).split("\n")
     line = next((found for one in lines if (found := " ".join(one.strip(" #*-\t\r").split()))), "")
     return line if len(line) <= DESCRIPTION_CHARS else f"{line[: DESCRIPTION_CHARS - 1]}…"
 
@@ -110,34 +139,3 @@ def scripts_in(text: str) -> Mapping[str, str]:
         if (end := text.find(f"\n{match['fence']}", match.end() - 1)) >= 0:
             scripts[match["name"]] = text[match.end() : end + 1]
     return scripts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillSummary:
-    """A skill as lists show it.
-
-    Args:
-        layer: L2 or L3; of a skill with a file where that is from, such as `built-in` or `project`.
-        version: None: it has a file, whose versions nobody keeps.
-        path: its file; empty: an agent or person wrote it.
-    """
-
-    __repr__ = short_repr("name", "layer", "version")
-
-    name: str
-    layer: str
-    description: str
-    version: int | None = None
-    is_protected: bool = False
-    archived_at: datetime | None = None
-    changed_at: datetime | None = None
-    path: str = ""
-    uses: SkillUses = NO_USES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillPage(SkillSummary):
-    """A skill with its instructions, and the names of its other files and scripts."""
-
-    text: str = ""
-    files: tuple[str, ...] = ()
