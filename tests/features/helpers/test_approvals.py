@@ -13,6 +13,8 @@ from perdure.core.tools.answers import PendingCall
 from perdure.testing import ScriptedModel, calls, says
 from tests.features.helpers.helper_office import define, lead
 from tests.support.office import ended_runs, results
+from tests.support.servers import in_process
+from tests.ui.browser import dashboard
 
 
 @tool
@@ -123,3 +125,44 @@ async def test_cancelling_the_agent_ends_a_helper_that_waits(tmp_path: Path) -> 
     assert (reply.stop_reason, waiting) == ("cancelled", [])
     assert [run.stop_reason for run in runs] == ["cancelled", "cancelled"]
     assert call.helper == "clerk"
+
+
+async def test_an_approval_over_http_goes_to_the_agent(tmp_path: Path) -> None:
+    """The agent's `pending_approval` is the helper's; an approval in the words of Letta's clients answers it."""
+    script = (calls("run_helper", name="general", prompt="Write Ada"), MAIL, says("It is out."), says("Done."))
+    async with in_process(tmp_path, *script, tools=[send_mail]) as (client, perdure):
+        agent = await perdure.create_agent("Lead", tools=["run_helper", "send_mail"])
+        await agent.require_approval("send_mail")
+        path = f"/v1/agents/{agent.id}"
+        task = asyncio.create_task(client.post(f"{path}/messages", json={"input": "go"}))
+        await waiting_calls(agent)
+        pending = (await client.get(path)).json()["pending_approval"]
+        approval = {"type": "approval", "approve": True, "approval_request_id": pending["id"]}
+        answered = await client.post(f"{path}/messages", json={"messages": [approval]})
+        reply = (await task).json()
+        after = (await client.get(path)).json()["pending_approval"]
+
+    assert pending["tool_call"]["name"] == "send_mail"
+    assert answered.status_code == 200, answered.text
+    assert answered.json()["messages"][-1]["content"] == "It is out."
+    assert reply["messages"][-1]["content"] == "Done."
+    assert after is None
+
+
+async def test_an_approval_in_the_dashboard_names_the_helper() -> None:
+    """The page says whose call it is, and its form answers it."""
+    script = (calls("run_helper", name="general", prompt="Write Ada"), MAIL, says("It is out."), says("Done."))
+    async with dashboard(*script, tools=[send_mail]) as (client, library):
+        agent = await library.create_agent("Lead", tools=["run_helper", "send_mail"])
+        await agent.require_approval("send_mail")
+        task = asyncio.create_task(agent.send("go"))
+        (call,) = await waiting_calls(agent)
+        page = (await client.get("/approvals")).text
+        chat = (await client.get(f"/agents/{agent.id}")).text
+        form = {"agent_id": call.agent_id, "conversation_id": call.conversation_id, "call_id": call.call_id}
+        await client.post("/approvals", data={**form, "choice": "approve"})
+        reply = await task
+
+    assert "in its helper general" in page
+    assert call.call_id in chat
+    assert reply.text == "Done."

@@ -1,4 +1,4 @@
-"""A review of code by many helpers: four read at once on three models, then one verifier looks at each finding."""
+"""A command that has helpers review code: four read at once on three models, then one verifies each finding."""
 
 from __future__ import annotations
 
@@ -57,6 +57,10 @@ async def test_a_code_review_by_helpers(tmp_path: Path) -> None:
     """The transcript is the expected one, and it takes little longer than its slowest reviewer and verifier."""
     for name, (model, _, _) in REVIEWERS.items():
         define(tmp_path, name, model=f"test/{model}", tools="conversation_search")
+    (tmp_path / "commands").mkdir()
+    (tmp_path / "commands" / "review.md").write_text(
+        "---\nallowed-tools: Task\n---\nReview $ARGUMENTS with all helpers."
+    )
     define(tmp_path, "verifier", model="test/small", tools="conversation_search")
     findings = [line for _, _, text in REVIEWERS.values() for line in text.splitlines() if line != "nothing"]
     answers = {f"Review as {name}": (seconds, text) for name, (_, seconds, text) in REVIEWERS.items()}
@@ -65,15 +69,16 @@ async def test_a_code_review_by_helpers(tmp_path: Path) -> None:
         for line in findings
     }
     review = ModelReply(parts=tuple(helper_call(name, f"Review as {name}", name) for name in REVIEWERS))
-    models: dict[str, Model] = {name: Slow(answers) for name in ("small", "middle", "large")}
-    models["lead"] = ScriptedModel(review, _plan_verifiers, _keep_the_sure)
+    leading = ScriptedModel(review, _plan_verifiers, _keep_the_sure)
+    models: dict[str, Model] = {"lead": leading, **{name: Slow(answers) for name in ("small", "middle", "large")}}
     async with lead(tmp_path, models) as (perdure, agent):
         started = time.monotonic()
-        reply = await agent.send("Review the change")
+        reply = await agent.commands.run("review", "the change")
         wall_s = time.monotonic() - started
         runs = await ended_runs(perdure)
 
     transcript = {result.call_id: result.text.rpartition("\n\n")[0] for result in results(reply.messages)}
+    assert leading.requests[0].messages[-1].text.endswith("\n\nReview the change with all helpers.")
     assert reply.text == "F2: off by one in b.py\nF4: the fix of last week is undone"
     assert transcript == {
         **{name: text for name, (_, _, text) in REVIEWERS.items()},

@@ -196,3 +196,22 @@ async def test_a_recall_helper_is_the_agent_itself(tmp_path: Path) -> None:
     assert len(model.requests[2].messages) == 1
     assert "Search your history" in model.requests[2].messages[0].text
     assert "We meet in Turin" in model.requests[3].messages[-1].text
+
+
+async def test_a_helper_that_is_the_agent_may_call_the_tools_of_its_definition_only(tmp_path: Path) -> None:
+    """`recall` changes nothing, whatever its model calls; and a fork nothing that the policy denies to helpers."""
+    policy = tmp_path / "policy"
+    policy.mkdir()
+    (policy / "policy.toml").write_text('denied_tools = ["memory_insert"]')
+    model = ScriptedModel(
+        *(calls("run_helper", name="recall", prompt="Note it"), WRITES, says("I can't.")),
+        *(calls("run_helper", name="fork", prompt="Note it"), WRITES, says("Nor can I.")),
+        says("Hm."),
+    )
+    async with lead(tmp_path, {"lead": model}, policy=str(policy)) as (_, agent):
+        await agent.send("Go")
+        block = await agent.blocks.get("human")
+
+    assert "Likes Go." not in block.value
+    for request in (model.requests[2], model.requests[5]):
+        assert "[ToolNotAllowed] memory_insert may not be called" in request.messages[-1].text

@@ -95,7 +95,7 @@ class Helper:
         text = self.definition.description or "no description"
         if len(text) > DESCRIPTION_CHARS:
             text = f"{text[: DESCRIPTION_CHARS - 1]}…"
-        tools = "your tools" if self.memory == "agent" else ", ".join(self.tools) or "no tools"
+        tools = "your tools" if self.is_fork else ", ".join(self.tools) or "no tools"
         return f"{self.name}: {text} ({tools})"
 
     @property
@@ -159,7 +159,7 @@ def make_helper(definition: Definition, tools: Sequence[Tool], writing: frozense
     allowed = [name for name in allowed if name != SEND_MESSAGE]
     wanted = helper.field("tools")
     if wanted is None:
-        names, missing = {name for name in allowed if name != RUN_HELPER}, []
+        names, missing = {name for name in allowed if name != RUN_HELPER or helper.is_fork}, []
     else:
         resolved = resolve_tools(wanted, allowed)
         names, missing = set(resolved.found), [*resolved.missing]

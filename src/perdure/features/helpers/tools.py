@@ -130,10 +130,13 @@ def _options(caller: Caller, helper: Helper, choice: ModelChoice) -> RunOptions:
     """Return what the run of a helper sets: its model, and what limits the run that calls."""
     of_caller = caller.run.options
     limits = [one for one in (helper.field("max_cost_usd"), of_caller.max_cost_usd) if one is not None]
+    tools = helper.tools if helper.memory == "agent" else None  # an agent of its own has no others
+    if helper.is_fork and of_caller.tools is not None:
+        tools = [name for name in helper.tools if name in of_caller.tools]
     return RunOptions(
         model=of_caller.model if helper.is_fork else choice.model,
         system=of_caller.system if helper.is_fork else None,
-        tools=of_caller.tools if helper.is_fork else None,
+        tools=tools,
         helper=helper.name,
         model_reason=choice.reason,
         max_tokens=of_caller.max_tokens,
