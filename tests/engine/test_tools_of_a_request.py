@@ -94,7 +94,7 @@ def test_nobody_is_asked_about_a_call_that_is_refused(home: Path) -> None:
         assert [call.name for call in reply.pending] == ["look"] and RAN == []
 
         done = agent.approve(reply.pending[0].call_id)
-        assert RAN == ["look a"] and done.text == "Done." and not done.pending
+        assert RAN == ["look a"] and done is not None and done.text == "Done." and not done.pending
 
 
 @pytest.mark.parametrize("tools", ["look", [1]])

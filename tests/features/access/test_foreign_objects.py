@@ -23,7 +23,7 @@ from tests.server.contract import create_things
 PARAMETER = re.compile(r"\{([^}:]+)[^}]*\}")
 WORDS = {
     *("mcp_server_name", "folder_name", "block_label", "tool_name", "mcp_tool_name", "number"),
-    *("plugin_name", "skill_name"),
+    *("plugin_name", "skill_name", "command_name"),
 }
 """Parameters of paths that are no ids."""
 

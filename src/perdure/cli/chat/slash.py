@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rich.text import Text
 
@@ -20,9 +21,7 @@ from perdure.cli.views.view import first_names, fold, new_table, visible
 from perdure.core.errors import InvalidInput
 from perdure.core.features import find_features
 from perdure.domain.agents.automatic import AutoRecall, find_automatic
-from perdure.library.agent import AsyncAgent
 from perdure.library.messages.slashes import find_slash, list_slashes
-from perdure.library.perdure import AsyncPerdure
 
 SEARCH_LIMIT = 10
 
@@ -68,10 +67,10 @@ async def run_command(session: ChatSession, line: str) -> None:
     await command.run(session, argument)
 
 
-async def command_help(perdure: AsyncPerdure, agent: AsyncAgent) -> Mapping[str, str]:
-    """Command name -> help, for completion; the chat's own, and those of the agent's user. Raises: PerdureError."""
-    more = {usage.partition(" ")[0]: about for usage, about in (await list_slashes(perdure.app, agent.id)).items()}
-    return {**more, **{name: command.help for name, command in COMMANDS.items()}}
+def command_help(more: Mapping[str, str] = MappingProxyType({})) -> Mapping[str, str]:
+    """Command name -> help, for completion. `more`: usage -> help of commands that the chat itself does not have."""
+    names = {usage.partition(" ")[0]: about for usage, about in more.items()}
+    return {**names, **{name: command.help for name, command in COMMANDS.items()}}
 
 
 def _command(usage: str) -> Callable[[Run], Run]:

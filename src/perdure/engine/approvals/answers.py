@@ -219,6 +219,7 @@ def with_waits(
         states = expected_states(log.rule_scope, log.past_calls, [call.name for call in calls])
     loop = FREE if log.rule_scope is None else log.rule_scope.loop
     changed: dict[str, ToolCall] = {}
+    only = log.run.options.tools
     for place, call in enumerate(calls):
         tool = tools.get(call.name)
         speaks = call.name == SEND_MESSAGE  # what else it was given is no reason to refuse the message
@@ -230,7 +231,7 @@ def with_waits(
         arguments = prefill(arguments, states[place].arguments.get(call.name)) if states else arguments
         call = replace(call, arguments=arguments)
         broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
-        broken = broken or why_not_for_run(log.run.options, call.name) is not None
+        broken = broken or (only is not None and why_not_for_run(only, call.name) is not None)
         broken = broken or tool is None or not is_usable(tool.spec, call.own_arguments)
         broken = broken or (says and not call.speech.strip())
         wait = None if broken else waits.get(call.name)

@@ -17,7 +17,6 @@ from perdure.core.incoming.json_limits import parse_json
 from perdure.core.loops import FREE, AgentLoop
 from perdure.core.messages import SEND_MESSAGE, Message, ToolCall, ToolDecision
 from perdure.core.models import ToolChoice
-from perdure.core.runs import RunOptions
 from perdure.core.tools.arguments import ARGUMENTS
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rules import (
@@ -112,12 +111,12 @@ class RuleState:
         )
 
 
-def why_not_for_run(options: RunOptions, name: str) -> str | None:
-    """Return why a request may not call this tool of the agent, in words for the model; None: it may, or there is no
-    such limit. What only speaks, or opens what is out of view, may always be called."""
-    if options.tools is None or name in options.tools or name == SEND_MESSAGE or name in CONTEXT_TOOL_SPECS:
+def why_not_for_run(tools: Sequence[str], name: str) -> str | None:
+    """Return why a request that may call only these `tools` may not call this one of the agent, in words for the model;
+    None: it may. What only speaks, or opens what is out of view, may always be called."""
+    if name in tools or name == SEND_MESSAGE or name in CONTEXT_TOOL_SPECS:
         return None
-    names = ", ".join(sorted(options.tools)) or "none"
+    names = ", ".join(sorted(tools)) or "none"
     return f"[ToolNotAllowed] {name} may not be called for this request. Tools that may: {names}."
 
 

@@ -149,7 +149,8 @@ class _ToolPhase:
             names = ", ".join(sorted(self.tools)) or "none"
             what = f"there is no tool {call.name!r}" if call.name else "a call needs the name of a tool"
             return _refusal(f"{what}; your tools are: {names}")
-        if (why := why_not_for_run(self.log.run.options, call.name)) is not None:
+        options = self.log.run.options
+        if options.tools is not None and (why := why_not_for_run(options.tools, call.name)) is not None:
             return _refusal(why)
         arguments = open_call.arguments
         if rules is not None and open_call.decision is None:  # what a person approved is run as it was shown
