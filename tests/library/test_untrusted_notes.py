@@ -167,11 +167,12 @@ WRITES: dict[str, dict[str, Any]] = {
     "store_memories": {"chunks": [{"start_index": 0, "end_index": 0, "context": ORDER}]},
     "schedule_create": {"message": ORDER, "every": "1h"},
     "start_long_term_update": {"layer": "L3", "name": "new", "text": ORDER, "evidence": "user"},
+    "propose_change": {"label": "human", "new_value": ORDER, "reason": "x", "evidence": "x"},
 }
 """A call of each memory tool that keeps a text."""
 
 
-@pytest.mark.uses("schedules", "skills")
+@pytest.mark.uses("schedules", "skills", "proposals")
 @pytest.mark.parametrize("policy", ["block", "approve"])
 def test_no_memory_tool_keeps_what_came_from_outside(tmp_path: Path, policy: str) -> None:
     """Each of them is refused, or waits, after the same mail; the list is that of the tools that write."""
@@ -191,7 +192,7 @@ def test_no_memory_tool_keeps_what_came_from_outside(tmp_path: Path, policy: str
         assert (asked or errors) == list(WRITES)
         assert [block.value for block in agent.blocks.list() if block.label == "human"] == ["Ada"]
         assert [block.label for block in agent.blocks.list()].count("new") == 0
-        assert not agent.passages() and not agent.schedules.list()
+        assert not agent.passages() and not agent.schedules.list() and not agent.proposals.list()
         assert "new" not in [one.name for one in agent.skills.list()]
 
 

@@ -33,6 +33,9 @@ DEFAULT_LIMIT_CHARS = 5_000
 WORKING_CHECKPOINT = "working_checkpoint"
 """The label of a conversation's working notes, which stand at the end of each request, not in the memory section."""
 
+ERROR_PATTERNS = "error_patterns"
+"""The label of a block in which an agent keeps how its calls of tools fail."""
+
 PROTECTED = "protected"
 """The name in the metadata of a block that marks it, with any value but false: only a person changes it."""
 

@@ -182,6 +182,17 @@ class InvalidArguments(ToolError):
         self.tool, self.problem = tool, problem
 
 
+class CallRepeated(ToolError):
+    """A model made a call of `tool` again that has failed `times` times, and learned nothing new meanwhile."""
+
+    def __init__(self, tool: str, *, times: int) -> None:
+        super().__init__(
+            f"call_repeated: this call of {tool} has failed {times} times, and nothing new was learned meanwhile, so it"
+            " was not run again. Change its arguments, take another way, or say what is missing."
+        )
+        self.tool, self.times = tool, times
+
+
 class BlockLimitExceeded(ToolError):
     """An edit would make a block longer than its limit. The model sees it and may shorten the text."""
 

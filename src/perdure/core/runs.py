@@ -114,6 +114,7 @@ class RunOptions:
         key_limits: what that key may use in a day, by the names of `Limits`.
         note: the run only stores its messages, and ends without a model call.
         form: in which form the caller gets the run's messages. Only the server reads it.
+        alone: a schedule or an event began the run, and no person waits for what it says.
     """
 
     model: str | None = None
@@ -133,6 +134,7 @@ class RunOptions:
     key_limits: Mapping[str, Any] = field(default_factory=dict, hash=False)
     note: bool = False
     form: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    alone: bool = False
 
     @property
     def values(self) -> dict[str, Any]:

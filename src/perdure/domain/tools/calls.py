@@ -88,7 +88,8 @@ def edit_own_block(
     before = find_own_block(tx, call, label)
     if before.read_only:  # before the edit: its own error would not help the model
         raise BlockReadOnly(label)
-    check_author(before, call.author)
+    if before.metadata:
+        check_author(before, call.author)
     if whole and not _is_shown(tx, call, before):
         raise BlockChanged(label, before.value)
     after = edit(before)

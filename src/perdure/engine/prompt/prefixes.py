@@ -36,7 +36,7 @@ from perdure.context.sections.words import envelope_in_words
 from perdure.context.window.budget import summary_tokens
 from perdure.context.window.leaves import COLD_AFTER
 from perdure.core.agents import Agent
-from perdure.core.blocks import WORKING_CHECKPOINT, Block
+from perdure.core.blocks import ERROR_PATTERNS, WORKING_CHECKPOINT, Block
 from perdure.core.conversations import GRAPH_KEY, Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.errors import NotFound
 from perdure.core.features import Point
@@ -61,6 +61,8 @@ MEMORY_VERSIONS: Point[[Tx, ConversationState], Mapping[str, int]] = Point("memo
 """What else belongs to an agent's memory, with its versions, of which a log has to show changes."""
 PREFIX_SECTION: Point[[Tx, Agent, Mapping[str, int], UnitInputs, Callable[[], int]], str] = Point("prefix_section")
 """A section of the system text, by the versions of the memory; called is what counts the tokens of all else."""
+STATUS_COUNTS: Point[[Tx, ConversationState], Mapping[str, int]] = Point("status_counts")
+"""What else of an agent that has something of a feature the status at the end of its requests counts, by name."""
 MEMORY_DELTAS: Point[[Tx, Agent, Mapping[str, int], MemoryState, Prefix, UnitInputs], Sequence[str]] = Point(
     "memory_deltas"
 )
@@ -118,7 +120,25 @@ def read_memory(tx: Tx, opening: ConversationState) -> MemoryState:
     versions = opening.blocks
     for feature_versions in MEMORY_VERSIONS(tx, opening) if opening.has else ():
         versions = {**versions, **feature_versions}
-    return MemoryState(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
+    more = _count_rules(tx, opening) if opening.has_rules else {}
+    for counted in STATUS_COUNTS(tx, opening) if opening.has else ():
+        more = {**more, **counted}
+    shown = tuple((name, count) for name, count in more.items() if count)
+    counts = Counts(messages=opening.message_count, passages=opening.passages, more=shown)
+    return MemoryState(versions=versions, counts=counts)
+
+
+def _count_rules(tx: Tx, opening: ConversationState) -> Mapping[str, int]:
+    """Return how many lines the blocks have that only a person changes, and those about how calls fail."""
+    blocks = tx.blocks.list_by_agent(opening.agent.id, opening.conversation.seq)
+    patterns = [block for block in blocks if block.label == ERROR_PATTERNS]
+    rules = [block for block in blocks if block.is_protected and block not in patterns]
+    return {"rules": sum(map(_count_lines, rules)), "error_patterns": sum(map(_count_lines, patterns))}
+
+
+def _count_lines(block: Block) -> int:
+    """Return how many lines of a block are not blank."""
+    return sum(bool(line.strip()) for line in block.value.splitlines())
 
 
 def rewrite_reason(

@@ -16,6 +16,7 @@ from perdure.core.conversations import ConversationState
 from perdure.core.errors import AnswerInvalid, ConversationBusy, LimitReached, ModelNotFound, StoreError
 from perdure.core.events import Event, MessageAdded, ModelChanged, RunQueued, RunStarted, StoredEvent
 from perdure.core.features import Point
+from perdure.core.hooks import BEFORE_REQUESTS
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import Run, RunKey
 from perdure.core.telemetry import LeaseTaken, RunAsked
@@ -81,7 +82,7 @@ async def accept_now(request: RunRequest, ports: Ports) -> Accepted:
         request = replace(request, shown=shown)
     inputs = ports.inputs((request.agent_id, request.conversation_seq))
     # Hooks before a model are called between T2 and T3.
-    begins = not request.options.note and "before_model" not in ports.hooks.points
+    begins = not request.options.note and not ports.hooks.points & BEFORE_REQUESTS
     while True:
         try:
             accepted = await ports.store.write(accept, request, inputs, begin=begins)

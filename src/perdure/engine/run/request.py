@@ -166,7 +166,7 @@ def make_request(
         log=log,
         events=events,
         agent=agent,
-        guards=GuardSettings.from_settings(agent.settings),
+        guards=GuardSettings.from_settings(agent.settings, options),
         opening=opening,
         conversation=conversation,
         memory=read_memory(tx, opening),

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.context.sections.expand import Budget
-from perdure.core.agents import Agent
+from perdure.core.agents import Agent, GuardSettings
 from perdure.core.blocks import Author
-from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
+from perdure.core.errors import CallRepeated, Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
 from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import ToolCall, Waits
 from perdure.core.ports import CallContext
@@ -31,6 +31,7 @@ from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool, write_waits
 from perdure.engine.hooks import HookOutcome
 from perdure.engine.log.interrupts import Interrupted, is_cancelled
+from perdure.engine.log.next_action import count_failures, tool_steps
 from perdure.engine.log.run_log import OpenCall, Progress, RunLog, Tell, load_run_log
 from perdure.engine.log.tool_rules import prefill, rule_state, why_not_for_run
 from perdure.engine.ports import Ports, UnitInputs, show_result
@@ -159,6 +160,11 @@ class _ToolPhase:
             return _refusal(f"{call.name} now needs somebody's approval: call it again, and it will be asked for")
         if tool.spec.kind == "client":  # one that can be used is the caller's to run
             return _refusal(f"the arguments of {call.name} are no JSON object; the tool was not run")
+        guards = GuardSettings.from_settings(self.agent.settings, self.log.run.options)
+        if guards.failed_repeats and open_call.decision is None:
+            times = count_failures(tool_steps(self.log.messages), call)
+            if times >= guards.failed_repeats:
+                return _refusal(str(CallRepeated(call.name, times=times)))
         if tool.spec.kind != "memory" and (missing := self.ports.toolbox.missing(tool)) is not None:
             return ToolOutcome(text=missing, status="error")
         if call.call_id in self.log.started and not tool.spec.idempotent:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
+from perdure.core.blocks import ERROR_PATTERNS
 from perdure.core.errors import NotFound
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, Ids, RunId
@@ -266,9 +267,6 @@ def _first_unread_seq(tx: Tx, group: Group) -> int:
     except NotFound:
         return 0
 
-
-ERROR_PATTERNS = "error_patterns"
-"""The label of a block in which an agent keeps how its calls of tools fail."""
 
 MESSAGE_CHARS, CALL_CHARS, FAILED_MAX = 8_000, 300, 30
 """Characters that are shown of a message, and of a call or its result; how many failed calls are listed."""
