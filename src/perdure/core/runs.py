@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -146,14 +146,6 @@ class RunOptions:
     def differs(self) -> bool:
         """Whether the run has its own model or system text in place of the conversation's."""
         return self.model is not None or self.system is not None
-
-    def resuming(self, stopped: RunOptions) -> RunOptions:
-        """Return these options of a run that goes on where another one stopped: it may call no more tools than that
-        one, and a helper stays the same one."""
-        names: tuple[str, ...] = () if stopped.tools is None else ("tools", "model")
-        if stopped.helper:
-            names = ("model", "system", "caller", "hops", "origin", "helper", "model_reason", "tools")
-        return replace(self, **{name: getattr(stopped, name) for name in names}) if names else self
 
     @property
     def wants_tokens(self) -> bool:

@@ -14,8 +14,7 @@ import pytest
 from perdure import AsyncPerdure, ModelReply, ModelRequest
 from perdure.core.errors import CircularWait, TooManyHops
 from perdure.core.models import Model
-from perdure.features.groups.sending import HOPS_MAX
-from perdure.features.groups.tools import ALL_TAGS_TOOL, ASYNC_TOOL, TAGS_TOOL, WAIT_TOOL
+from perdure.features.groups.tools import ALL_TAGS_TOOL, ASYNC_TOOL, HOPS_MAX, TAGS_TOOL, WAIT_TOOL
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, fails, says
 from tests.support.library import SlowSpeaker

@@ -14,10 +14,8 @@ import pytest
 
 from perdure import AsyncPerdure, ModelReply, ModelRequest, Reply
 from perdure.core.models import Model
-from perdure.features.groups import sending
 from perdure.features.groups import tools as toolbox
-from perdure.features.groups.sending import REPLY_MAX_CHARS
-from perdure.features.groups.tools import ALL_TAGS_TOOL, WAIT_TOOL
+from perdure.features.groups.tools import ALL_TAGS_TOOL, REPLY_MAX_CHARS, WAIT_TOOL
 from perdure.testing import ScriptedModel, calls, fails, says
 from tests.support.library import SlowSpeaker
 from tests.support.office import Agents, ended_runs, office, open_office, results, writes
@@ -187,7 +185,7 @@ async def test_a_caller_that_is_deleted_while_it_waits_leaves_nobody_working(tmp
 
 async def test_agents_that_all_write_to_all_come_to_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One run leads to a limited number of others, however many hops are left: the calls beyond it say why."""
-    monkeypatch.setattr(sending, "MESSAGES_MAX", 12)
+    monkeypatch.setattr(toolbox, "MESSAGES_MAX", 12)
     agents: Agents = {}
 
     def passes_on(request: ModelRequest) -> ModelReply:

@@ -61,7 +61,7 @@ FEATURE = Feature(
         "agent_deleted": "companions:delete_companions",
         "agent_fields": "wire:agent_fields",
         "agent_states": "passes:load_managed",
-        "asked_by_run": "sending:check_asked",
+        "asked_by_run": "tools:check_asked",
         "begin_pass": "passes:begin_scheduled",
         "blocks_changed": "companions:follow_blocks",
         "chat_news": "companion_commands:CompanionNews",

@@ -15,8 +15,8 @@ from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, GroupId, MessageId
 from perdure.core.messages import Message
 from perdure.core.runs import Run
-from perdure.features.groups.sending import HOPS_MAX
 from perdure.features.groups.tables import GroupMessages
+from perdure.features.groups.tools import HOPS_MAX
 from perdure.features.groups.values import (
     SLEEPTIME_KINDS,
     GroupMember,

@@ -1,4 +1,5 @@
-"""The tools by which an agent writes to other agents: each message begins an ordinary run of the other agent.
+"""The tools by which an agent writes to other agents: each message begins an ordinary run of the other agent; and the
+`Sender`, by which any tool begins such runs and waits for them.
 
 A call that is repeated after a crash finds the runs that it began, by an idempotency key made of its own run and call:
 so nobody gets a message twice.
@@ -7,22 +8,39 @@ so nobody gets a message twice.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from perdure.app import App
 from perdure.core.agents import AgentFilter
-from perdure.core.errors import NoReply, PerdureError, ToolError
-from perdure.core.ids import AgentId, is_id
+from perdure.core.errors import (
+    AgentAwaitsApproval,
+    AgentFailed,
+    CircularWait,
+    NoReply,
+    NotFound,
+    PerdureError,
+    ReplyTimeout,
+    ToolError,
+    TooManyHops,
+    TooManyMessages,
+)
+from perdure.core.events import MessageAdded, RunEnded, StoredEvent
+from perdure.core.ids import AgentId, RunId, is_id
 from perdure.core.messages import Text
 from perdure.core.ports import CallContext
+from perdure.core.runs import Run, RunFilter
 from perdure.core.specs import Tool, ToolOutcome
 from perdure.engine.compaction.engine_turns import subagent_call
-from perdure.engine.records.run_request import NewMessage, RunRequest
+from perdure.engine.ports import Ports
+from perdure.engine.records.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.accept import Accepted
-from perdure.features.groups.sending import Sender
+from perdure.engine.run.runner import Runner
+from perdure.settings import Settings
 from perdure.storage.tx import Tx
 
 WAIT_TOOL = "send_message_to_agent_and_wait_for_reply"
@@ -32,6 +50,19 @@ ALL_TAGS_TOOL = "send_message_to_agents_matching_all_tags"
 
 AGENTS_MAX = 500
 """The most agents that one call writes to."""
+
+HOPS_MAX = 10
+"""How often agents may pass a message on, one because of the other."""
+
+MESSAGES_MAX = 1_000
+"""How many runs of messages between agents may go back to one run. Agents that each write to many others would else
+begin more with every hop."""
+
+REPLY_MAX_CHARS = 50_000
+"""The most of one agent's reply that a call returns, so that 500 long ones do not fill the memory."""
+
+_UNENDED_MAX = 1_000
+"""The unended runs of one conversation that are looked at."""
 
 
 class AgentMessages:
@@ -161,3 +192,185 @@ def _list_targets(tx: Tx, me: AgentId, match_all: Sequence[str], match_some: Seq
     if not targets:
         raise ToolError(f"no other agent has these tags: {', '.join([*match_all, *match_some])}")
     return targets
+
+
+# --- what all tools that begin runs of other agents have in common
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """One call of a tool that begins runs of agents: how often agents have passed a message on before it, one because
+    of the other (`hops`), and the run in which that began (`origin`)."""
+
+    ports: Ports
+    runner: Runner
+    settings: Settings
+    context: CallContext
+    hops: int
+    origin: RunId | None
+
+    @classmethod
+    async def of(cls, app: App, context: CallContext) -> Self:
+        """Return the sender for a call; one by hand is in no run. Raises: TooManyHops, StoreError."""
+        hops, origin = 0, None
+        if context.run_id:
+            options = (await app.ports.store.read(lambda tx: tx.runs.get(context.run_id))).options
+            hops, origin = 1 + options.hops, options.origin or context.run_id
+        if hops > HOPS_MAX:
+            raise TooManyHops(HOPS_MAX)
+        return cls(app.ports, app.runner, app.settings, context, hops, origin)
+
+    @property
+    def key(self) -> str | None:
+        """The idempotency key of the runs that the call begins; None: it is in no run, and is never repeated."""
+        if not self.context.run_id:
+            return None
+        call = f"{self.context.run_id}/{self.context.call_id}"
+        return "agent-message-" + hashlib.sha256(call.encode()).hexdigest()
+
+    async def accept(self, request: RunRequest, *, waits: bool) -> Accepted:
+        """Accept a request in the name of the call; `waits`: its reply is waited for. Its options are kept, with what
+        is known of the call.
+
+        Raises: CircularWait, TooManyMessages, NotFound, ApprovalPending, ModelNotFound, MessageTooLarge, StoreError.
+        """
+        caller = (self.context.run_id or None) if waits else None
+        options = replace(request.options, caller=caller, hops=self.hops, origin=self.origin)
+        request = replace(request, idempotency_key=self.key, options=options)
+        return await self.runner.accept(with_run(request, self.ports))
+
+    async def reply_to(
+        self, accepted: Accepted, *, limit_s: float, through_approval: bool = False
+    ) -> tuple[list[str], Run]:
+        """Wait until a run has ended; return its answer's texts, and the run that gave them.
+
+        Args:
+            limit_s: the most seconds; those in which a person is waited for do not count.
+            through_approval: where the run stops at a call that a person has to approve, go on with the run after it.
+        Raises: NoReply; NotFound: its agent is gone.
+        """
+        run, loop = accepted.run, asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(limit_s) as timeout:
+                while True:
+                    try:
+                        return await self._follow(accepted), run
+                    except AgentAwaitsApproval:
+                        if not through_approval:
+                            raise
+                    timeout.reschedule(None)
+                    run = await self._wait_for_answer(run)
+                    accepted = Accepted(run, ())
+                    timeout.reschedule(loop.time() + limit_s)
+        except TimeoutError as error:
+            raise ReplyTimeout(run.key.agent_id, run.id, after_s=limit_s) from error
+        except asyncio.CancelledError:
+            # Nobody waits for it any more; a run that only moves to another process finds it again.
+            with contextlib.suppress(PerdureError):
+                if await self.ports.store.read(_is_given_up, self.context.run_id):
+                    await self.runner.cancel(run.id)
+            raise
+
+    async def _follow(self, accepted: Accepted) -> list[str]:
+        """Wait until a run has ended, and return its answer's texts. Raises: NoReply; NotFound: its agent is gone."""
+        texts, room, end = list[str](), REPLY_MAX_CHARS, None
+        agent_id, run_id = accepted.run.key.agent_id, accepted.run.id
+        async with contextlib.aclosing(self.runner.follow(accepted.run, known=accepted.events)) as sent:
+            async for one in sent:
+                if isinstance(one, StoredEvent) and isinstance(one.event, RunEnded):
+                    end = one.event
+                elif isinstance(one, StoredEvent) and isinstance(one.event, MessageAdded):
+                    message = one.event.message
+                    if message is not None and message.role == "assistant" and message.text and room:
+                        texts.append(_clip(message.text, room, run_id))
+                        room = max(0, room - len(message.text))
+        if end is not None and end.failure is not None:
+            raise AgentFailed(agent_id, run_id, f"failed: {end.failure.message}")
+        if end is not None and end.stop_reason == "requires_approval":
+            raise AgentAwaitsApproval(agent_id, run_id)
+        if not texts:
+            reason = "" if end is None else f": its run ended with {end.stop_reason}"
+            raise NoReply(agent_id, run_id, f"gave no reply{reason}")
+        return texts
+
+    async def _wait_for_answer(self, run: Run) -> Run:
+        """Return the run that goes on where this one stopped at calls, once these are answered. Raises: NoReply: they
+        were given up; NotFound: its agent is gone."""
+        while True:
+            waits, following = await self.ports.store.read(_find_following, run)
+            if following is not None:
+                return following
+            if not waits:
+                raise NoReply(run.key.agent_id, run.id, "gave no reply: the calls that it waited for were given up")
+            await asyncio.sleep(self.ports.signals.look_s(self.ports.settings.poll_s))
+
+
+def _find_following(tx: Tx, run: Run) -> tuple[bool, Run | None]:
+    """Return whether calls of a run wait still, and the run that goes on with their answers."""
+    conversation = tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)
+    if conversation.pending_run_seq == run.key.seq:
+        return True, None
+    where = RunFilter(agent_ids=(run.key.agent_id,), conversation_seq=run.conversation_seq)
+    later = tx.runs.page(where, newest_first=False, after=run, limit=_UNENDED_MAX)
+    return False, next((one for one in later if one.resumes == run.key.seq), None)
+
+
+def _is_given_up(tx: Tx, caller: str) -> bool:
+    """Return whether a run that waits was cancelled, or deleted with its agent. A call by hand has no run."""
+    if not caller:
+        return False
+    try:
+        return tx.runs.get(RunId(caller)).cancel_requested
+    except NotFound:
+        return True
+
+
+def _clip(text: str, room: int, run_id: RunId) -> str:
+    """Return the text, cut to `room` characters, with a note in which run the rest is."""
+    if len(text) <= room:
+        return text
+    return f"{text[:room]}… [{len(text) - room:,} more characters in {run_id}]"
+
+
+def check_asked(tx: Tx, request: RunRequest) -> None:
+    """Check that a run may ask for another one. Raises: TooManyMessages, CircularWait."""
+    origin = request.options.origin
+    if origin is not None and tx.runs.count_by_origin(origin) >= MESSAGES_MAX:
+        raise TooManyMessages(origin, MESSAGES_MAX)
+    if request.options.caller is not None:
+        check_wait(tx, request.options.caller, request.agent_id, request.conversation_seq)
+
+
+def check_wait(tx: Tx, caller: RunId, target: AgentId, conversation_seq: int) -> None:
+    """Check that a run may wait for a new run of a conversation: the conversation must not wait for the run's own.
+
+    The target is locked already. With the caller's agent locked too, of two agents that begin to wait for each other at
+    the same time the second one is refused: one run of a conversation goes on at a time, so neither would end.
+
+    Raises: CircularWait.
+    """
+    run = tx.runs.get(caller)
+    tx.agents.lock(run.key.agent_id)
+    end, seen = (target, conversation_seq), set[tuple[AgentId, int]]()
+    ahead = [(run.key.agent_id, run.conversation_seq)]
+    while ahead:
+        line = ahead.pop()
+        if line == end:
+            raise CircularWait(target)
+        if line not in seen:
+            seen.add(line)
+            ahead += [(one.key.agent_id, one.conversation_seq) for one in _waiting_for(tx, *line)]
+
+
+def _waiting_for(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Iterator[Run]:
+    """The unended runs that wait for a run of this conversation."""
+    where = RunFilter(agent_ids=(agent_id,), conversation_seq=conversation_seq, statuses=("queued", "running"))
+    for run in tx.runs.page(where, limit=_UNENDED_MAX):
+        if run.options.caller is None:
+            continue
+        try:
+            caller = tx.runs.get(run.options.caller)
+        except NotFound:  # it was deleted with its agent
+            continue
+        if not caller.ended:
+            yield caller

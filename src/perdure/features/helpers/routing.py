@@ -30,7 +30,7 @@ _EARLY = re.compile(r"preview|beta|exp(?![a-z])|experimental")
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ModelFamily:
     """Models of one kind, such as `sonnet`; see `families.toml`."""
 
     name: str
@@ -118,12 +118,12 @@ def choose_model(
     return _step_down(choice, () if family is None else _members(family, known, is_there), allows)
 
 
-def family_of(handle: str) -> Family | None:
+def family_of(handle: str) -> ModelFamily | None:
     """Return the first family that a model belongs to."""
     return next((family for family in FAMILIES.values() if family.has(handle)), None)
 
 
-def _members(family: Family, known: Sequence[str], is_there: Callable[[str], bool]) -> Sequence[str]:
+def _members(family: ModelFamily, known: Sequence[str], is_there: Callable[[str], bool]) -> Sequence[str]:
     """Return the models of a family that are known, or else those of its list that can be used."""
     return [one for one in known if family.has(one)] or [one for one in family.models if is_there(one)]
 
@@ -193,5 +193,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 _DATA = tomllib.loads(Path(__file__).with_name("families.toml").read_text(encoding="utf-8"))
 REGIONS: Final[Sequence[str]] = _DATA["regions"]
-FAMILIES: Final[Mapping[str, Family]] = {name: Family(name, **values) for name, values in _DATA["family"].items()}
+FAMILIES: Final[Mapping[str, ModelFamily]] = {
+    name: ModelFamily(name, **values) for name, values in _DATA["family"].items()
+}
 """Alias -> family."""

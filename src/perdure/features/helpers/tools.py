@@ -24,7 +24,7 @@ from perdure.engine.compaction.engine_turns import subagent_call
 from perdure.engine.records.rows import NEWEST
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
-from perdure.features.groups.sending import Sender
+from perdure.features.groups.tools import Sender
 from perdure.features.helpers.agents import Caller, conversation_of_call, find_begun, load_caller, open_conversation
 from perdure.features.helpers.catalog import Helper
 from perdure.features.helpers.choices import choose_for
