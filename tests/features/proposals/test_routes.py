@@ -46,7 +46,7 @@ async def test_proposals_are_decided_over_http() -> None:
         assert (await server.refused("GET", f"{path}/9"))[0] == 404
         block = await server.get(f"/v1/agents/{agent['id']}/core-memory/blocks/policy")
         assert (block["value"], block["metadata"]) == ("Be fair.", {"protected": True})
-        block = await server.post(f"/v1/agents/{agent['id']}/core-memory/blocks/policy/protect", {"protected": False})
+        block = await server.post(f"{path}/protect", {"label": "policy", "protected": False})
         assert block["metadata"] == {}
 
 

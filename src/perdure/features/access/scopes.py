@@ -90,7 +90,10 @@ def _rules() -> list[ScopeRule]:
         ScopeRule(WRITE, "/v1/providers/**", "admin", audited=True),
         ScopeRule(WRITE, "/v1/sandbox-config/**", "admin", audited=True),
         ScopeRule(WRITE, "/v1/facts/settings", "builder", audited=True),
-        ScopeRule(WRITE, "/v1/agents/*/companion", "builder", audited=True),
+        *(
+            ScopeRule(WRITE, f"/v1/agents/*/{path}", "builder", audited=True)
+            for path in ("companion", "proposals/protect")
+        ),
         *(ScopeRule(methods, path, "user", audited=True) for methods, path in changes),
         *(ScopeRule(WRITE, path, "user") for path in talks),
         *(ScopeRule(WRITE, path, "user", audited=True) for path in memory),

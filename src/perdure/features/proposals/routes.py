@@ -52,7 +52,7 @@ async def refuse_proposal(agent: ThisAgent, number: int, body: wire.RefusalIn) -
     return wire.ProposalShape.make(await agent.proposals.refuse(number, body.reason))
 
 
-@router.post("/v1/agents/{agent_id}/core-memory/blocks/{block_label}/protect")
-async def protect_block(agent: ThisAgent, block_label: str, body: wire.ProtectionIn) -> WireBlock:
+@router.post("/v1/agents/{agent_id}/proposals/protect")
+async def protect_block(agent: ThisAgent, body: wire.ProtectionIn) -> WireBlock:
     """Let only people change a block of the agent, or with `protected` off agents too, and answer with the block."""
-    return WireBlock.make(await agent.proposals.protect(block_label, on=body.protected))
+    return WireBlock.make(await agent.proposals.protect(body.label, on=body.protected))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from perdure.features.proposals.values import REASON_CHARS, Proposal
 from perdure.server.wire.base import WireRequest
-from perdure.server.wire.fields import keywords
+from perdure.server.wire.fields import FILLED, keywords
 from perdure.server.wire.shapes import WireShape
 
 
@@ -29,6 +29,7 @@ class RefusalIn(WireRequest):
 
 
 class ProtectionIn(WireRequest):
-    """Whether only people change a block."""
+    """Whether only people change the block of this label."""
 
+    label: Annotated[str, keywords(pattern=FILLED, maxLength=100)]
     protected: bool = True
