@@ -33,7 +33,7 @@ def test_plug_ins_are_listed_shown_switched_and_removed(tmp_path: Path) -> None:
 
     assert "guard  2.1.0  in use  Keeps secrets" in run_inside(tmp_path, "plugin", "list").stdout
     shape = json.loads(run_inside(tmp_path, "plugin", "show", "guard", "--json").stdout)
-    assert (shape["commands"], shape["unused"], len(shape["hooks"])) == (["guard:audit"], None, 3)
+    assert (shape["commands"], shape["unused"], len(shape["hooks"])) == (["guard:audit"], "", 3)
     assert run_inside(tmp_path, "plugin", "disable", "guard").returncode == 0
     assert "guard  2.1.0  disabled" in run_inside(tmp_path, "plugin", "list").stdout
     assert "not in use: it is disabled" in run_inside(tmp_path, "plugin", "show", "guard").stdout

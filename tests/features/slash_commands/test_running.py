@@ -16,7 +16,7 @@ from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, says
 from tests.features.plugins.files import define, write
 from tests.server.routed import new_agent, routed
-from tests.support.programs import run_inside
+from tests.support.programs import perdure, run_inside
 from tests.ui.browser import dashboard
 
 CLAUDE = Path(__file__).parents[1] / "plugins" / "claude_code" / ".claude"
@@ -129,6 +129,18 @@ async def test_the_composer_of_the_dashboard_runs_them(tmp_path: Path) -> None:
         sent = [message.text for message in await agent.messages() if message.role == "user"]
 
     assert sent == ["[The command /push is run.]\n\nPush it\nnow.", "/pull it", "/push it"]
+
+
+def test_in_the_chat_they_are_run_by_their_names(tmp_path: Path) -> None:
+    """The chat's own commands come first; an unknown one is sent to nobody."""
+    define(tmp_path, "commands", "push", "Push $1.")
+    define(tmp_path, "commands", "memory", "Mine.")
+    run_inside(tmp_path, "agent", "create", "ann", "--model", "perdure/extractive")
+    done = perdure(tmp_path, "chat", "ann", stdin="/push it\n/memory\n/pusch\n/help\n")
+
+    assert "persona" in done.stdout and "Mine." not in done.stdout
+    assert "there is no command /pusch" in done.stderr and "/push" in done.stdout
+    assert "Push it." in run_inside(tmp_path, "history", "ann").stdout
 
 
 def test_on_the_command_line_they_are_listed_shown_and_run(tmp_path: Path) -> None:

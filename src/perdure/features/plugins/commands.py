@@ -10,9 +10,9 @@ from perdure.features.plugins.definitions import DefinitionKind
 
 if for_work(__name__):
     from perdure.cli.session.work import confirm, deleting
-    from perdure.cli.views.json import fields
     from perdure.cli.views.view import Output, plural, visible
     from perdure.features.plugins.service import PluginContents
+    from perdure.features.plugins.wire import PluginShape
     from perdure.library.perdure import AsyncPerdure
 
 Name = Annotated[str, argument("Its name.", "NAME")]
@@ -27,7 +27,7 @@ async def list_plugins(view: Output, perdure: AsyncPerdure) -> None:
     """List the installed plug-ins."""
     shapes, lines = [], []
     for contents in await perdure.plugins.list():
-        shapes.append(plugin_shape(contents))
+        shapes.append(PluginShape.make(contents))
         state = contents.unused.removeprefix("it is ") or "in use"
         lines.append(visible(f"{contents.name}  {contents.record.version}  {state}  {contents.record.description}"))
     view.show(shapes, *lines)
@@ -38,7 +38,7 @@ async def list_plugins(view: Output, perdure: AsyncPerdure) -> None:
 async def show_plugin(view: Output, perdure: AsyncPerdure, name: Name) -> None:
     """Show all that a plug-in brings."""
     contents = await perdure.plugins.get(name)
-    view.show(plugin_shape(contents), *map(visible, contents_lines(contents)))
+    view.show(PluginShape.make(contents), *map(visible, contents_lines(contents)))
 
 
 @command("plugin install", json=False)
@@ -87,21 +87,6 @@ async def remove(view: Output, perdure: AsyncPerdure, name: Name, yes: Yes = Fal
     contents = await perdure.plugins.get(name)
     with deleting(view, f"plug-in {visible(contents.name)!r} with all that it brought", yes=yes, after=AGAIN):
         await perdure.plugins.remove(name)
-
-
-def plugin_shape(contents: PluginContents) -> dict[str, object]:
-    """A plug-in and what it brings as JSON."""
-    record = contents.record
-    return {
-        **fields(record, "name", "version", "description", "source", "installed_at"),
-        "unused": contents.unused or None,
-        "dependencies": dict(record.dependencies),
-        **{kind: [one.name for one in contents.definitions.get(kind, ())] for kind in WORDS},
-        "hooks": [fields(hook, "event", "matcher", "command", "timeout_s") for hook in record.hooks],
-        "mcp_servers": [{"name": server.name, "place": server.place} for server in record.servers],
-        "problems": list(map(str, contents.problems)),
-        "notes": list(contents.notes),
-    }
 
 
 def contents_lines(contents: PluginContents) -> Iterator[str]:

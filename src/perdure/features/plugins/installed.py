@@ -173,4 +173,7 @@ def _record(name: str, shape: Mapping[str, Any]) -> PluginRecord:
         "hooks": [PluginHook(**one) for one in shape.get("hooks", ())],
         "servers": [PluginServer(**one) for one in shape.get("servers", ())],
     }
-    return PluginRecord(**{**shape, "name": name, **lists})
+    record = PluginRecord(**{**shape, "name": name, **lists})
+    if record.folder and not is_name(record.folder):
+        raise ValueError(f"{name}: {record.folder!r:.80} is no folder of a plug-in")
+    return record

@@ -82,7 +82,7 @@ def _sources_of_user(kind: DefinitionKind, settings: Settings, project: Path | N
         yield Source(kind, "user", folder / kind)
     if project is not None:
         for name in PROJECT_FOLDERS:
-            yield Source(kind, "project", project / name / kind)
+            yield Source(kind, "project", project / name / kind, within=project)
 
 
 def user_folders(settings: Settings) -> list[Path]:

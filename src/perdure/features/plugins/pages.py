@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from perdure.features.plugins.commands import plugin_shape
+from perdure.features.plugins.wire import PluginShape
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.http import is_whole_server
 from perdure.ui.render import Data, Notice, Section, field_of, form_of
@@ -12,7 +12,7 @@ from perdure.ui.render import Data, Notice, Section, field_of, form_of
 
 async def load(request: Request, library: AsyncPerdure) -> list[Data]:
     """The plug-ins for the page; none for users who may not change what the machine runs."""
-    return [plugin_shape(one) for one in await library.plugins.list()] if is_whole_server(request) else []
+    return [dict(PluginShape.make(one)) for one in await library.plugins.list()] if is_whole_server(request) else []
 
 
 async def enable(request: Request, library: AsyncPerdure) -> Notice:

@@ -42,12 +42,18 @@ FLAGS = Path("PERDURE_HELPERS")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A folder, or one file, with definitions of a kind. `plugin`: the plug-in that it belongs to."""
+    """A folder, or one file, with definitions of a kind.
+
+    Args:
+        plugin: the plug-in that it belongs to; empty: none.
+        within: the folder that no file may lie outside of, whatever links say; None: the root.
+    """
 
     kind: DefinitionKind
     layer: Layer
     root: Path
     plugin: str = ""
+    within: Path | None = None
 
 
 def read_source(source: Source) -> Iterator[Definition | DefinitionProblem]:
@@ -123,7 +129,7 @@ def _read_file(
     try:
         if not is_file:
             raise FrontmatterInvalid(0, "it is no file")
-        if not path.resolve(strict=True).is_relative_to(source.root.resolve(strict=True)):
+        if not path.resolve(strict=True).is_relative_to((source.within or source.root).resolve(strict=True)):
             raise FrontmatterInvalid(0, "it is a link to a file outside of the folder, which is not followed")
         if size > FILE_BYTES:
             raise FrontmatterInvalid(0, f"it has {size:,} bytes, the limit is {FILE_BYTES:,}")

@@ -25,10 +25,10 @@ from perdure.features.plugins.installed import (
     plugins_folder,
     why_unused,
 )
-from perdure.features.plugins.manifest import ROOT_VARIABLE, Manifest, PluginServer, read_manifest
+from perdure.features.plugins.manifest import ROOT_VARIABLE, PluginServer, read_manifest
 from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.reading import Source, read_source
-from perdure.features.plugins.staging import staged
+from perdure.features.plugins.staging import Staged, staged
 from perdure.library.parts.part import AsyncPart
 
 ADD_SERVER: Point[[App, str, Mapping[str, Any]], Awaitable[str]] = Point("add_server")
@@ -94,8 +94,7 @@ class AsyncPlugins(AsyncPart):
         Raises: InvalidInput: it can't be used, with the file and the reason.
         """
         async with staged(source, plugins_folder(self._app.settings)) as copy:
-            manifest = await asyncio.to_thread(read_manifest, copy.folder, name=copy.name)
-            return await self._look(manifest, copy.folder, copy.source, copy.files, copy.programs)
+            return await self._look(copy)
 
     async def install(self, source: str, *, expected: str) -> PluginContents:
         """Install a plug-in, or another version of one, and use it. Nothing of it runs now.
@@ -108,8 +107,7 @@ class AsyncPlugins(AsyncPart):
         """
         settings = self._app.settings
         async with staged(source, plugins_folder(settings)) as copy:
-            manifest = await asyncio.to_thread(read_manifest, copy.folder, name=copy.name)
-            contents = await self._look(manifest, copy.folder, copy.source, copy.files, copy.programs)
+            contents = await self._look(copy)
             if contents.digest != expected:
                 raise Conflict(f"the plug-in {contents.name!r} has changed since it was looked at: look at it again")
             if contents.unused:
@@ -118,7 +116,7 @@ class AsyncPlugins(AsyncPart):
             record = contents.record
             target = folder_of(record, settings)
             if target.exists():
-                record = replace(record, folder=f"{record.name}-{contents.digest[:8]}-{os.urandom(2).hex()}")
+                record = replace(record, folder=f"{record.name[:48]}-{os.urandom(6).hex()}")
                 target = folder_of(record, settings)
             copy.folder.rename(target)
             try:
@@ -176,25 +174,26 @@ class AsyncPlugins(AsyncPart):
         if needing:
             raise InvalidInput(f"the plug-in {name!r} is needed by {', '.join(needing)}: disable these first")
 
-    async def _look(self, manifest: Manifest, folder: Path, source: str, files: int, programs: int) -> PluginContents:
+    async def _look(self, copy: Staged) -> PluginContents:
         """What a copy of a plug-in would bring. Raises: InvalidInput."""
         settings = self._app.settings
         records = load_records(settings)
+        manifest = await asyncio.to_thread(read_manifest, copy.folder, name=copy.name)
         record = PluginRecord(
-            source=source,
+            source=copy.source,
             installed_at=self._ports.clock.now().isoformat(),
             **{name: getattr(manifest, name) for name in ("name", "version", "description", "dependencies", "roots")},
             hooks=manifest.hooks,
             servers=manifest.servers,
         )
-        contents = await asyncio.to_thread(_read_contents, record, folder)
+        contents = await asyncio.to_thread(_read_contents, record, copy.folder)
         old = records.get(record.name)
         return replace(
             contents,
             notes=[*manifest.notes, *contents.notes],
-            files=files,
-            programs=programs,
-            digest=await asyncio.to_thread(_digest, folder),
+            files=copy.files,
+            programs=copy.programs,
+            digest=await asyncio.to_thread(_digest, copy.folder),
             unused=why_unused(record, {**records, record.name: record}, load_policy(settings)),
             installed=None if old is None else old.version,
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput
-from perdure.toolbox.processes import end_group, start_group
+from perdure.toolbox.hook_commands import run_command
 
 FILES_MAX, BYTES_MAX, DEPTH_MAX = 2_000, 50_000_000, 12
 GIT_S = 120.0
@@ -104,22 +104,14 @@ async def _clone(source: str, folder: Path) -> Path:
     # Without these a URL could name a program, or git could wait for a password.
     environment |= {"GIT_ALLOW_PROTOCOL": "https:ssh:git:file", "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
     environment |= {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes", "GIT_ASKPASS": "true"}
-    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    try:
-        process = await start_group(
-            *command, "--", url, str(folder), stdin=null, stdout=null, stderr=pipe, env=environment
-        )
-    except OSError as error:
-        raise InvalidInput(f"git can't be run: {error}") from error
     try:
         async with asyncio.timeout(GIT_S):
-            assert process.stderr is not None
-            errors = (await process.stderr.read(10_000)).decode("utf-8", "replace")
-            code = await process.wait()
+            clone = (*command, "--", url, str(folder))
+            code, _, errors = await run_command(clone, b"", folder=folder.parent, environment=environment)
     except TimeoutError as error:
         raise InvalidInput(f"git clone of {url!r:.200} took longer than {GIT_S:.0f} s") from error
-    finally:
-        await end_group(process)
+    except OSError as error:
+        raise InvalidInput(f"git can't be run: {error}") from error
     if code:
         raise InvalidInput(f"git clone of {url!r:.200} failed: {' '.join(errors.split())[-500:]}")
     return folder

@@ -40,7 +40,7 @@ class PluginShape(WireShape, of=PluginContents, fields="record.name record.versi
     commands: list[str] = computed(lambda plugin: _names(plugin, "commands"))
     skills: list[str] = computed(lambda plugin: _names(plugin, "skills"))
     hooks: list[PluginHookShape] = computed(lambda plugin: list(map(PluginHookShape.make, plugin.record.hooks)))
-    mcp_servers: list[str] = computed(lambda plugin: [server.name for server in plugin.record.servers])
+    mcp_servers: list[str] = computed(lambda plugin: [f"{one.name}: {one.place}" for one in plugin.record.servers])
     problems: list[str] = computed(lambda plugin: list(map(str, plugin.problems)))
     notes: list[str] = computed(lambda plugin: list(plugin.notes))
 
