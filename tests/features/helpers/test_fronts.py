@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.cli.commands.agents import load_agents
 from perdure.testing import ScriptedModel, calls, says
 from tests.features.helpers.helper_office import define, lead
 from tests.server.routed import new_agent, routed
@@ -87,3 +88,18 @@ async def test_the_reason_of_a_model_is_shown_with_the_run(tmp_path: Path) -> No
         "the definition says test/small"
     ]
     assert origin.model_reason == "the definition says test/small"  # type: ignore[union-attr]
+
+
+async def test_lists_of_people_leave_out_the_agents_of_helpers(tmp_path: Path) -> None:
+    """The home page and `perdure agent list` show agents that somebody made."""
+    script = (calls("run_helper", name="general", prompt="Go"), says("Found."), says("Done."))
+    async with dashboard(*script) as (client, library):
+        agent = await library.create_agent("ann", tools=["run_helper"])
+        await agent.send("Go")
+        names = [one.name for one in await library.agents()]
+        page = (await client.get("/", params={"format": "json"})).json()
+        rows = await load_agents(library)
+
+    assert sorted(names) == ["ann", "ann - general"]
+    assert [one["name"] for one in page["agents"]] == ["ann"]
+    assert [row.info.name for row in rows] == ["ann"]

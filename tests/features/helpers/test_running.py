@@ -170,3 +170,15 @@ async def test_five_hundred_helpers_at_once_end_at_the_limit(tmp_path: Path) -> 
     assert len(runs) - 1 == 40
     assert sum(result.text.startswith("Done.") for result in found) == 40
     assert sum("are too many, the limit is 40" in result.text for result in found) == 460
+
+
+async def test_the_last_words_come_back_however_much_was_said_before(tmp_path: Path) -> None:
+    """What a helper says between its calls does not take their room."""
+    define(tmp_path, "talker", tools="conversation_search")
+    talk = ModelReply(parts=(Text("x" * 60_000), ToolCall("", "conversation_search", '{"query": "x"}')))
+    model = ScriptedModel(calls("run_helper", name="talker", prompt="Go"), talk, says("Here it is."), says("Done."))
+    async with lead(tmp_path, {"lead": model}) as (_, agent):
+        reply = await agent.send("Go")
+
+    (result,) = results(reply.messages)
+    assert result.text.startswith("Here it is.")

@@ -282,7 +282,7 @@ class Sender:
                 elif isinstance(one, StoredEvent) and isinstance(one.event, MessageAdded):
                     message = one.event.message
                     if message is not None and message.role == "assistant" and message.text and room:
-                        texts.append(_clip(message.text, room, run_id))
+                        texts.append(clip_reply(message.text, run_id, room))
                         room = max(0, room - len(message.text))
         if end is not None and end.failure is not None:
             raise AgentFailed(agent_id, run_id, f"failed: {end.failure.message}")
@@ -325,7 +325,7 @@ def _is_given_up(tx: Tx, caller: str) -> bool:
         return True
 
 
-def _clip(text: str, room: int, run_id: RunId) -> str:
+def clip_reply(text: str, run_id: RunId, room: int = REPLY_MAX_CHARS) -> str:
     """Return the text, cut to `room` characters, with a note in which run the rest is."""
     if len(text) <= room:
         return text

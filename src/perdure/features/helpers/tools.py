@@ -24,7 +24,7 @@ from perdure.engine.compaction.engine_turns import subagent_call
 from perdure.engine.records.rows import NEWEST
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
-from perdure.features.groups.tools import Sender
+from perdure.features.groups.tools import Sender, clip_reply
 from perdure.features.helpers.agents import Caller, conversation_of_call, find_begun, load_caller, open_conversation
 from perdure.features.helpers.catalog import Helper
 from perdure.features.helpers.choices import choose_for
@@ -85,9 +85,10 @@ class _Call:
         sender, store, limit_s = self.sender, self.app.ports.store, self.app.settings.helper_reply_s
         key = sender.key or ""
         begun = await store.read(find_begun, conversation_of_call(key), key)
-        accepted = await self._begin(key) if begun is None else Accepted(begun, ())
-        async with subagent_call(self.app.ports, sender.context, accepted.run.key.agent_id, self.prompt) as reply:
+        request = await self._prepare(key) if begun is None else RunRequest(agent_id=begun.key.agent_id)
+        async with subagent_call(self.app.ports, sender.context, request.agent_id, self.prompt) as reply:
             try:
+                accepted = await sender.accept(request, waits=True) if begun is None else Accepted(begun, ())
                 texts, run = await sender.reply_to(accepted, limit_s=limit_s, through_approval=True)
             except ReplyTimeout as error:
                 await self.app.runner.cancel(RunId(error.run_id))
@@ -95,25 +96,26 @@ class _Call:
                 raise HelperFailed(self.name, late) from error
             except NoReply as error:
                 raise HelperFailed(self.name, error) from error
-            reply.append(texts[-1])
-        return await store.read(_outcome, run, self.name, reply[0])
+            outcome = await store.read(_outcome, run, self.name, texts[-1])
+            reply.append(outcome.text)
+        return outcome
 
-    async def _begin(self, key: str) -> Accepted:
-        """Begin the run of the helper. Raises: as `carry_out`."""
+    async def _prepare(self, key: str) -> RunRequest:
+        """Return the request to the helper, whose agent and conversation are made if need be; raises as `carry_out`."""
         ports, settings = self.app.ports, self.app.settings
         caller = await ports.store.read(load_caller, RunId(self.sender.context.run_id), ports.models)
         helper = caller.get(self.name)
         choice = choose_for(helper, caller.agent.model, ports.models, settings, call=self.model)
         inputs = ports.inputs()
         opened = await ports.store.write(open_conversation, caller, helper, conversation_of_call(key), ports, inputs)
-        text = _OF_AGENT.format(name=helper.name) if helper.memory == "agent" else _TASK
-        body = [helper.definition.body] if helper.memory == "agent" else []
+        is_agent = helper.memory == "agent"
+        words = [_OF_AGENT.format(name=helper.name), helper.definition.body] if is_agent else [_TASK]
         message = NewMessage(
-            (Text("\n\n".join((text, *body, self.prompt))),),
+            (Text("\n\n".join(filter(None, (*words, self.prompt)))),),
             sender_id=caller.agent.id,
             sources=await ports.store.read(_sources_of, caller.run),
         )
-        request = RunRequest(
+        return RunRequest(
             agent_id=opened.agent_id,
             conversation_seq=opened.seq,
             messages=(message,),
@@ -123,7 +125,6 @@ class _Call:
             sent_chars=len(self.prompt),
             identity=key,
         )
-        return await self.sender.accept(request, waits=True)
 
 
 def _options(caller: Caller, helper: Helper, choice: ModelChoice) -> RunOptions:
@@ -158,8 +159,11 @@ def _sources_of(tx: Tx, run: Run) -> tuple[Source, ...]:
 
 
 def _outcome(tx: Tx, run: Run, name: str, text: str) -> ToolOutcome:
-    """Return the result of a helper's run with the handle to its log, and with what is in its context from outside."""
+    """Return the result of a helper's run: its last words, else `text`, with the handle to its log; and with what is in
+    its context from outside."""
     run = tx.runs.get(run.id, hidden=True)
+    spoken = [row.text for row in tx.messages.list_by_run(run) if row.role == "assistant" and row.text.strip()]
+    text = clip_reply(spoken[-1] if spoken else text, run.id)
     model = next((step.model for step in tx.steps.list_by_run(run.key)), "")
     ends = {"end_turn": "", "max_steps": f" It was stopped after {run.step_count} steps, its `max_turns`."}
     end = ends.get(run.stop_reason or "", f" It ended with {run.stop_reason}.")
