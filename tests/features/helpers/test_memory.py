@@ -95,7 +95,7 @@ async def test_tools_are_those_of_the_definition_and_of_the_agent(tmp_path: Path
 
 
 async def test_a_changed_definition_holds_from_the_next_call_on(tmp_path: Path) -> None:
-    """The same agent gets the new prompt, tools and memory."""
+    """The same agent gets the new prompt, tools and memory, and keeps its notes."""
     define(tmp_path, "one", "Old.", tools="conversation_search")
     call = calls("run_helper", name="one", prompt="Go")
     model = ScriptedModel(call, says("ok"), says("."), call, says("ok"), says("."))
@@ -108,7 +108,7 @@ async def test_a_changed_definition_holds_from_the_next_call_on(tmp_path: Path) 
         found, tools = await labels(after), await tool_names(after)
 
     assert before.id == after.id
-    assert (found, tools) == (["human", "persona"], {"memory_insert"})
+    assert (found, tools) == (["human", "notes", "persona"], {"memory_insert"})
     assert model.requests[4].system.startswith("Brand new prompt.")
 
 

@@ -17,7 +17,7 @@ from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound, ToolError
 from perdure.core.features import feature_settings
-from perdure.core.ids import PREFIXES, AgentId, BlockId, ConversationId, RunId
+from perdure.core.ids import PREFIXES, AgentId, ConversationId, RunId
 from perdure.core.models import Models
 from perdure.core.runs import Run
 from perdure.core.text.json_strings import sorted_json
@@ -206,10 +206,11 @@ def _set_belongings(tx: Tx, helper_id: AgentId, wanted: Mapping[str, Any], ports
         tx.tools.detach(helper_id, name)
     tx.tools.attach(helper_id, *(name for name in wanted["tools"] if name not in tools))
     own = {block.id: block.label for block in tx.blocks.list_by_agent(helper_id)}
+    labels = {tx.blocks.get(one).label for one in wanted["blocks"]}
     for block_id, label in own.items():
-        if block_id not in wanted["blocks"] and (wanted["shares"] or label != _NOTES.label):
+        if block_id not in wanted["blocks"] and (label != _NOTES.label or label in labels):
             tx.blocks.detach(helper_id, block_id)
-    tx.blocks.attach(helper_id, *(BlockId(one) for one in wanted["blocks"] if one not in own))
+    tx.blocks.attach(helper_id, *(one for one in wanted["blocks"] if one not in own))
     if wanted["shares"]:
         archives = [one.id for one in tx.archives.list_by_agent(helper_id)]
         for archive_id in archives:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,11 +12,10 @@ from typing import Any, Final, Literal, cast, get_args
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, ToolError
 from perdure.core.messages import SEND_MESSAGE
-from perdure.core.specs import Tool
-from perdure.domain.provenance.policy import writes_memory
+from perdure.core.tools.engine_specs import tool_writes_memory
 from perdure.features.plugins.definitions import Definition, DefinitionProblem, Layer
 from perdure.features.plugins.layers import find_definitions, project_of
-from perdure.features.plugins.policy import Policy, load_policy
+from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.tool_names import names_elsewhere, resolve_tools
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
@@ -140,23 +139,27 @@ def load_roster(tx: Tx, agent: Agent) -> Roster:
     except InvalidInput as error:
         return Roster(by_name={}, problems=[DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))])
     tools = tx.tools.list_by_agent(agent.id)
-    writing = frozenset(tool.name for tool in tools if writes_memory(tx, tool))
-    helpers = {name: make_helper(one, tools, writing, policy) for name, one in found.by_name.items()}
+    allowed = [one for one in tools if all(map(policy.allows_tool, names_elsewhere(one.name)))]
+    allowed = [one for one in allowed if one.name != SEND_MESSAGE]
+    codes = tx.tools.codes([one.id for one in allowed if one.spec.kind == "custom"])
+    writing = {one.name for one in allowed if one.spec.kind == "memory" and tool_writes_memory(one.name)}
+    writing |= {one.name for one in allowed if one.id in codes and codes[one.id].takes_agent}
+    names = [one.name for one in allowed]
+    helpers = {name: make_helper(one, names, writing) for name, one in found.by_name.items()}
     return Roster(by_name=helpers, problems=found.problems, denied=found.denied)
 
 
-def make_helper(definition: Definition, tools: Sequence[Tool], writing: frozenset[str], policy: Policy) -> Helper:
+def make_helper(definition: Definition, allowed: Sequence[str], writing: Collection[str]) -> Helper:
     """Return a helper with what it gets of the tools of the agent that calls.
 
     Args:
-        writing: the names of those tools that change memory.
+        allowed: the names of those that helpers may have.
+        writing: those of them that change memory.
     """
     helper = Helper(definition=definition)
     if helper.memory not in MEMORIES:
         problem = f"{definition.path or 'PERDURE_HELPERS'}: memory is {helper.memory!r:.60}: use {', '.join(MEMORIES)}"
         return Helper(definition=definition, problem=problem)
-    allowed = [tool.name for tool in tools if all(map(policy.allows_tool, names_elsewhere(tool.name)))]
-    allowed = [name for name in allowed if name != SEND_MESSAGE]
     wanted = helper.field("tools")
     if wanted is None:
         names, missing = {name for name in allowed if name != RUN_HELPER or helper.is_fork}, []
@@ -165,7 +168,7 @@ def make_helper(definition: Definition, tools: Sequence[Tool], writing: frozense
         names, missing = set(resolved.found), [*resolved.missing]
     names -= {*resolve_tools(helper.field("disallowed_tools", ()), allowed).found}
     if helper.memory == "read-only":  # a helper of its own could write
-        names -= writing | {RUN_HELPER}
+        names -= {*writing, RUN_HELPER}
     servers = [name for name in missing if name.startswith(_MCP)]
     problem = f"it needs {', '.join(servers)}, and you have no such tools of an MCP server" if servers else ""
     return Helper(definition=definition, tools=sorted(names), missing=missing, problem=problem)
