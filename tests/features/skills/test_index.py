@@ -52,6 +52,7 @@ async def test_what_changes_is_told_by_a_message_and_the_prefix_stays(tmp_path: 
         before, *rest = model.requests
         told = [[one.text for one in each.messages if "skill_delta" in one.text] for each in rest]
 
+        assert ['"skills": 3' in each.tail for each in model.requests] == [True, False, False, False, True]
         assert all(each.system == before.system for each in rest)
         assert [len(each) for each in told] == [1, 1, 2, 3]
         assert '"skill": "deploy", "op": "added", "description": "Deploy it", "location": "read_skill"' in told[0][0]

@@ -61,8 +61,8 @@ MEMORY_VERSIONS: Point[[Tx, ConversationState], Mapping[str, int]] = Point("memo
 """What else belongs to an agent's memory, with its versions, of which a log has to show changes."""
 PREFIX_SECTION: Point[[Tx, Agent, Mapping[str, int], UnitInputs, Callable[[], int]], str] = Point("prefix_section")
 """A section of the system text, by the versions of the memory; called is what counts the tokens of all else."""
-STATUS_COUNTS: Point[[Tx, ConversationState], Mapping[str, int]] = Point("status_counts")
-"""What else of an agent that has something of a feature the status at the end of its requests counts, by name."""
+STATUS_COUNTS: Point[[Mapping[str, int]], Mapping[str, int]] = Point("status_counts")
+"""What else the status at the end of requests counts, by name: of the versions of the memory."""
 MEMORY_DELTAS: Point[[Tx, Agent, Mapping[str, int], MemoryState, Prefix, UnitInputs], Sequence[str]] = Point(
     "memory_deltas"
 )
@@ -121,7 +121,7 @@ def read_memory(tx: Tx, opening: ConversationState) -> MemoryState:
     for feature_versions in MEMORY_VERSIONS(tx, opening) if opening.has else ():
         versions = {**versions, **feature_versions}
     more = _count_rules(tx, opening) if opening.has_rules else {}
-    for counted in STATUS_COUNTS(tx, opening) if opening.has else ():
+    for counted in STATUS_COUNTS(versions) if opening.has else ():
         more = {**more, **counted}
     shown = tuple((name, count) for name, count in more.items() if count)
     counts = Counts(messages=opening.message_count, passages=opening.passages, more=shown)

@@ -38,6 +38,7 @@ FEATURE = Feature(
         "available_skills": "index:available_skills",
         "memory_deltas": "index:memory_deltas",
         "memory_versions": "index:memory_versions",
+        "status_counts": "index:status_counts",
         "proposal_targets": "proposals:SkillTargets",
     },
 )

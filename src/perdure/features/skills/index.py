@@ -24,6 +24,11 @@ def memory_versions(tx: Tx, opening: ConversationState) -> Mapping[str, int]:
     return {line.key: line.version for line in build_index(tx, opening.agent)}
 
 
+def status_counts(versions: Mapping[str, int]) -> Mapping[str, int]:
+    """Return how many lines the index has."""
+    return {"skills": sum(map(is_skill_key, versions))}
+
+
 def available_skills(tx: Tx, agent: Agent, versions: Mapping[str, int]) -> Sequence[Mapping[str, str]]:
     """Return the lines of the index as the prompt lists skills; none where the memory has no versions of them."""
     if not any(map(is_skill_key, versions)):
