@@ -166,7 +166,7 @@ def test_a_broken_file_does_not_take_others_with_it(layered: Layered) -> None:
 
 
 def test_a_link_out_of_the_folder_is_not_followed(layered: Layered, tmp_path: Path) -> None:
-    """Whether it is a file, or a folder; a link within it is."""
+    """Whether it is a file, a folder, or that of the project; a link within it is."""
     secret = define(tmp_path / "other", "agents", "secret")
     real = define(layered.project / ".claude", "agents", "real")
     (real.parent / "link.md").symlink_to(secret)
@@ -176,7 +176,7 @@ def test_a_link_out_of_the_folder_is_not_followed(layered: Layered, tmp_path: Pa
     (layered.project / ".perdure").symlink_to(tmp_path / "other")
     found = layered.find("agents")
     assert [*found.by_name] == ["inner", "real"]
-    assert sorted(one.path.name for one in found.problems) == ["link.md", "secret.md", "secret.md"]
+    assert sorted(one.path.name for one in found.problems) == ["agents", "folder", "link.md"]
     assert all("outside" in one.why for one in found.problems)
 
 

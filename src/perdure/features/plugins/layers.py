@@ -11,7 +11,7 @@ from perdure.features.plugins.definitions import SKILL_FILE, Definition, Definit
 from perdure.features.plugins.installed import active_plugins
 from perdure.features.plugins.policy import load_policy, policy_folder
 from perdure.features.plugins.projects import project_of as project_of
-from perdure.features.plugins.reading import Source, read_flags, read_source
+from perdure.features.plugins.reading import DefinitionSource, read_flags, read_source
 from perdure.settings import Settings
 
 PROJECT_FOLDERS = (".perdure", ".claude")
@@ -64,25 +64,25 @@ def _read_layers(
 ) -> Iterator[Definition | DefinitionProblem]:
     """What the layers have, from the first to the last."""
     for feature in features:
-        yield from read_source(Source(kind, "built-in", feature.folder / "builtin" / kind))
+        yield from read_source(DefinitionSource(kind, "built-in", feature.folder / "builtin" / kind))
     for source in _sources_of_user(kind, settings, project):
         yield from read_source(source)
     if kind == "agents":
         yield from read_flags(settings.helpers)
     if (folder := policy_folder(settings)) is not None:
-        yield from read_source(Source(kind, "policy", folder / kind))
+        yield from read_source(DefinitionSource(kind, "policy", folder / kind))
 
 
-def _sources_of_user(kind: DefinitionKind, settings: Settings, project: Path | None) -> Iterator[Source]:
+def _sources_of_user(kind: DefinitionKind, settings: Settings, project: Path | None) -> Iterator[DefinitionSource]:
     """The folders of the layers from `plug-in` to `project`."""
     for plugin in active_plugins(settings):
         for root in plugin.roots(kind):
-            yield Source(kind, "plug-in", root, plugin.name)
+            yield DefinitionSource(kind, "plug-in", root, plugin.name)
     for folder in user_folders(settings):
-        yield Source(kind, "user", folder / kind)
+        yield DefinitionSource(kind, "user", folder / kind)
     if project is not None:
         for name in PROJECT_FOLDERS:
-            yield Source(kind, "project", project / name / kind, within=project)
+            yield DefinitionSource(kind, "project", project / name / kind, within=project)
 
 
 def user_folders(settings: Settings) -> list[Path]:

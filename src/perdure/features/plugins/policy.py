@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from perdure.core.errors import InvalidInput
 from perdure.features.plugins.definitions import DefinitionKind
@@ -105,14 +104,9 @@ def _read_policy(file: Path, *_state: int) -> Policy:
     for name, value in shape.items():
         if name not in known:
             raise InvalidInput(f"{file}: {name!r:.60} is not known; known are {', '.join(known)}")
-        _check_patterns(file, name, value)
+        if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+            raise InvalidInput(f"{file}: {name} is {value!r:.80}: give a list of names or patterns")
     return Policy(**{name: tuple(value) for name, value in shape.items()})
-
-
-def _check_patterns(file: Path, name: str, value: Any) -> None:
-    """Check the value of a list of patterns. Raises: InvalidInput."""
-    if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-        raise InvalidInput(f"{file}: {name} is {value!r:.80}: give a list of names or patterns")
 
 
 def _allows(name: str, allowed: Iterable[str] | None, denied: Iterable[str]) -> bool:

@@ -36,12 +36,13 @@ ENTRIES_MAX = 10_000
 """The most files and folders that are looked at in a folder."""
 DEPTH_MAX = 5
 """How deep folders of definitions may be nested."""
+OUTSIDE = "it is a link to outside of the folder, which is not followed"
 FLAGS = Path("PERDURE_HELPERS")
 """What stands for a file where that setting has a problem."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DefinitionSource:
     """A folder, or one file, with definitions of a kind.
 
     Args:
@@ -56,7 +57,7 @@ class Source:
     within: Path | None = None
 
 
-def read_source(source: Source) -> Iterator[Definition | DefinitionProblem]:
+def read_source(source: DefinitionSource) -> Iterator[Definition | DefinitionProblem]:
     """The definitions of a source in the order of their paths, and the problems of those that define nothing. A file
     that did not change since it was read last is not read again."""
     for count, (relative, state) in enumerate(_find_files(source)):
@@ -71,11 +72,14 @@ def read_source(source: Source) -> Iterator[Definition | DefinitionProblem]:
             yield _read_file(source, relative, size, stat.S_ISREG(state.st_mode), changed)
 
 
-def _find_files(source: Source) -> Iterator[tuple[str, os.stat_result | str]]:
+def _find_files(source: DefinitionSource) -> Iterator[tuple[str, os.stat_result | str]]:
     """(path below the root, its state or what is wrong with it) of each file that may be a definition, sorted."""
     try:
         state = source.root.stat()
     except OSError:
+        return
+    if source.within is not None and not _is_inside(source, source.root):
+        yield "", OUTSIDE
         return
     if not stat.S_ISDIR(state.st_mode):
         yield "", state
@@ -99,7 +103,9 @@ def _find_files(source: Source) -> Iterator[tuple[str, os.stat_result | str]]:
             if entry.name.startswith("."):
                 continue
             try:
-                if entry.is_dir():
+                if entry.is_symlink() and entry.is_dir() and not _is_inside(source, source.root / relative):
+                    yield relative, OUTSIDE
+                elif entry.is_dir():
                     if source.kind == "skills":
                         yield from _find_skill(source.root, relative)
                     elif relative.count("/") < DEPTH_MAX:
@@ -121,23 +127,22 @@ def _find_skill(root: Path, folder: str) -> Iterator[tuple[str, os.stat_result |
 
 @functools.lru_cache(maxsize=2_048)
 def _read_file(
-    source: Source, relative: str, size: int, is_file: bool, _changed: tuple[int, int]
+    source: DefinitionSource, relative: str, size: int, is_file: bool, _changed: tuple[int, int]
 ) -> Definition | DefinitionProblem:
     """The definition in a file of a source; `size` and `_changed` change with it."""
     path = source.root / relative if relative else source.root
-    line = 0
     try:
         if not is_file:
             raise FrontmatterInvalid(0, "it is no file")
-        if not path.resolve(strict=True).is_relative_to((source.within or source.root).resolve(strict=True)):
-            raise FrontmatterInvalid(0, "it is a link to a file outside of the folder, which is not followed")
+        if not _is_inside(source, path):
+            raise FrontmatterInvalid(0, OUTSIDE)
         if size > FILE_BYTES:
             raise FrontmatterInvalid(0, f"it has {size:,} bytes, the limit is {FILE_BYTES:,}")
         with path.open("rb") as file:
             data = file.read(FILE_BYTES + 1)
-        line = data[: _bad_byte(data)].count(b"\n") + 1
         return _define(source, relative or path.name, path, data.decode("utf-8"))
-    except UnicodeDecodeError:
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
         return DefinitionProblem(path=path, line=line, why="it is no text in UTF-8")
     except FrontmatterInvalid as error:
         return DefinitionProblem(path=path, line=error.line, why=error.why)
@@ -147,16 +152,12 @@ def _read_file(
         )
 
 
-def _bad_byte(data: bytes) -> int:
-    """Where the bytes stop being UTF-8."""
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.start
-    return 0
+def _is_inside(source: DefinitionSource, path: Path) -> bool:
+    """Whether a path lies in the folder that the files of a source have to lie in, when links are followed."""
+    return path.resolve().is_relative_to((source.within or source.root).resolve())
 
 
-def _define(source: Source, relative: str, path: Path, text: str) -> Definition:
+def _define(source: DefinitionSource, relative: str, path: Path, text: str) -> Definition:
     """The definition that a text is. Raises: FrontmatterInvalid: it has no usable name, or lacks a description."""
     found = parse_frontmatter(text)
     if (null := text.find("\0")) >= 0:

@@ -27,7 +27,7 @@ from perdure.features.plugins.installed import (
 )
 from perdure.features.plugins.manifest import ROOT_VARIABLE, PluginServer, read_manifest
 from perdure.features.plugins.policy import load_policy
-from perdure.features.plugins.reading import Source, read_source
+from perdure.features.plugins.reading import DefinitionSource, read_source
 from perdure.features.plugins.staging import Staged, staged
 from perdure.library.parts.part import AsyncPart
 
@@ -244,7 +244,7 @@ def _read_contents(record: PluginRecord, folder: Path) -> PluginContents:
     notes: list[str] = []
     for kind in KINDS:
         for root in record.roots.get(kind, (kind,)):
-            for found in read_source(Source(kind, "plug-in", folder / root, record.name)):
+            for found in read_source(DefinitionSource(kind, "plug-in", folder / root, record.name)):
                 if isinstance(found, DefinitionProblem):
                     problems.append(replace(found, path=found.path.relative_to(folder)))
                 else:
