@@ -158,6 +158,15 @@ def put_agent(tx: Tx, agent_id: AgentId, helper: Helper, ports: Ports, inputs: U
     return helper_id
 
 
+def find_parent(tx: Tx, agent: Agent) -> Agent | None:
+    """Return the agent that a helper works for in the end; None: the agent is no helper, or that one was deleted."""
+    found = None
+    with suppress(NotFound):
+        while isinstance(link := (found or agent).settings.get(HELPER_OF), Mapping):
+            found = tx.agents.get(AgentId(link["agent_id"]))
+    return found
+
+
 def _wanted(tx: Tx, parent: Agent, helper: Helper) -> dict[str, Any]:
     """Return what the agent of a helper has to be like, as JSON."""
     shares = helper.memory in ("shared", "read-only")

@@ -14,10 +14,9 @@ from perdure.core.errors import InvalidInput, ToolError
 from perdure.core.messages import SEND_MESSAGE
 from perdure.core.tools.engine_specs import tool_writes_memory
 from perdure.features.plugins.definitions import Definition, DefinitionProblem, Layer
-from perdure.features.plugins.layers import find_definitions, project_of
+from perdure.features.plugins.layers import find_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.tool_names import names_elsewhere, resolve_tools
-from perdure.settings import Settings
 from perdure.storage.tx import Tx
 
 RUN_HELPER: Final = "run_helper"
@@ -124,11 +123,6 @@ class Roster:
         denied = any(one.name == name for one in self.denied)
         problem = helper.problem if helper is not None else "the policy forbids it" if denied else ""
         raise HelperUnknown(name, self.callable, problem)
-
-
-def settings_of(tx: Tx) -> Settings:
-    """Return the settings of the program that opened the store; a store without a program has the defaults."""
-    return tx.limits if isinstance(tx.limits, Settings) else Settings()
 
 
 def load_roster(tx: Tx, agent: Agent) -> Roster:

@@ -28,5 +28,6 @@ FEATURE = Feature(
         "memory_deltas": "index:memory_deltas",
         "memory_versions": "index:memory_versions",
         "prefix_section": "index:prefix_section",
+        "skill_holder": "agents:find_parent",
     },
 )

@@ -13,6 +13,7 @@ from perdure.features.plugins.policy import load_policy, policy_folder
 from perdure.features.plugins.projects import project_of as project_of
 from perdure.features.plugins.reading import DefinitionSource, read_flags, read_source
 from perdure.settings import Settings
+from perdure.storage.tx import Tx
 
 PROJECT_FOLDERS = (".perdure", ".claude")
 """The folders of a project that hold definitions; where both have one of a name, the first one's counts."""
@@ -89,3 +90,8 @@ def user_folders(settings: Settings) -> list[Path]:
     """The folders with definitions of this user: the data folder, and those of `PERDURE_DEFINITIONS`."""
     more = [one for text in settings.definitions.split(os.pathsep) if (one := text.strip())]
     return [settings.folder, *(Path(os.path.expanduser(one)) for one in more)]  # noqa: PTH111  # never raises
+
+
+def settings_of(tx: Tx) -> Settings:
+    """Return the settings of the program that opened the store; a store without a program has the defaults."""
+    return tx.limits if isinstance(tx.limits, Settings) else Settings()

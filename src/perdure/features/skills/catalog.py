@@ -10,15 +10,19 @@ from pathlib import Path
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.features import Point
 from perdure.core.text.forms import name_form
+from perdure.domain.provenance.policy import MEMORY_OWNER
 from perdure.features.plugins.definitions import Definition, DefinitionProblem, Definitions
-from perdure.features.plugins.layers import find_definitions, project_of
+from perdure.features.plugins.layers import find_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
 from perdure.features.skills.admission import is_tool_name
 from perdure.features.skills.tables import Skills
 from perdure.features.skills.values import NO_USES, Skill, SkillUses, SkillView
-from perdure.settings import Settings
 from perdure.storage.tx import Tx
+
+SKILL_HOLDER: Point[[Tx, Agent], Agent | None] = Point("skill_holder")
+"""The agent whose skills another one has, because it works for it; None: it has its own."""
 
 INDEX_LINES = 60
 """The most lines of the index in a prompt; the others are searched."""
@@ -52,9 +56,9 @@ class IndexLine:
         return zlib.crc32(f"{self.layer}\n{self.description}".encode("utf-8", "surrogatepass"))
 
 
-def settings_of(tx: Tx) -> Settings:
-    """Return the settings of the program that opened the store; a store without a program has the defaults."""
-    return tx.limits if isinstance(tx.limits, Settings) else Settings()
+def holder_of(tx: Tx, agent: Agent) -> Agent:
+    """Return the agent whose skills this one has: the one that it works for or whose memory it keeps, or itself."""
+    return next(filter(None, (*SKILL_HOLDER(tx, agent), *MEMORY_OWNER(tx, agent))), agent)
 
 
 def file_skills(tx: Tx, agent: Agent) -> Definitions:

@@ -10,7 +10,7 @@ from perdure.core.conversations import ConversationState
 from perdure.core.runs import Prefix
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.prefixes import MemoryState
-from perdure.features.skills.catalog import build_index, is_skill_key, name_of_key
+from perdure.features.skills.catalog import build_index, holder_of, is_skill_key, name_of_key
 from perdure.storage.tx import Tx
 
 LOCATION = "read_skill"
@@ -21,7 +21,7 @@ def memory_versions(tx: Tx, opening: ConversationState) -> Mapping[str, int]:
     """Return the versions of the lines of the agent's index; none for an agent that can't read skills."""
     if not opening.has.get("skills"):
         return {}
-    return {line.key: line.version for line in build_index(tx, opening.agent)}
+    return {line.key: line.version for line in build_index(tx, holder_of(tx, opening.agent))}
 
 
 def status_counts(versions: Mapping[str, int]) -> Mapping[str, int]:
@@ -34,7 +34,8 @@ def available_skills(tx: Tx, agent: Agent, versions: Mapping[str, int]) -> Seque
     if not any(map(is_skill_key, versions)):
         return []
     return [
-        {"name": line.name, "description": line.description, "location": LOCATION} for line in build_index(tx, agent)
+        {"name": line.name, "description": line.description, "location": LOCATION}
+        for line in build_index(tx, holder_of(tx, agent))
     ]
 
 
@@ -46,12 +47,13 @@ def memory_deltas(
     after = {key: version for key, version in memory.versions.items() if is_skill_key(key)}
     if before == after:
         return []
-    lines, texts = {line.key: line for line in build_index(tx, agent)}, list[str]()
+    holder, texts = holder_of(tx, agent), list[str]()
+    lines = {line.key: line for line in build_index(tx, holder)}
     for key, version in after.items():
         if version in (before.get(key), prefix.seen.get(key)) or key not in lines:
             continue
         line = lines[key]
         op = "changed" if key in before else "added"
         texts.append(envelope("skill_delta", skill=line.name, op=op, description=line.description, location=LOCATION))
-    gone = [name_of_key(tx, agent, key) for key in before if key not in after]
+    gone = [name_of_key(tx, holder, key) for key in before if key not in after]
     return [*texts, *(envelope("skill_delta", skill=name, op="removed") for name in gone if name)]

@@ -11,7 +11,7 @@ from perdure.features.skills.tables import Skills
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Notice, Section, agent_id_of
 
-_FIELDS = ("name", "layer", "description", "version", "is_protected", "archived_at", "changed_at", "path")
+_FIELDS = ("name", "layer", "description", "version", "is_protected", "archived_at", "changed_at", "path", "text")
 
 
 async def load(request: Request, library: AsyncPerdure) -> Sequence[Data]:

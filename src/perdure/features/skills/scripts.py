@@ -13,9 +13,9 @@ from perdure.core.ports import CallContext
 from perdure.core.specs import Tool, ToolOutcome
 from perdure.core.tools.sandbox import SandboxJob
 from perdure.features.plugins.policy import load_policy
-from perdure.features.skills.catalog import find_skill
+from perdure.features.skills.catalog import find_skill, holder_of
 from perdure.features.skills.files import read_file, read_files
-from perdure.features.skills.tables import Skills
+from perdure.features.skills.units import count_use
 from perdure.features.skills.values import SkillView
 from perdure.storage.tx import Tx
 from perdure.toolbox.builtin.index_output import render_result
@@ -68,9 +68,10 @@ class SkillScripts:
 
         def find(tx: Tx) -> SkillView:
             """The skill that is named; its use by the run is counted."""
-            skill = find_skill(tx, tx.agents.get(context.agent_id), arguments["name"])
+            holder = holder_of(tx, tx.agents.get(context.agent_id))
+            skill = find_skill(tx, holder, arguments["name"])
             if context.run_id:
-                tx.of(Skills).add_use(context.agent_id, skill.name, tx.runs.get(context.run_id).key.seq, at=now)
+                count_use(tx, holder.id, skill.name, tx.runs.get(context.run_id), at=now)
             return skill
 
         now = app.ports.clock.now()

@@ -14,12 +14,12 @@ from perdure.core.specs import ToolOutcome
 from perdure.domain.tools.calls import MemoryCall
 from perdure.engine.approvals.answers import client_skills
 from perdure.features.skills.admission import NewEntry
-from perdure.features.skills.catalog import SkillNotFound, find_skill, list_skills
+from perdure.features.skills.catalog import SkillNotFound, find_skill, holder_of, list_skills
 from perdure.features.skills.evidence import find_evidence
 from perdure.features.skills.files import NAMES_SHOWN, list_files, read_file
 from perdure.features.skills.search import rank_skills
 from perdure.features.skills.tables import Skills
-from perdure.features.skills.units import archive_unused, write_constitution, write_skill
+from perdure.features.skills.units import archive_unused, count_use, write_constitution, write_skill
 from perdure.features.skills.values import Layer, SkillView
 from perdure.storage.tx import Tx
 
@@ -34,8 +34,9 @@ CUT = "\n[cut here: the skill is longer than fits]"
 
 def read_skill(tx: Tx, call: MemoryCall, name: str, file: str | None = None) -> ToolOutcome:
     """Return the instructions of a skill, or one of its files, and count the use. Raises: SkillNotFound, ToolError."""
+    holder = holder_of(tx, call.agent)
     try:
-        skill = find_skill(tx, call.agent, name)
+        skill = find_skill(tx, holder, name)
     except SkillNotFound:
         for one in _client_skills(tx, call):
             if one.name == name.strip():
@@ -43,11 +44,11 @@ def read_skill(tx: Tx, call: MemoryCall, name: str, file: str | None = None) -> 
         raise
     text = read_file(skill, file.strip()).decode("utf-8", "replace") if file else _instructions(skill)
     if call.person is None:
-        tx.of(Skills).add_use(call.agent.id, skill.name, call.run.key.seq, at=call.now)
-    archive_unused(tx, call.agent.id, at=call.now)
+        count_use(tx, holder.id, skill.name, call.run, at=call.now)
+    archive_unused(tx, holder.id, at=call.now)
     budget = Budget(call.counter, call.result_tokens)
     shown = text if budget.fits(text) else Budget(call.counter, call.result_tokens - 20).cut(text) + CUT
-    return ToolOutcome(text=shown, sources=_sources_of(tx, call.agent.id, [skill]))
+    return ToolOutcome(text=shown, sources=_sources_of(tx, holder.id, [skill]))
 
 
 def start_long_term_update(
@@ -66,9 +67,10 @@ def start_long_term_update(
         run_id=call.run.id if call.person is None else None,
         sources=[one.source for one in call.passage_sources if one.source.label in OUTSIDE],
     )
-    skill, before = write_skill(tx, call.agent, new, at=call.now)
-    write_constitution(tx, call.agent.id, author=call.author, ids=call.ids, at=call.now)
-    archive_unused(tx, call.agent.id, at=call.now)
+    holder = holder_of(tx, call.agent)
+    skill, before = write_skill(tx, holder, new, at=call.now)
+    write_constitution(tx, holder.id, author=call.author, ids=call.ids, at=call.now)
+    archive_unused(tx, holder.id, at=call.now)
     shape = {"name": skill.name, "layer": skill.layer, "version": skill.version, "description": skill.description}
     done = "Stored" if before is None else "It says so already" if before is skill else "Improved"
     return ToolOutcome(text=f"{done}. {json.dumps(shape, ensure_ascii=False)}")
@@ -79,16 +81,17 @@ async def search_skills(call: SearchCall, query: str, limit: int = FOUND) -> Too
     if not query.strip():
         raise ToolError("the query is empty: say what work it is about")
 
-    def load(tx: Tx) -> Sequence[SkillView]:
-        """The skills that there are, also archived ones."""
-        agent = tx.conversations.get_agent(call.run.key.agent_id, call.run.conversation_seq)
-        return [*list_skills(tx, agent, archived=None), *_client_skills(tx, call)]
+    def load(tx: Tx) -> tuple[AgentId, Sequence[SkillView]]:
+        """Whose skills these are, and all that there are, also archived ones."""
+        holder = holder_of(tx, tx.conversations.get_agent(call.run.key.agent_id, call.run.conversation_seq))
+        return holder.id, [*list_skills(tx, holder, archived=None), *_client_skills(tx, call)]
 
-    hits = await rank_skills(call.search, await call.store.read(load), query)
+    holder_id, skills = await call.store.read(load)
+    hits = await rank_skills(call.search, skills, query)
     shown = hits[: max(1, min(limit, FOUND_MAX))]
     text = call.budget.cut("\n".join(map(_hit_line, shown)) or "No skill found. Try other words.")
     facts = [one for one in shown if one.layer == "L2"]
-    return ToolOutcome(text=text, sources=await call.store.read(_sources_of, call.run.key.agent_id, facts))
+    return ToolOutcome(text=text, sources=await call.store.read(_sources_of, holder_id, facts))
 
 
 def _hit_line(skill: SkillView) -> str:

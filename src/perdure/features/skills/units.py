@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, BlockId, Ids
+from perdure.core.runs import Run
 from perdure.core.text.forms import name_form
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.features.skills.admission import NewEntry, admit, constitution, layers
@@ -81,6 +83,15 @@ def write_constitution(tx: Tx, agent_id: AgentId, *, author: Author, ids: Ids, a
             read_only=True,
         )
         create_block(tx, BlockId(ids.new("block")), new, author=author, at=at, agent_id=agent_id)
+
+
+def count_use(tx: Tx, agent_id: AgentId, name: str, run: Run, *, at: datetime) -> None:
+    """Count that a run used a skill of an agent; one of a helper counts as the agent's run that waits for it."""
+    with suppress(NotFound):  # that run was deleted
+        while run.key.agent_id != agent_id and run.options.caller is not None:
+            run = tx.runs.get(run.options.caller)
+    if run.key.agent_id == agent_id:
+        tx.of(Skills).add_use(agent_id, name, run.key.seq, at=at)
 
 
 def archive_unused(tx: Tx, agent_id: AgentId, *, at: datetime) -> None:
