@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,24 @@ async def test_clients_choose_projects_below_the_roots_only(tmp_path: Path) -> N
         assert "project" not in await server.patch(path, {"project": ""})
     async with routed() as server:
         assert (await server.refused("POST", "/v1/agents/", {"name": "ann", "project": inside}))[0] == 422
+
+
+@pytest.mark.uses("agent_files")
+async def test_an_agent_file_brings_no_project(tmp_path: Path) -> None:
+    """Neither as it is exported, nor one that was changed: a client could name any folder by it."""
+    async with routed() as server:
+        ann = await server.library.create_agent("ann", settings={"project": str(tmp_path)})
+        exported = await server.get(f"/v1/agents/{ann.id}/export")
+        assert str(tmp_path) not in json.dumps(exported)
+
+        exported["agents"][0]["project"] = "/etc"
+        plain = {name: value for name, value in exported.items() if name != "metadata"}
+        own = json.loads(json.dumps(exported))
+        (copy,) = own["metadata"]["perdure"]["agents"].values()
+        copy["settings"]["project"] = "/etc"
+        for document in (plain, own):
+            file = {"file": ("a.af", json.dumps(document).encode(), "application/json")}
+            answer = await server.http.post("/v1/agents/import", files=file, headers={"x-requested-with": "tests"})
+            for agent_id in answer.json().get("agent_ids", ()):
+                assert "project" not in await server.get(f"/v1/agents/{agent_id}")
+        assert project_of((await server.library.agent(str(ann.id))).info) == tmp_path

@@ -9,7 +9,7 @@ FEATURE = Feature(
     nouns={"plugin": Noun(modules=("commands",), help="List, show, install, enable, disable or remove plug-ins.")},
     routes=("routes",),
     sections={"connections": "pages:SECTION"},
-    agent_settings={"project": AgentSetting(check="projects:check_project", shape="wire:ProjectPath")},
+    agent_settings={"project": AgentSetting(check="projects:check_project", shape="wire:ProjectPath", stays=True)},
     store_parts={"plugins": "service:AsyncPlugins"},
     points={"more_hooks": "hooks:plugin_hooks"},
 )
