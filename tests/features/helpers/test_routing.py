@@ -200,6 +200,12 @@ def test_a_definition_from_elsewhere_works_without_its_family() -> None:
         choose({**wishes, "call": "grok"})
 
 
+def test_a_policy_never_steps_up() -> None:
+    """A newer model of the family takes the place of none, though the policy allows it."""
+    with pytest.raises(ModelForbidden, match="no older one of the family opus"):
+        choose({"parent": "anthropic/claude-opus-4-1-20250805"}, allows=lambda handle: "4-5" in handle)
+
+
 def test_a_model_without_a_family_can_not_step_down() -> None:
     """Nothing takes the place of a model whose family is unknown."""
     with pytest.raises(ModelForbidden, match="none that takes its place"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-from perdure import ModelReply
+from perdure import ModelReply, ModelRequest
 from perdure.core.messages import Text, ToolCall
+from perdure.core.models import ModelDelta
 from perdure.testing import ScriptedModel, calls, fails, says
 from tests.features.helpers.helper_office import define, helper_call, lead
 from tests.support.library import SlowSpeaker
@@ -155,6 +158,32 @@ async def test_a_helper_that_calls_itself_is_refused(tmp_path: Path) -> None:
     assert "helper 'a' waits for your own answer (a → b → a)" in told[0]
     assert "helper 'b' waits for your own answer (a → b → b)" in told[1]
     assert (reply.text, len(runs)) == ("Done.", 3)
+
+
+class Counting:
+    """A model that notes how many it answers at once."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.05)
+        self.now -= 1
+        yield says("Done.")
+
+
+async def test_so_many_helpers_of_a_run_work_at_once(tmp_path: Path) -> None:
+    """The others wait for a place."""
+    define(tmp_path, "one", model="test/count")
+    counting = Counting()
+    models = {"lead": ScriptedModel(ModelReply(parts=tuple(helper_call("one", "Go", str(n)) for n in range(9))))}
+    async with lead(tmp_path, {**models, "count": counting}, agent_sends_at_once=3) as (_, agent):
+        reply = await agent.send("Go")
+
+    assert len(results(reply.messages)) == 9
+    assert 1 < counting.most <= 3
 
 
 async def test_five_hundred_helpers_at_once_end_at_the_limit(tmp_path: Path) -> None:
