@@ -6,36 +6,45 @@ It prints `ready`, and then the number of each task that is done.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from perdure import ModelReply, ModelRequest, Perdure, Settings
 from perdure.core.messages import ToolCall
-from perdure.testing import ScriptedModel, says
+from perdure.core.models import ModelDelta
+from perdure.testing import says
 
 HELPERS = ("general", "plan", "fork")
 TASK = "Task {}"
 
 
+class Sharing:
+    """A model whose agent has three helpers do what it is asked, and says what all of them said. Helpers take their
+    time, so that most kills come while they work."""
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """Answer as a helper, or as the agent."""
+        newest = request.messages[-1]
+        task = newest.text.rpartition("\n")[2]
+        if newest.role == "tool":
+            results = [message.text.partition("\n")[0] for message in request.messages[-len(HELPERS) :]]
+            yield says(" | ".join(sorted(results)))
+        elif task.startswith("Do "):
+            await asyncio.sleep(0.1)
+            yield says(f"Did {task[3:]}.")
+        else:
+            arguments = {one: json.dumps({"name": one, "prompt": f"Do {task} as {one}"}) for one in HELPERS}
+            yield ModelReply(parts=tuple(ToolCall(one, "run_helper", arguments[one]) for one in HELPERS))
+
+
 def open_store(path: str) -> Perdure:
-    """The store at `path`, with the models of its agents."""
-    models = {"test/lead": ScriptedModel(otherwise=_share_out)}
+    """The store at `path`, with the model of its agents."""
     settings = Settings(model="test/lead", embedding="none", home=str(Path(path).parent))
-    return Perdure(path, models=models, settings=settings)
-
-
-def _share_out(request: ModelRequest) -> ModelReply:
-    """A helper says what it was asked; the agent calls three, and says what all of them said."""
-    newest = request.messages[-1]
-    if newest.role == "tool":
-        results = [message.text.partition("\n")[0] for message in request.messages[-len(HELPERS) :]]
-        return says(" | ".join(sorted(results)))
-    if (task := newest.text.rpartition("\n")[2]).startswith("Do "):
-        return says(f"Did {task[3:]}.")
-    called = [ToolCall("", "run_helper", json.dumps({"name": one, "prompt": f"Do {task} as {one}"})) for one in HELPERS]
-    return ModelReply(parts=tuple(called))
+    return Perdure(path, models={"test/lead": Sharing()}, settings=settings)
 
 
 def main(path: str, first: str) -> None:
