@@ -102,7 +102,8 @@ class GuardSettings:
         alone = options.alone or options.origin is not None or options.caller is not None
         if isinstance(value, bool):
             return cls() if value else cls(memory_pressure=0, **_OFF_IN_CHATS)
-        return cls(**({} if alone else _OFF_IN_CHATS) | dict(value if isinstance(value, Mapping) else {}))
+        own: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
+        return cls(**{**({} if alone else _OFF_IN_CHATS), **own})
 
 
 _OFF_IN_CHATS: Mapping[str, int] = {"failed_repeats": 0, "stalled_steps": 0, "ask_steps": 0, "recent_steps": 0}

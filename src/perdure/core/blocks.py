@@ -187,22 +187,28 @@ def replace_text(block: Block, old: str, new: str) -> Block:
     """Return the block with its one occurrence of `old` replaced. Raises: TextNotFound, TextAmbiguous; as `rewrite`."""
     if block.read_only:
         raise BlockReadOnly(block.label)
+    return rewrite(block, replace_in(block.value, old, new, label=block.label))
+
+
+def replace_in(value: str, old: str, new: str, *, label: str) -> str:
+    """Return the value of the block with this label with its one occurrence of `old` replaced. Raises: TextNotFound,
+    TextAmbiguous."""
     # An empty `old` stands between any two characters; it is unique only in an empty block.
-    if not old and not block.value:
-        return rewrite(block, new)
-    starts = _find_all(block.value, old)
-    if not starts and (plain := unescape_tags(old, (block.label,))) != old:  # as the prompt shows it
-        old, new = plain, unescape_tags(new, (block.label,))
-        starts = _find_all(block.value, old)
-    if not starts and not block.value.isascii():  # macOS writes a letter and its mark apart, models in one
-        value, old, new = (unicodedata.normalize("NFC", text) for text in (block.value, old, new))
-        block, starts = replace(block, value=value), _find_all(value, old)
+    if not old and not value:
+        return new
+    starts = _find_all(value, old)
+    if not starts and (plain := unescape_tags(old, (label,))) != old:  # as the prompt shows it
+        old, new = plain, unescape_tags(new, (label,))
+        starts = _find_all(value, old)
+    if not starts and not value.isascii():  # macOS writes a letter and its mark apart, models in one
+        value, old, new = (unicodedata.normalize("NFC", text) for text in (value, old, new))
+        starts = _find_all(value, old)
     if not starts:
-        raise TextNotFound(block.label, old)
+        raise TextNotFound(label, old)
     if len(starts) > 1:
-        raise TextAmbiguous(block.label, old, lines=[block.value.count("\n", 0, start) + 1 for start in starts])
+        raise TextAmbiguous(label, old, lines=[value.count("\n", 0, start) + 1 for start in starts])
     start = starts[0]
-    return rewrite(block, block.value[:start] + new + block.value[start + len(old) :])
+    return value[:start] + new + value[start + len(old) :]
 
 
 def _find_all(value: str, text: str) -> list[int]:

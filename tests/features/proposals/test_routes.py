@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from perdure import AsyncAgent
+from perdure.library.agent import AsyncAgentById
 from tests.server.routed import new_agent, routed
 from tests.support.library import open_sync
 from tests.support.programs import run_inside
@@ -15,7 +15,7 @@ from tests.ui.browser import dashboard, text_of
 WHY = {"reason": "It is <b>better</b>.", "evidence": "they said so"}
 
 
-async def propose(agent: AsyncAgent, *texts: str) -> None:
+async def propose(agent: AsyncAgentById, *texts: str) -> None:
     """Have `propose_change` called by hand, for each of these values of the block `policy`, which is protected."""
     await agent.blocks.create("policy", "Be kind.")
     await agent.proposals.protect("policy")

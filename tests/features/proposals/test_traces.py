@@ -78,7 +78,8 @@ class World:
     def machine(self) -> Author:
         """An author that is no person."""
         agent_id = self.pick(self.writers)
-        return self.pick((Author(kind="agent", id=agent_id, agent_id=agent_id), Author(kind="system", id="perdure")))
+        agent = Author(kind="agent", id=agent_id, agent_id=agent_id)
+        return agent if self.random.random() < 0.5 else Author(kind="system", id="perdure")
 
     async def protected(self) -> Mapping[tuple[AgentId, int], Block]:
         """The block `policy` of each writer in each of its conversations, as a model would be shown it."""

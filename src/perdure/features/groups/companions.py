@@ -142,7 +142,12 @@ def _add_companion(tx: Tx, agent: Agent, kind: CompanionKind, *, ids: Ids, autho
         settings=settings,
     )
     companion = create_agent(tx, replace(new, **fields), ids=ids, author=author, at=at)
-    link = {"agent_id": agent.id, "block_ids": [], _WITH_AGENT: True, **({_KIND: kind} if reflects else {})}
+    link: dict[str, Any] = {
+        "agent_id": agent.id,
+        "block_ids": [],
+        _WITH_AGENT: True,
+        **({_KIND: kind} if reflects else {}),
+    }
     _put_setting(tx, companion, COMPANION_OF, link)
     group_kind: GroupKind = "voice_sleeptime" if kind == "voice_sleeptime" else "sleeptime"
     group: NewGroup = {

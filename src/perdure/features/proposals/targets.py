@@ -11,7 +11,7 @@ from perdure.core.features import Point
 from perdure.core.ids import AgentId, BlockId
 from perdure.domain.blocks.units import update_block
 from perdure.domain.tools.calls import MemoryCall, find_own_block
-from perdure.features.proposals.values import Target
+from perdure.features.proposals.values import ProposalTarget
 from perdure.storage.tx import Tx
 
 
@@ -20,10 +20,10 @@ class TargetKind(Protocol):
 
     name: str
 
-    def find(self, tx: Tx, call: MemoryCall, label: str) -> Target | None:
+    def find(self, tx: Tx, call: MemoryCall, label: str) -> ProposalTarget | None:
         """The thing that the calling agent names so; None: this kind has none of such a name."""
 
-    def get(self, tx: Tx, agent_id: AgentId, target_id: str) -> Target:
+    def get(self, tx: Tx, agent_id: AgentId, target_id: str) -> ProposalTarget:
         """The thing as it is now. Raises: NotFound."""
 
     def put(self, tx: Tx, agent_id: AgentId, target_id: str, value: str, author: Author, at: datetime) -> int:
@@ -39,11 +39,11 @@ class BlockTargets:
 
     name = "block"
 
-    def find(self, tx: Tx, call: MemoryCall, label: str) -> Target | None:
+    def find(self, tx: Tx, call: MemoryCall, label: str) -> ProposalTarget | None:
         """The block that the agent has in this conversation. Raises: BlockNotFound."""
         return _target(find_own_block(tx, call, label))
 
-    def get(self, tx: Tx, agent_id: AgentId, target_id: str) -> Target:
+    def get(self, tx: Tx, agent_id: AgentId, target_id: str) -> ProposalTarget:
         """The block as it is now. Raises: NotFound."""
         return _target(tx.blocks.get(BlockId(target_id)))
 
@@ -52,7 +52,7 @@ class BlockTargets:
         return update_block(tx, BlockId(target_id), {"value": value}, author=author, at=at).version
 
 
-def find_target(tx: Tx, call: MemoryCall, label: str) -> Target:
+def find_target(tx: Tx, call: MemoryCall, label: str) -> ProposalTarget:
     """Return what the calling agent names so. Raises: BlockNotFound."""
     found = (kind.find(tx, call, label) for kind in (*PROPOSAL_TARGETS(), BlockTargets()))
     return next(target for target in found if target is not None)
@@ -66,9 +66,9 @@ def kind_of(name: str) -> TargetKind:
     raise NotFound("kind of proposals", name, hint="this program lacks the feature that has it")
 
 
-def _target(block: Block) -> Target:
+def _target(block: Block) -> ProposalTarget:
     """Return a block as a target."""
-    return Target(
+    return ProposalTarget(
         kind="block",
         id=block.id,
         label=block.label,

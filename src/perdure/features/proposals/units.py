@@ -6,15 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from perdure.core.blocks import PROTECTED, Author, Block
-from perdure.core.errors import (
-    BlockLimitExceeded,
-    ProposalDecided,
-    ProposalOutdated,
-    ProposalRefused,
-    TextAmbiguous,
-    TextNotFound,
-    ToolError,
-)
+from perdure.core.errors import BlockLimitExceeded, ProposalDecided, ProposalOutdated, ProposalRefused, ToolError
 from perdure.core.ids import AgentId
 from perdure.core.sources import Source, WriteSource
 from perdure.core.text.credentials import without_credentials, without_new_credentials
@@ -25,11 +17,11 @@ from perdure.domain.provenance.policy import MEMORY_OWNER
 from perdure.domain.tools.calls import MemoryCall
 from perdure.features.proposals.tables import Proposals
 from perdure.features.proposals.targets import kind_of
-from perdure.features.proposals.values import OPEN_MAX, Proposal, Target, digest_of_change
+from perdure.features.proposals.values import OPEN_MAX, Proposal, ProposalTarget, digest_of_change
 from perdure.storage.tx import Tx
 
 
-def propose(tx: Tx, call: MemoryCall, target: Target, value: str, *, reason: str, evidence: str) -> Proposal:
+def propose(tx: Tx, call: MemoryCall, target: ProposalTarget, value: str, *, reason: str, evidence: str) -> Proposal:
     """Store that an agent proposes this value for a thing, and return the proposal. One that waits already, for the
     thing as it is now, is returned; one for the thing as it was before is outdated then.
 
@@ -99,17 +91,6 @@ def protect(tx: Tx, agent_id: AgentId, label: str, *, on: bool, author: Author, 
     metadata = {name: value for name, value in block.metadata.items() if name != PROTECTED}
     changes = {"metadata": {**metadata, PROTECTED: True} if on else metadata}
     return update_block(tx, block.id, changes, author=author, at=at)
-
-
-def replaced(target: Target, old: str, new: str) -> str:
-    """Return the value of a target with its one occurrence of `old` replaced. Raises: TextNotFound, TextAmbiguous."""
-    count = target.value.count(old) if old else 0
-    if not count:
-        raise TextNotFound(target.label, old)
-    if count > 1:
-        lines = [number for number, line in enumerate(target.value.split("\n"), 1) if old.split("\n")[0] in line]
-        raise TextAmbiguous(target.label, old, lines=lines)
-    return target.value.replace(old, new)
 
 
 def _get_open(tx: Tx, agent_id: AgentId, number: int) -> Proposal:

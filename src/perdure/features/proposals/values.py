@@ -20,7 +20,7 @@ OPEN_MAX = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ProposalTarget:
     """What a proposal changes, as it is now.
 
     Args:
