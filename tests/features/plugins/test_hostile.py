@@ -94,6 +94,14 @@ REFUSED: dict[str, tuple[Make, str]] = {
     "a hook with a terminal's escapes": (hooks(command="true\x1b[2J"), "hooks/hooks.json: PreToolUse"),
     "a hook that waits below zero": (hooks(command="true", timeout=-1), "hooks/hooks.json"),
     "hooks that are a list": (lambda folder: write(folder / "hooks" / "hooks.json", '{"hooks": []}'), "hooks.json"),
+    "a hook that is a number": (
+        lambda folder: write(folder / "hooks" / "hooks.json", '{"PreToolUse": [{"hooks": 5}]}'),
+        "hooks.json: PreToolUse.0.hooks",
+    ),
+    "arguments that are an object": (
+        lambda folder: write(folder / ".mcp.json", '{"a": {"command": "x", "args": {"b": 1}}}'),
+        r"\.mcp\.json: a\.args",
+    ),
     "a matcher that is no pattern": (
         lambda folder: write(
             folder / "hooks" / "hooks.json",

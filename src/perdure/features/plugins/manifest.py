@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import HookPoint
@@ -38,6 +40,48 @@ ROOT_VARIABLE = "${CLAUDE_PLUGIN_ROOT}"
 
 _LIMITS = JsonLimits(size_bytes=FILE_BYTES, depth=20)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def _check_plain(text: str) -> str:
+    """The text. Raises: ValueError: it has a control character, which could hide some of it."""
+    if _CONTROL.search(text):
+        raise ValueError("it has a control character")
+    return text
+
+
+_Text = Annotated[str, Field(max_length=TEXT_CHARS), AfterValidator(_check_plain)]
+
+
+class _FileShape(BaseModel):
+    """What a file holds; other fields are passed over."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _ManifestIn(_FileShape):
+    name: _Text = ""
+    version: _Text = ""
+    description: _Text = ""
+
+
+class _HookIn(_FileShape):
+    type: _Text = "command"
+    command: _Text = ""
+    timeout: Annotated[float, Field(gt=0)] = HOOK_TIMEOUT_S
+
+
+class _GroupIn(_FileShape):
+    matcher: _Text = ""
+    hooks: Sequence[_HookIn] = ()
+
+
+class _ServerIn(_FileShape):
+    type: _Text = ""
+    command: _Text = ""
+    args: list[_Text] = []
+    env: dict[_Text, _Text] = {}
+    url: _Text = ""
+    headers: dict[_Text, _Text] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +140,8 @@ def read_manifest(folder: Path, *, name: str) -> Manifest:
     """
     file = next((one for one in MANIFESTS if (folder / one).is_file()), MANIFESTS[0])
     shape = _read_json(folder, file) if (folder / file).is_file() else {}
-    read = _Fields(shape, file)
-    own_name = read.text("name") or name
+    read = _parse(_ManifestIn, shape, file)
+    own_name = read.name or name
     if not is_name(own_name):
         raise InvalidInput(f"{file}: the name {own_name!r:.80} can't be used: {NAME_RULE}")
     notes: list[str] = []
@@ -115,8 +159,8 @@ def read_manifest(folder: Path, *, name: str) -> Manifest:
     notes += [f"{name}: not supported" for name in ("outputStyles", "lspServers", "settings") if name in shape]
     return Manifest(
         name=own_name,
-        version=read.text("version"),
-        description=read.text("description"),
+        version=read.version,
+        description=read.description,
         dependencies=_dependencies(shape.get("dependencies", []), file),
         roots={kind: [*dict.fromkeys([kind, *_paths(shape.get(kind, []), f"{file}: {kind}")])] for kind in KINDS},
         hooks=hooks,
@@ -125,35 +169,14 @@ def read_manifest(folder: Path, *, name: str) -> Manifest:
     )
 
 
-class _Fields:
-    """The fields of an object in a file; `label` names it in errors."""
-
-    def __init__(self, shape: Any, label: str) -> None:
-        if not isinstance(shape, dict):
-            raise InvalidInput(f"{label} is no object")
-        self._shape, self._label = shape, label
-
-    def text(self, name: str) -> str:
-        """The text of a field; empty: it is missing. Raises: InvalidInput."""
-        value = self._shape.get(name)
-        if value is None:
-            return ""
-        if not isinstance(value, str) or len(value) > TEXT_CHARS or _CONTROL.search(value):
-            raise InvalidInput(f"{self._label}: {name} is {value!r:.80}: give a text")
-        return value
-
-    def texts(self, name: str) -> Sequence[str]:
-        """The texts in the list of a field. Raises: InvalidInput."""
-        values = self._shape.get(name) or []
-        if not isinstance(values, list):
-            raise InvalidInput(f"{self._label}: {name} is {values!r:.80}: give a list of texts")
-        return [_Fields({name: one}, self._label).text(name) for one in values]
-
-    def texts_by_name(self, name: str) -> Mapping[str, str]:
-        """The texts in the object of a field. Raises: InvalidInput."""
-        values = self._shape.get(name) or {}
-        inner = _Fields(values, f"{self._label}: {name}")
-        return {key: inner.text(key) for key in values}
+def _parse(kind: Any, shape: Any, label: str) -> Any:
+    """A value of a file as this type. Raises: InvalidInput: it is of another one, with its place."""
+    try:
+        return TypeAdapter(kind).validate_python(shape)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InvalidInput(f"{label}: {place}: {first['msg']}" if place else f"{label}: {first['msg']}") from error
 
 
 def _read_json(folder: Path, path: str) -> Any:
@@ -218,24 +241,18 @@ def _dependencies(value: Any, label: str) -> Mapping[str, str]:
 
 def _hooks(shape: Any, label: str, notes: list[str]) -> Iterator[PluginHook]:
     """The hooks in a file; what has no effect is added to `notes`. Raises: InvalidInput."""
-    events = shape.get("hooks", shape) if isinstance(shape, dict) else shape
-    _Fields(events, label)
+    events = {name: one for name, one in shape.items() if name != "description"} if isinstance(shape, dict) else shape
+    events = _parse(dict[str, list[_GroupIn]], events.get("hooks", events) if isinstance(shape, dict) else shape, label)
     for event, groups in events.items():
-        if not isinstance(groups, list):
-            raise InvalidInput(f"{label}: {event!r:.60} is no list of hooks")
-        for group in groups:
-            matcher = _Fields(group, f"{label}: {event}").text("matcher")
-            for one in group.get("hooks") or []:
-                read = _Fields(one, f"{label}: {event}")
-                if (kind := read.text("type") or "command") != "command" or event not in POINT_OF_EVENT:
-                    what = f"the event {event!r:.60}" if kind == "command" else f"a hook of the type {kind!r:.60}"
-                    notes.append(f"{label}: {what} has no effect here")
-                    continue
-                command, timeout_s = read.text("command"), one.get("timeout", HOOK_TIMEOUT_S)
-                if not command.strip() or type(timeout_s) not in (int, float) or not timeout_s > 0:
-                    raise InvalidInput(f"{label}: {event} has a hook without a command, or with a timeout that is none")
-                check_matcher(matcher, f"{label}: {event}")
-                yield PluginHook(event=event, command=command, matcher=matcher, timeout_s=min(600.0, float(timeout_s)))
+        for matcher, one in ((group.matcher, one) for group in groups for one in group.hooks):
+            if one.type != "command" or event not in POINT_OF_EVENT:
+                what = f"the event {event!r:.60}" if one.type == "command" else f"a hook of the type {one.type!r:.60}"
+                notes.append(f"{label}: {what} has no effect here")
+                continue
+            if not one.command.strip():
+                raise InvalidInput(f"{label}: {event} has a hook without a command")
+            check_matcher(matcher, f"{label}: {event}")
+            yield PluginHook(event=event, command=one.command, matcher=matcher, timeout_s=min(600.0, one.timeout))
 
 
 def check_matcher(matcher: str, label: str) -> None:
@@ -251,20 +268,17 @@ def check_matcher(matcher: str, label: str) -> None:
 def _servers(shape: Any, label: str) -> Iterator[PluginServer]:
     """The MCP servers in a file. Raises: InvalidInput."""
     servers = shape.get("mcpServers", shape) if isinstance(shape, dict) else shape
-    _Fields(servers, label)
-    for name, one in servers.items():
+    for name, one in _parse(dict[str, _ServerIn], servers, label).items():
         if not is_name(name):
             raise InvalidInput(f"{label}: the server's name {name!r:.80} can't be used: {NAME_RULE}")
-        read = _Fields(one, f"{label}: {name}")
-        server = PluginServer(
-            name=name,
-            command=read.text("command"),
-            args=read.texts("args"),
-            environment=read.texts_by_name("env"),
-            url=read.text("url"),
-            is_sse=read.text("type") == "sse",
-            headers=read.texts_by_name("headers"),
-        )
-        if bool(server.command) == bool(server.url):
+        if bool(one.command) == bool(one.url):
             raise InvalidInput(f"{label}: {name} needs a command or a url")
-        yield server
+        yield PluginServer(
+            name=name,
+            command=one.command,
+            args=one.args,
+            environment=one.env,
+            url=one.url,
+            is_sse=one.type == "sse",
+            headers=one.headers,
+        )
