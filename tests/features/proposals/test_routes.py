@@ -71,7 +71,10 @@ async def test_proposals_are_decided_on_the_page() -> None:
         wrong = await client.post(f"{where}/1/approve")
         blocks = await client.post(f"{where}/protect", data={"label": "human", "on": "yes"})
         value = (await agent.blocks.get("policy")).value
+        await agent.companion.enable(kind="reflection")
+        memory = text_of((await client.get(f"/agents/{agent.id}/memory")).text)
 
+    assert "only people change it" in memory and "reads what failed, and proposes changes after" in memory
     assert "Nothing waits for you." in empty
     assert "+Be fair." in text_of(page) and "&lt;b&gt;better" in page and "<b>better" not in page
     assert "“policy” stays as it is." in after and "Never." in after

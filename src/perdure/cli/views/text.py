@@ -106,6 +106,7 @@ def blocks_view(blocks: Iterable[Block]) -> Iterator[RenderableType]:
             (view.visible(block.label), "bold cyan"),
             f"  {len(block.value):,}/{block.limit_chars:,} characters  version {block.version}",
             ("  read-only" if block.read_only else "", "yellow"),
+            ("  protected" if block.is_protected else "", "yellow"),
         )
         if block.description:
             yield Padding(Text(view.visible(block.description), style="dim"), (0, 0, 0, 2))
