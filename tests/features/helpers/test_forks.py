@@ -30,10 +30,12 @@ def long_log(lines: int) -> str:
     return "\n".join(f"{chance.getrandbits(128):x} {chance.getrandbits(128):x}" for _ in range(lines))
 
 
+@pytest.mark.parametrize("provider", ["openai", "vllm"])
 async def test_the_first_request_of_a_fork_shares_the_bytes_of_its_parent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str
 ) -> None:
-    """As a model server gets them: all that was said before the call, then the prompt."""
+    """As a model server gets them: all that was said before the call, then the prompt; also where the engine speaks in
+    sentences."""
     flow = [
         says("Hello Ada."),
         calls("run_helper", name="fork", prompt="What is my name?"),
@@ -41,11 +43,11 @@ async def test_the_first_request_of_a_fork_shares_the_bytes_of_its_parent(
         says("It is Ada."),
     ]
     async with HttpModel(*flow) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv(f"{provider.upper()}_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_API_KEY", "x")
-        settings = Settings(embedding="none", home=str(tmp_path), model="openai/test")
+        settings = Settings(embedding="none", home=str(tmp_path), model=f"{provider}/test")
         async with await AsyncPerdure.open(tmp_path / "agents.db", settings=settings) as perdure:
-            agent = await perdure.create_agent("Lead", model="openai/test")
+            agent = await perdure.create_agent("Lead", model=f"{provider}/test")
             await agent.tools.attach("run_helper")
             await agent.send("My name is Ada")
             reply = await agent.send("Who am I?")
@@ -120,3 +122,22 @@ async def test_a_fork_has_no_other_model_and_does_not_fork_itself(tmp_path: Path
     assert second.startswith("Done.")
     assert "helper 'fork' waits for your own answer (fork → fork)" in model.requests[3].messages[-1].text
     assert len(runs) == 2
+
+
+async def test_a_fork_shares_the_summaries_of_what_left_the_view(tmp_path: Path) -> None:
+    """The summary stands in its requests as in those of its parent, and the fork goes on from there by itself."""
+    script = [says(f"Answer {number}. " + "x" * 400) for number in range(12)]
+    forks = calls("run_helper", name="fork", prompt="Side task")
+    model = ScriptedModel(
+        *script, forks, says("Side result."), says("Done."), summarises=says("They counted to twelve.")
+    )
+    async with lead(tmp_path, {"lead": model}) as (_, agent):
+        for number in range(12):
+            await agent.send(f"Question {number}")
+        await agent.compact()
+        await agent.send("Now fork")
+
+    parent, forked = model.requests[12], model.requests[13]
+    before = b"".join(canonical(parent).splitlines(keepends=True)[:-1])
+    assert '"type": "summary"' in parent.messages[0].text
+    assert canonical(forked).startswith(before)
