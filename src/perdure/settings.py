@@ -86,6 +86,9 @@ class Settings(Limits):
         mcp_timeout_s: the time limit of a call of an MCP server's tool, in seconds.
         agent_reply_s: how long an agent waits for the reply of another one that it writes to, in seconds.
         agent_sends_at_once: how many agents one call of a tool that writes to agents waits for at the same time.
+        subagent_model: the model of all helpers, whatever a call or their definition says: a handle, a family such as
+            `haiku`, or `inherit`; empty: those say it.
+        helper_reply_s: how long an agent waits for a helper that it has called, in seconds; then the helper is stopped.
         companion_steps: the model calls of one pass of a companion, unless its group says otherwise.
         companion_tokens: the tokens, in and out, of one pass of a companion, unless its group says otherwise.
         companion_retry_s: how long a companion waits after a pass that failed, in seconds; each time four times as
@@ -101,6 +104,11 @@ class Settings(Limits):
         trace_content: `on`: spans of OpenTelemetry hold what was said, and what tools were given and answered.
         hooks: the file of hook commands; empty: `hooks.toml` in the data folder, for the store there; `none`: no hooks
             at all, not even those of packages.
+        definitions: folders with definitions of helpers, commands and skills, such as `~/.claude`, besides the data
+            folder; separated as in `PATH`.
+        project_roots: the folders, separated likewise, below which clients of the API may choose an agent's `project`.
+        helpers: JSON with definitions of helpers, name -> fields; they override those of files.
+        policy: a folder with definitions that override all others, and `policy.toml`, which forbids some.
 
     Raises: InvalidInput: an unknown token counter, search engine or mode, or an invalid address.
     """
@@ -142,6 +150,8 @@ class Settings(Limits):
     mcp_timeout_s: float = 60.0
     agent_reply_s: float = 300.0
     agent_sends_at_once: int = 50
+    subagent_model: str = ""
+    helper_reply_s: float = 3_600.0
     companion_steps: int = 20
     companion_tokens: int = 200_000
     companion_retry_s: float = 30.0
@@ -155,6 +165,10 @@ class Settings(Limits):
     audit_days: int = 365
     trace_content: str = "off"
     hooks: str = ""
+    definitions: str = ""
+    project_roots: str = ""
+    helpers: str = ""
+    policy: str = ""
 
     def __post_init__(self) -> None:
         check_choices(self, CHOICES)

@@ -241,6 +241,27 @@ async def schedules_of_an_agent(room: Room) -> Changes:
     )
 
 
+@case("Skills.write", "Skills.archive", "Skills.restore", "Skills.protect", "Skills.enable")
+async def skills_of_an_agent(room: Room) -> Changes:
+    agent = await room.agent()
+    yield (
+        lambda one: one.agent_of(agent.id).skills.write("bake", "Flour."),
+        lambda one: one.agent_of(agent.id).skills.write("bake", "Flour and water."),
+    )
+    assert sorted(one.version or 0 for one in room.results) == [1, 2]
+    await room.at_once(
+        lambda one: one.agent_of(agent.id).skills.archive("bake"),
+        lambda one: one.agent_of(agent.id).skills.restore("bake"),
+    )
+    await room.at_once(
+        lambda one: one.agent_of(agent.id).skills.protect("bake"), lambda one: one.agent_of(agent.id).skills.enable()
+    )
+    await room.at_once(
+        lambda one: one.agent_of(agent.id).skills.enable(), lambda one: one.agent_of(agent.id).skills.enable()
+    )
+    assert len([one for one in await room.first.agent_of(agent.id).skills.list(archived=None) if one.version]) == 1
+
+
 @case("Companion.enable", "Companion.update", "Companion.disable", "Companion.wake", "Companion.begin")
 async def companions_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()

@@ -47,6 +47,7 @@ READS = {
     "Blocks": "count get list page",
     "Sources": "list show",
     "Schedules": "firings get list next_times",
+    "Skills": "get list problems search versions",
     "access": "audit has_keys key keys organisation organisations user users",
     "AllIdentities": "count filter_of get list list_blocks",
     "ModelHandles": "reload resolve",

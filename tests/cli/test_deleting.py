@@ -113,6 +113,7 @@ DELETIONS = {
     "group reset": (("trip",), "This can't be undone; `perdure group send group-"),
     "group delete": (("trip",), "This can't be undone; its agents stay."),
     "schedule delete": (("tea",), "This can't be undone; what it sent stays in the history"),
+    "plugin remove": (("tidy",), "with all that it brought. This can't be undone; `perdure plugin install`"),
     "user delete": (("tom",), "Deleted user 'tom'. This can't be undone"),
     "key delete": (("ci",), "Deleted key 'ci'. This can't be undone"),
     "org delete": (("lab",), "This can't be undone; `perdure store scrub` empties free space too"),
@@ -139,6 +140,7 @@ NEXT_STEPS = {
     "memory restore human 0": "perdure chat ann",
     "memory show human": "perdure memory history human",
     "note list --global": "perdure note show ID",
+    "plugin list": "perdure plugin show NAME",
     "run list": "perdure run show ID",
     "schedule list": "perdure schedule show ID",
     "secret list": "perdure secret set NAME",
@@ -151,6 +153,7 @@ NEXT_STEPS = {
 @pytest.mark.uses("groups")
 @pytest.mark.uses("notes")
 @pytest.mark.uses("origins")
+@pytest.mark.uses("plugins")
 def test_whatever_takes_away_asks_first_and_says_how_to_undo_it(tmp_path: Path) -> None:
     """Each command of the tree that does has a line above; without a terminal nothing is changed. What only shows names
     the next command."""
@@ -180,6 +183,8 @@ def _store_one_of_each(home: Path) -> str:
     assert run_inside(home, "note", "add", "doc", "tree", "A quince.", "--global").returncode == 0
     (home / "models").mkdir()
     (home / "models" / "tiny.gguf.part").write_bytes(b"GGUF")
+    (home / "plugins" / "tidy").mkdir(parents=True)
+    (home / "plugins" / "plugins.json").write_text('{"tidy": {}}')
     with open_sync(home / "perdure.db") as store:
         ann = store.create_agent("ann", human="The key is under the pot.")
         ann.new_conversation()

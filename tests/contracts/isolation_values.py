@@ -42,11 +42,13 @@ from perdure.core.text.words import Clause, parse_query
 from perdure.features.facts.values.facts import FactFilter
 from perdure.features.files.values import FilePart
 from perdure.features.groups.values import GroupFilter, GroupMember, GroupMessage, GroupPlan, GroupTurn
+from perdure.features.helpers.tables import HelperAgent
 from perdure.features.mcp.values import McpTool
 from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of
 from tests.contracts.organisations import MODEL, VECTOR, Property
 from tests.contracts.schedules import firing_at
+from tests.contracts.skills import new_version
 
 USED = {"key-00000000-0000-4000-8000-ffffffffffff": Used(tokens=1)}
 NEW = "00000000-0000-4000-8000-ffffffffffff"
@@ -175,6 +177,10 @@ OF_VERBS: Mapping[str, Any] = {
     "callbacks.request.callback": Callback(url="https://stolen.example"),
     "callbacks.put.due_at": None,
     **{"schedules.advance.firing": firing_at(UNTIL), "schedules.advance.next_at": LATER},
+    **{"helper_agents.put.name": "walrus", "helper_agents.put.helper": HelperAgent(AgentId("agent-stolen"), "")},
+    **{"skills.add.version": new_version(), "skills.add_version.version": new_version(3, text="stolen")},
+    **{f"skills.{verb}.name": "walrus" for verb in ("find", "add_use")},
+    "skills.archive_unused.before": LATER,
     "runs.put_client_tools.digest": "other",
     **{"sources.settings_of_sharers.name": "companion", "sources.settings_of_sharers.but": "agent-nobody"},
     **{"graphs.find_by_name.name": "ada", "graphs.take_numbers.kind": "fact"},
@@ -232,6 +238,7 @@ class Values:
             **{"identity_ids": [of.identity.id], "archive_ids": [of.archive.id]},
             **{"member": GroupMember(agent_id=of.agent.id, name="ada", conversation_seq=1)},
             **{"schedule_id": of.schedule.id, "schedule": of.schedule},
+            "skill": replace(of.skill, text="stolen"),
         }
         self._owned_by_verbs: Mapping[str, Any] = {
             "messages.append.to": of.run,
@@ -339,6 +346,8 @@ class Values:
             "group_turns.claim.key": (of.group.id, of.turn.seq + 1),
             "group_turns.request_cancel.key": (of.group.id, of.turn.seq),
             "schedules.add.schedule": replace(of.schedule, id=ScheduleId(f"schedule-{NEW}")),
+            "skills.add.skill": replace(of.skill, name="new"),
+            "skills.version.number": 1,
             "callbacks.put.due": of.due,
             "callbacks.put.callback": replace(of.due.callback, url="https://stolen.example"),
         }

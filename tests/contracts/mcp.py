@@ -10,11 +10,11 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, McpServerId, ToolId
 from perdure.core.specs import Tool, ToolSpec
 from perdure.features.mcp.tables import Servers
-from perdure.features.mcp.values import Definition, InvalidEntry, McpServer, McpTool
+from perdure.features.mcp.values import InvalidEntry, McpServer, McpTool, ToolDefinition
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
 
-LOOK = Definition(
+LOOK = ToolDefinition(
     name="look",
     description=AWKWARD[0],
     parameters={"type": "object", "properties": {"b": {"type": "string"}, "a": {"enum": [1, None, "\ud800"]}}},

@@ -27,16 +27,20 @@ from perdure.features.files.values import File, FilePart, Folder, file_tag
 from perdure.features.groups.tables import GroupMessages, Groups
 from perdure.features.groups.values import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass
 from perdure.features.groups.work_tables import GroupTurns, Passes
+from perdure.features.helpers.tables import HelperAgent, HelperAgents
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.values import McpServer, McpTool
 from perdure.features.origins.tables import Erasures, Journal
 from perdure.features.origins.values import Erasure
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.values import Schedule
+from perdure.features.skills.tables import Skills
+from perdure.features.skills.values import Skill
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
 from tests.contracts.nodes import node_of
 from tests.contracts.schedules import firing_at, new_schedule
+from tests.contracts.skills import new_skill, new_version
 
 MODEL = "test/embedder"
 VECTOR = b"\x00\x3c"
@@ -91,6 +95,7 @@ class Property:
     turn: GroupTurn
     companion_pass: Pass
     schedule: Schedule
+    skill: Skill
     memory_write: MemoryWrite
 
 
@@ -151,6 +156,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.steps.put_factor("m", 0.9)
     tx.providers.put_traits("m", {"calling": "text"})
     tx.captures.put(agent.id, 0, 0, at=AT)
+    tx.of(HelperAgents).put(agent.id, "walrus", HelperAgent(agent.id, "digest"))
     tx.passages.count(archive.id, [passage.seq], "uses")
     tx.passages.count(archive.id, [passage.seq], "recalls")
     run = tx.runs.put_client_tools(run, "digest", [{"name": "look"}])
@@ -233,6 +239,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
         turn=turn,
         companion_pass=_add_pass(tx, group, run, message),
         schedule=schedule,
+        skill=_fill_skills(tx, agent, run),
     )
 
 
@@ -315,6 +322,15 @@ def _fill_schedules(contract: Contract, tx: Tx, agent: Agent) -> Schedule:
     fired = tx.of(Schedules).advance(schedule, firing_at(AT, reason="a walrus"), next_at=UNTIL, at=AT)
     assert fired is not None
     return fired
+
+
+def _fill_skills(tx: Tx, agent: Agent, run: Run) -> Skill:
+    """A skill of two versions that a run used, and an archived one."""
+    tx.of(Skills).add(new_skill(agent.id, name="seal", archived_at=AT), new_version())
+    skill = tx.of(Skills).add(new_skill(agent.id, version=2), new_version())
+    tx.of(Skills).add_version(skill, new_version(2))
+    tx.of(Skills).add_use(agent.id, skill.name, run.key.seq, at=AT)
+    return skill
 
 
 def _fill_graph(contract: Contract, tx: Tx, agent: Agent) -> tuple[Graph, FactRule, Community]:

@@ -39,6 +39,10 @@ NO_TEXTS = {
         group_messages.run_id group_messages.message_id group_messages.chosen_id
         companion_passes.agent_id companion_passes.group_id companion_passes.companion_id
         companion_passes.last_message_id companion_passes.run_id
+        proposals.agent_id proposals.target_id proposals.proposer_id proposals.run_id proposals.message_id
+        helpers.agent_id helpers.helper_id
+        proposals.decided_by skills.agent_id skill_versions.agent_id skill_versions.run_id
+        skill_versions.evidence_id skill_versions.written_by skill_uses.agent_id
         schedules.id schedules.agent_id schedule_firings.agent_id schedule_firings.run_id
         message_sources.agent_id memory_sources.owner_id memory_sources.ref memory_sources.agent_id
         memory_sources.run_id memory_sources.message_id memory_sources.reverted_by
@@ -54,7 +58,7 @@ NO_TEXTS = {
         model_traits.model model_traits.traits
         token_factors.model vector_scopes.model embedding_cache.model passages.embedding_model graphs.name
         entities.type facts.type groups.termination_token group_turns.idempotency_key group_messages.sender_name
-        users.name api_keys.name
+        users.name api_keys.name helpers.name
     """,
     "times": """
         agent_files.used_at agents.last_run_at agents.created_at agents.updated_at archives.created_at
@@ -78,6 +82,8 @@ NO_TEXTS = {
         episodes.extracted_at extractions.extracted_at fact_rules.created_at communities.updated_at
         groups.created_at groups.updated_at group_turns.lease_until group_turns.created_at group_turns.started_at
         group_turns.ended_at group_messages.created_at companion_passes.created_at companion_passes.ended_at
+        proposals.created_at proposals.decided_at skills.archived_at skills.fresh_at skills.created_at
+        skills.changed_at skill_versions.created_at skill_uses.used_at
         schedules.next_at schedules.created_at schedules.updated_at schedule_firings.due_at schedule_firings.fired_at
         memory_sources.created_at
         organisations.deleted_at users.created_at api_keys.created_at api_keys.expires_at api_keys.last_used_at
@@ -93,10 +99,13 @@ NO_TEXTS = {
         companion_passes.cause companion_passes.outcome
         groups.kind group_turns.status group_turns.stop_reason group_messages.kind
         episodes.kind episodes.trust passages.state schedules.action schedules.made_by schedules.status
-        schedule_firings.outcome message_sources.label message_sources.via memory_sources.kind memory_sources.label
+        schedule_firings.outcome proposals.kind proposals.state skills.layer skill_versions.evidence
+        message_sources.label message_sources.via
+        memory_sources.kind memory_sources.label
         api_keys.scope audit_entries.action
     """,
     "numbers, ids and digests as JSON": """
+        helpers.digest
         archives.embedding conversations.seen conversations.stubs erasures.after erasures.counts file_pages.starts
         prefixes.seen prefixes.parts prefixes.nodes prefixes.pinned prefixes.client_tools prefixes.marker runs.usage
         runs.client_tools steps.usage summary_nodes.children summary_nodes.usage system_messages.blocks
@@ -104,7 +113,7 @@ NO_TEXTS = {
         idempotency_keys.digest deleted_places.digest deleted_places.org_id deleted_places.place
         group_turns.usage group_turns.digest
         memory_sources.message_ids passages.state_origin schedules.timing schedules.form
-        api_keys.start api_keys.digest api_keys.limits
+        api_keys.start api_keys.digest api_keys.limits proposals.change_digest
     """,
     "made from a text, and follows it": """
         archive_tags.tag passage_tags.tag embedding_cache.vector passages.embedding vectors.vector turns.names

@@ -21,7 +21,7 @@ from perdure.engine.conversations.reset import finish_removals
 from perdure.features.files.folder_tables import Folders
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.units import sync_tools
-from perdure.features.mcp.values import Definition, McpServer, ToolListing
+from perdure.features.mcp.values import McpServer, ToolDefinition, ToolListing
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel
 from perdure.testing.clock import START, SequentialIds
@@ -177,7 +177,7 @@ async def test_a_server_with_many_tools(tmp_path: Path, monkeypatch: pytest.Monk
     async with many_agents(tmp_path, monkeypatch) as shared:
         ids = SequentialIds()
         names = [f"tool_{number}" for number in range(250)]
-        definitions = [Definition(name=name, description="", parameters={}) for name in names]
+        definitions = [ToolDefinition(name=name, description="", parameters={}) for name in names]
 
         def use(tx: Tx) -> None:
             server = tx.of(Servers).add(

@@ -83,15 +83,16 @@ def test_every_point_of_a_run_is_told_in_order(tmp_path: Path) -> None:
 
     points = [payload.point for payload in payloads]
     assert points == [
-        *("conversation_start", "run_start", "before_model", "after_model", "before_tool", "after_tool"),
-        *("before_model", "after_model", "run_end"),
-        *("run_start", "before_model", "after_model", "run_end", "conversation_end"),
+        *("conversation_start", "run_start", "next_prompt", "before_model", "after_model", "before_tool", "after_tool"),
+        *("next_prompt", "before_model", "after_model", "run_end"),
+        *("run_start", "next_prompt", "before_model", "after_model", "run_end", "conversation_end"),
     ]
-    by_point = {payload.point: payload for payload in reversed(payloads[:9])}
+    by_point = {payload.point: payload for payload in reversed(payloads[:11])}
     assert {payload.agent_id for payload in payloads} == {agent.id}
-    assert {payload.run_id for payload in payloads[:9]} == {reply.run_id}
+    assert {payload.run_id for payload in payloads[:11]} == {reply.run_id}
     assert [(said.role, said.text) for said in by_point["run_start"].messages] == [("user", "Double four")]
-    assert [(said.role, said.text) for said in payloads[6].new] == [("tool", "8")]
+    assert [(said.role, said.text) for said in payloads[8].new] == [("tool", "8")]
+    assert [payload.recent_steps for payload in (payloads[2], payloads[7])] == [(), ("double(4) -> 8",)]
     assert by_point["after_model"].tool_calls[0]["name"] == "double"
     assert (by_point["before_tool"].tool, by_point["before_tool"].arguments) == ("double", {"number": 4})
     assert (by_point["after_tool"].status, by_point["after_tool"].result) == ("success", "8")
@@ -209,6 +210,22 @@ def test_what_hooks_add_is_in_the_next_request_and_stays(tmp_path: Path) -> None
     assert roles[roles.index("assistant") :] == ["assistant", "tool", "tool", *["system"] * 6]
     assert len(rebuilt) == 2 and reply.text == "done"
     assert listed == ["message"] * len(listed)
+
+
+def test_a_next_prompt_is_in_the_request_that_is_about_to_be_sent(tmp_path: Path) -> None:
+    """Written from the steps so far; a block there blocks nothing."""
+
+    @hook("next_prompt")
+    def remind(payload: Any) -> Verdict:
+        return Verdict(context=f"So far: {', '.join(payload.recent_steps) or 'nothing'}", block="never")
+
+    perdure, model = open_library(tmp_path, calls("double", number=2), says("4"), hooks=(remind,), tools=[double])
+    with perdure:
+        reply = perdure.create_agent().send("go")
+    texts = [[entry["text"] for entry in engine_messages(request)] for request in model.requests]
+
+    assert reply.text == "4"
+    assert texts == [["So far: nothing"], ["So far: nothing", "So far: double(2) -> 4"]]
 
 
 @pytest.mark.parametrize("points", [("after_model",), ("run_end",), ("after_model", "run_end")])

@@ -137,7 +137,7 @@ def test_an_open_file_is_a_source_in_every_conversation(tmp_path: Path) -> None:
         assert ORDER not in agent.blocks.get("human").value
 
 
-@pytest.mark.uses("facts", "files", "schedules")
+@pytest.mark.uses("facts", "files", "schedules", "skills")
 def test_a_memory_tool_that_says_nothing_writes() -> None:
     """So that one which is added later is not forgotten; those that say they don't are few."""
     keep_nothing = {name for name in MEMORY_TOOL_SPECS if not tool_writes_memory(name)}
@@ -148,6 +148,7 @@ def test_a_memory_tool_that_says_nothing_writes() -> None:
         *("send_message", "update_working_checkpoint", "memory_finish_edits", "finish_rethinking_memory"),
         *("conversation_search", "archival_memory_search", "search_facts", "search_memory", "search_output"),
         *("open_files", "grep_files", "semantic_search_files", "schedule_list", "schedule_cancel"),
+        *("read_skill", "search_skills"),
     }
     assert all(spec.name == name for name, spec in ENGINE_TOOL_SPECS.items())
 
@@ -165,11 +166,13 @@ WRITES: dict[str, dict[str, Any]] = {
     "archival_memory_insert": {"content": ORDER},
     "store_memories": {"chunks": [{"start_index": 0, "end_index": 0, "context": ORDER}]},
     "schedule_create": {"message": ORDER, "every": "1h"},
+    "start_long_term_update": {"layer": "L3", "name": "new", "text": ORDER, "evidence": "user"},
+    "propose_change": {"label": "human", "new_value": ORDER, "reason": "x", "evidence": "x"},
 }
 """A call of each memory tool that keeps a text."""
 
 
-@pytest.mark.uses("schedules")
+@pytest.mark.uses("schedules", "skills", "proposals")
 @pytest.mark.parametrize("policy", ["block", "approve"])
 def test_no_memory_tool_keeps_what_came_from_outside(tmp_path: Path, policy: str) -> None:
     """Each of them is refused, or waits, after the same mail; the list is that of the tools that write."""
@@ -189,7 +192,8 @@ def test_no_memory_tool_keeps_what_came_from_outside(tmp_path: Path, policy: str
         assert (asked or errors) == list(WRITES)
         assert [block.value for block in agent.blocks.list() if block.label == "human"] == ["Ada"]
         assert [block.label for block in agent.blocks.list()].count("new") == 0
-        assert not agent.passages() and not agent.schedules.list()
+        assert not agent.passages() and not agent.schedules.list() and not agent.proposals.list()
+        assert "new" not in [one.name for one in agent.skills.list()]
 
 
 @pytest.mark.parametrize("other", ["allow", "label", "approve", "block"])

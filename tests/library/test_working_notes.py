@@ -279,3 +279,91 @@ def test_a_wrong_setting_is_refused(tmp_path: Path, guards: Any) -> None:
     """With the name of the field and what it can be."""
     with open_library(tmp_path, ScriptedModel()) as perdure, pytest.raises(InvalidInput, match="guards"):
         perdure.create_agent("a", settings={"guards": guards})
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_guards_are_on_for_an_agent_that_works_alone(tmp_path: Path, alone: bool) -> None:
+    """An event woke it, and nobody reads along: its steps are listed, and it is warned. In a chat neither is."""
+    script = [calls("look", place="x")] * 9
+    model = ScriptedModel(*script, says("I give up."))
+    with open_library(tmp_path, model, look) as perdure:
+        agent = perdure.create_agent(tools=["look"])
+        if alone:
+            run = agent.notify("login").run
+            list(agent.follow(run.id))
+        else:
+            agent.send("Go.")
+    told, steps = notices(model), [status(request).get("recent_steps", []) for request in model.requests]
+
+    assert len(model.requests) == 10
+    assert [bool(one) for one in told] == [alone and number > 7 for number in range(10)], told
+    assert [len(one) for one in steps] == ([*range(10)] if alone else [0] * 10)
+
+
+def test_a_chat_has_the_guards_that_somebody_wants(tmp_path: Path) -> None:
+    """`true` turns on all, a field one; `false` turns off all."""
+    told: dict[str, tuple[bool, bool]] = {}
+    for name, guards in {"all": True, "one": {"recent_steps": 5}, "none": False}.items():
+        model = ScriptedModel(*[calls("look", place="x")] * 9, says("I give up."))
+        with open_library(tmp_path, model, look) as perdure:
+            perdure.create_agent(tools=["look"], settings={"guards": guards}).send("Go.")
+        last = status(model.requests[-1])
+        told[name] = ("notices" in last, "recent_steps" in last)
+
+    assert told == {"all": (True, True), "one": (False, True), "none": (False, False)}
+
+
+def test_a_call_that_keeps_failing_is_not_run_again(tmp_path: Path) -> None:
+    """Though other calls come between it, which bring nothing new; its arguments may come in another order."""
+    ran: list[str] = []
+
+    def pay(to: str, amount: int) -> str:
+        """Pay."""
+        ran.append(to)
+        raise ValueError("no money")
+
+    between = calls("look", place="x")
+    again = [calls("pay", to="Ada", amount=1), between, calls("pay", amount=1, to="Ada"), between]
+    model = ScriptedModel(between, *again, *again, calls("pay", to="Ben", amount=1), says("I can't."))
+    with open_library(tmp_path, model, look, pay) as perdure:
+        agent = perdure.create_agent(tools=["look", "pay"], settings={"guards": {"failed_repeats": 3}})
+        reply = agent.send("Pay.")
+    texts = [result.text for message in reply.messages for result in message.results if result.name == "pay"]
+
+    assert ran == ["Ada", "Ada", "Ada", "Ben"]
+    assert texts[3].startswith("call_repeated: this call of pay has failed 3 times")
+
+
+def test_a_call_that_fails_is_run_again_after_progress(tmp_path: Path) -> None:
+    """What was learned meanwhile may help: tests are run again after each change of the code."""
+    ran: list[int] = []
+
+    def run_tests() -> str:
+        """Run the tests."""
+        ran.append(1)
+        raise ValueError("1 failed")
+
+    script = [line for number in range(5) for line in (calls("look", place=str(number)), calls("run_tests"))]
+    model = ScriptedModel(*script, says("I give up."))
+    with open_library(tmp_path, model, look, run_tests) as perdure:
+        agent = perdure.create_agent(tools=["look", "run_tests"], settings={"guards": True})
+        agent.send("Go.")
+
+    assert len(ran) == 5
+
+
+def test_the_status_counts_rules_and_error_patterns(tmp_path: Path) -> None:
+    """Lines of blocks that only people change, and of the one about failures; nothing where there are none."""
+    model = ScriptedModel(otherwise=says("Yes."))
+    with open_library(tmp_path, model) as perdure:
+        agent = perdure.create_agent("a", tools=["memory_insert"])
+        agent.send("Hello.")
+        agent.blocks.create("policy", "Be kind.\n\nBe brief.")
+        agent.send("Hello.")
+        agent.blocks.change("policy", metadata={"protected": True})
+        agent.blocks.create("error_patterns", "ship: ask for the address")
+        agent.send("Hello.")
+    first, second, third = map(status, model.requests)
+
+    assert not {"rules", "error_patterns"} & (first.keys() | second.keys())
+    assert (third["rules"], third["error_patterns"]) == (2, 1)

@@ -19,7 +19,7 @@ from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.features.files.folder_tables import Folders
 from perdure.features.mcp.units import register_server
-from perdure.features.mcp.values import Definition, McpServer, ToolListing
+from perdure.features.mcp.values import McpServer, ToolDefinition, ToolListing
 from perdure.storage.tx import Tx
 from tests.server.largest import Largest, Operation, Text, words
 
@@ -314,7 +314,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
         updated_at=now,
     )
     definitions = [
-        Definition(name=f"look_{number}", description="Look.", parameters={"type": "object", "properties": {}})
+        ToolDefinition(name=f"look_{number}", description="Look.", parameters={"type": "object", "properties": {}})
         for number in range(500)
     ]
     await ports.store.write(register_server, server, ToolListing(definitions=definitions), ids=ports.ids, at=now)
@@ -322,6 +322,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
     rule = await full.facts.add_rule("salary")
     note, _ = await full.notes.add("doc", "A note", {"text": "Its text."})
     schedule = await full.schedules.create("hello", every="1d")
+    await full.skills.write("bake", "Flour and water.")
     group = await perdure.groups.create("round_robin", agents=agents[1:3])
     return FullStore(
         model=model,
@@ -355,6 +356,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             "mcp_server_name": server.name,
             "mcp_tool_name": "look_0",
             "scheduled_message_id": schedule.id,
+            "skill_name": "bake",
             "group_id": group.id,
         },
         agents=agents,

@@ -113,6 +113,10 @@ async def _remember(server: Routed, agent_id: AgentId, archive_id: str, folder_i
         note = {"kind": "doc", "title": f"Note {number}", "fields": {"text": "Ada visited Turin."}}
         await server.post(f"/v1/agents/{agent_id}/notes", note)
     agent = await server.library.agent(agent_id)
+    await agent.tools.attach("propose_change")
+    for number in range(MANY):
+        change = {"label": "b0", "new_value": str(number), "reason": "r", "evidence": "e"}
+        await agent.tools.run("propose_change", change)
     archive = await server.library.archives.get(archive_id)
     folder = await server.library.folders.get(folder_id)
     await archive.attach_to(agent_id)

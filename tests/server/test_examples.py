@@ -28,6 +28,8 @@ NOTHING_TO_DO = {
     "PATCH /v1/groups/{group_id}/messages/{message_id}": 404,
     "POST /v1/conversations/{conversation_id}/compact": 400,
     "POST /v1/agents/{agent_id}/memory-sources/revert-writes": 404,
+    "POST /v1/agents/{agent_id}/proposals/{number}/refuse": 404,
+    "POST /v1/agents/{agent_id}/proposals/protect": 404,
 }
 """Operation -> its answer where there is nothing to do, or nothing that does it."""
 

@@ -19,6 +19,7 @@ MORE = 2
 WITH: dict[str, dict[str, str]] = {
     "/v1/agents/{agent_id}/memory-sources/writes": {"source": "web:https://one.example"},
     "/v1/agents/{agent_id}/notes/search": {"query": "Ada visited"},
+    "/v1/agents/{agent_id}/skills/search": {"query": "skill"},
     "/v1/facts/search": {"query": "Ada visited"},
     "/v1/facts/timeline": {"entity": "Ada"},
 }

@@ -143,6 +143,20 @@ def test_a_command_that_hangs_is_not_waited_for_through_its_pipes(tmp_path: Path
     assert all("it took more than 0.1 s" in text for text in texts)
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_command_need_not_read_its_input(tmp_path: Path, loop: str) -> None:
+    """One that ends at once has not failed, on either loop."""
+
+    async def many_times() -> list[str]:
+        hooks = configured(tmp_path, "echo done")
+        return [event.text for _ in range(20) for event in (await hooks.fire(PAYLOAD)).events]
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop)) as runner:
+        texts = runner.run(many_times())
+
+    assert not [text for text in texts if "failed" in text or "unable" in text]
+
+
 async def test_what_a_command_leaves_behind_is_ended_too(tmp_path: Path) -> None:
     """One that answers and leaves a child in the background has not gained a daemon."""
     outcome = await fire(tmp_path, "sleep 60 >/dev/null 2>&1 & echo $! > child")

@@ -15,7 +15,7 @@ from perdure.features.facts.tables import Entities
 from perdure.features.facts.units.graphs import graph_of_agent
 from perdure.features.facts.values.facts import FACT_STATES
 from perdure.features.mcp.units import register_server, sync_tools
-from perdure.features.mcp.values import Definition, InvalidEntry, McpServer, ToolListing
+from perdure.features.mcp.values import InvalidEntry, McpServer, ToolDefinition, ToolListing
 from perdure.storage.tx import Tx
 from tests.ui.payloads import PAYLOADS
 
@@ -114,7 +114,7 @@ async def _add_connections(library: AsyncPerdure) -> None:
         created_at=now,
         updated_at=now,
     )
-    definitions = [Definition(name=one, description=WHOLE, parameters={"type": "object"}) for one in PAYLOADS]
+    definitions = [ToolDefinition(name=one, description=WHOLE, parameters={"type": "object"}) for one in PAYLOADS]
     listing = ToolListing(definitions=definitions, left_out=(InvalidEntry(name=WHOLE, reason=WHOLE),))
     await ports.store.write(register_server, server, listing, ids=ports.ids, at=now)
     changed = [replace(one, description=f"{WHOLE}.", parameters={"title": WHOLE}) for one in definitions]

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.errors import InvalidInput
+from perdure.core.features import Point
 from perdure.core.hooks import Hook
 from perdure.core.incoming.addresses import is_postgres
 from perdure.core.incoming.principals import UseLimits
@@ -25,19 +27,23 @@ from perdure.storage.cipher import make_key_file as make_key_file
 from perdure.toolbox.builtin.toolbox import WebSettings
 from perdure.toolbox.hook_commands import HOOKS_FILE, command_hooks, entry_point_hooks
 
+MORE_HOOKS: Point[[Settings], Sequence[Hook]] = Point("more_hooks")
+"""Hooks that features have for a process."""
+
 
 def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
-    """Return the hooks of this machine in the order of calls: the user's commands, then those of installed packages.
-    Only with `at_home`, for the store of the settings, the `hooks.toml` beside its file is read. Raises: InvalidInput:
-    an unusable file or package."""
+    """Return the hooks of this machine in the order of calls: the user's commands, those of features, such as those of
+    plug-ins, and those of installed packages. Only with `at_home`, for the store of the settings, the `hooks.toml`
+    beside its file is read, and features are asked. Raises: InvalidInput: an unusable file or package."""
     if settings.hooks == "none":
         return []
+    of_features = [hook for hooks in (MORE_HOOKS(settings) if at_home else ()) for hook in hooks]
     if not settings.hooks and (not at_home or is_postgres(settings.store)):
-        return [*entry_point_hooks()]
+        return [*of_features, *entry_point_hooks()]
     file = Path(settings.hooks).expanduser() if settings.hooks else settings.store_path.parent / HOOKS_FILE
     if settings.hooks and not file.is_file():
         raise InvalidInput(f"PERDURE_HOOKS is {settings.hooks!r}: there is no such file")
-    return [*command_hooks(file), *entry_point_hooks()]
+    return [*command_hooks(file), *of_features, *entry_point_hooks()]
 
 
 def web_search_engine(settings: Settings) -> tuple[str, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import NameInvalid
 from perdure.core.ids import AgentId, BlockId, IdentityId, OrgId
-from perdure.core.runs import StopReason
+from perdure.core.runs import RunOptions, StopReason
 from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
 
@@ -77,11 +77,13 @@ OWN_TAGS = "perdure:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardSettings:
-    """What the tail of a request says about the agent's own work; 0 turns a guard off.
+    """What the tail of a request says about the agent's own work, and which calls are stopped; 0 turns a guard off. The
+    defaults are those of an agent that works alone; in a chat, where a person sees what it does, most are off.
 
     Args:
         memory_pressure: the share of the window from which on the agent is told, once per eviction, that messages will
             leave its view.
+        failed_repeats: a call that failed so often, with nothing new learned meanwhile, is not run again.
         stalled_steps: after so many steps in a row without progress, or calls that fail in the same way, it is warned.
         ask_steps: after so many steps in a row without progress it is told to ask the user.
         turn_steps: after so many steps since the user spoke it is told to ask the user, whatever the steps did.
@@ -89,19 +91,26 @@ class GuardSettings:
     """
 
     memory_pressure: float = 0.9
+    failed_repeats: int = 3
     stalled_steps: int = 7
     ask_steps: int = 30
     turn_steps: int = 0
-    recent_steps: int = 0
+    recent_steps: int = 20
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> GuardSettings:
-        """Return the guards in an agent's `settings`; the value `false` there turns all of them off."""
+    def from_settings(cls, settings: Mapping[str, Any], options: RunOptions) -> GuardSettings:
+        """Return the guards in an agent's `settings`, for a run with these options: the agent works alone if a
+        schedule, an event or another agent began it. The value `true` there turns on all that have a default, in chats
+        too; `false` turns all off."""
         value = settings.get(GUARDS)
-        return NO_GUARDS if value is False else cls(**(value or {}) if isinstance(value, Mapping) else {})
+        alone = options.alone or options.origin is not None or options.caller is not None
+        if isinstance(value, bool):
+            return cls() if value else cls(memory_pressure=0, **_OFF_IN_CHATS)
+        own: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
+        return cls(**{**({} if alone else _OFF_IN_CHATS), **own})
 
 
-NO_GUARDS = GuardSettings(memory_pressure=0, stalled_steps=0, ask_steps=0)
+_OFF_IN_CHATS: Mapping[str, int] = {"failed_repeats": 0, "stalled_steps": 0, "ask_steps": 0, "recent_steps": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import (
     BlockLimitExceeded,
+    BlockProtected,
     BlockReadOnly,
     InvalidInput,
     LineNumbersInText,
@@ -31,6 +32,12 @@ DEFAULT_LIMIT_CHARS = 5_000
 
 WORKING_CHECKPOINT = "working_checkpoint"
 """The label of a conversation's working notes, which stand at the end of each request, not in the memory section."""
+
+ERROR_PATTERNS = "error_patterns"
+"""The label of a block in which an agent keeps how its calls of tools fail."""
+
+PROTECTED = "protected"
+"""The name in the metadata of a block that marks it, with any value but false: only a person changes it."""
 
 LABEL_PATTERN = r"[\w][\w./-]{0,99}"
 _LABEL = re.compile(LABEL_PATTERN)
@@ -86,6 +93,11 @@ class Block:
     updated_at: datetime
     created_by: str | None = None
     updated_by: str | None = None
+
+    @property
+    def is_protected(self) -> bool:
+        """Whether only a person changes it."""
+        return bool(self.metadata.get(PROTECTED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +156,12 @@ def check_limit(block: Block) -> Block:
     return block
 
 
+def check_author(block: Block, author: Author) -> None:
+    """Check that this author may change a block. Raises: BlockProtected: it is protected, and no person changes it."""
+    if block.is_protected and author.kind != "user":
+        raise BlockProtected(block.label)
+
+
 def rewrite(block: Block, value: str) -> Block:
     """Return the block with another value, by an agent's tool. Raises: BlockReadOnly, BlockLimitExceeded."""
     if block.read_only:
@@ -169,22 +187,28 @@ def replace_text(block: Block, old: str, new: str) -> Block:
     """Return the block with its one occurrence of `old` replaced. Raises: TextNotFound, TextAmbiguous; as `rewrite`."""
     if block.read_only:
         raise BlockReadOnly(block.label)
+    return rewrite(block, replace_in(block.value, old, new, label=block.label))
+
+
+def replace_in(value: str, old: str, new: str, *, label: str) -> str:
+    """Return the value of the block with this label with its one occurrence of `old` replaced. Raises: TextNotFound,
+    TextAmbiguous."""
     # An empty `old` stands between any two characters; it is unique only in an empty block.
-    if not old and not block.value:
-        return rewrite(block, new)
-    starts = _find_all(block.value, old)
-    if not starts and (plain := unescape_tags(old, (block.label,))) != old:  # as the prompt shows it
-        old, new = plain, unescape_tags(new, (block.label,))
-        starts = _find_all(block.value, old)
-    if not starts and not block.value.isascii():  # macOS writes a letter and its mark apart, models in one
-        value, old, new = (unicodedata.normalize("NFC", text) for text in (block.value, old, new))
-        block, starts = replace(block, value=value), _find_all(value, old)
+    if not old and not value:
+        return new
+    starts = _find_all(value, old)
+    if not starts and (plain := unescape_tags(old, (label,))) != old:  # as the prompt shows it
+        old, new = plain, unescape_tags(new, (label,))
+        starts = _find_all(value, old)
+    if not starts and not value.isascii():  # macOS writes a letter and its mark apart, models in one
+        value, old, new = (unicodedata.normalize("NFC", text) for text in (value, old, new))
+        starts = _find_all(value, old)
     if not starts:
-        raise TextNotFound(block.label, old)
+        raise TextNotFound(label, old)
     if len(starts) > 1:
-        raise TextAmbiguous(block.label, old, lines=[block.value.count("\n", 0, start) + 1 for start in starts])
+        raise TextAmbiguous(label, old, lines=[value.count("\n", 0, start) + 1 for start in starts])
     start = starts[0]
-    return rewrite(block, block.value[:start] + new + block.value[start + len(old) :])
+    return value[:start] + new + value[start + len(old) :]
 
 
 def _find_all(value: str, text: str) -> list[int]:

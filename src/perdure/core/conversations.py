@@ -257,6 +257,7 @@ class ConversationState:
         passages: how many passages its archives hold.
         has: what the agent has of features, by the names in `Feature.has`.
         has_notes: whether one of the blocks holds working notes.
+        has_rules: whether only a person changes one of the blocks, or one says how calls fail.
         has_others: whether something was said in another of the agent's first conversations.
     """
 
@@ -271,6 +272,7 @@ class ConversationState:
     passages: int
     has: Mapping[str, Any]
     has_notes: bool
+    has_rules: bool
     has_others: bool
 
     def with_messages(self, messages: Sequence[Message]) -> ConversationState:

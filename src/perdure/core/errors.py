@@ -21,12 +21,16 @@
     │   ├── ConversationBusy
     │   ├── GroupBusy
     │   ├── ApprovalPending
+    │   ├── ProposalDecided, ProposalOutdated
     │   └── IdempotencyMismatch
     ├── ToolError               the model sees it and may act on it; the run goes on
     │   ├── InvalidArguments
+    │   ├── CallRepeated
     │   ├── BlockNotFound
     │   ├── BlockLimitExceeded
     │   ├── BlockReadOnly
+    │   ├── BlockProtected
+    │   ├── ProposalRefused
     │   ├── BlockChanged
     │   ├── TextNotFound
     │   ├── TextAmbiguous
@@ -316,6 +320,25 @@ class ApprovalPending(Conflict):
         )
         super().__init__(f"{self.summary} It waits for {', '.join(calls)}; you can also cancel {run_id}")
         self.run_id, self.message_id, self.calls = run_id, message_id, tuple(calls)
+
+
+class ProposalDecided(Conflict):
+    """The proposal of this number waits no more; `state` is what became of it."""
+
+    def __init__(self, number: int, *, state: str) -> None:
+        super().__init__(f"proposal {number} is {state} already: nothing was changed")
+        self.number, self.state = number, state
+
+
+class ProposalOutdated(Conflict):
+    """What a proposal changes was changed after it was made, so it can't be applied as it was shown."""
+
+    def __init__(self, label: str, *, number: int) -> None:
+        super().__init__(
+            f"{label!r} was changed after proposal {number} was made, so nothing was applied. Refuse it, or have the"
+            " agent propose it anew"
+        )
+        self.label, self.number = label, number
 
 
 class IdempotencyMismatch(Conflict):

@@ -34,6 +34,7 @@ class AgentSetting:
         shape: reference of the type of its values in requests.
         keeps_empty: whether an empty object is stored as a value; else it removes the setting.
         keeps_false: whether false is stored as a value; else it removes the setting.
+        stays: whether copies of an agent lack it, for what it names belongs to this machine.
         of_companions: the value for companions, agents that tidy the memory of others; None: they get none.
     """
 
@@ -41,6 +42,7 @@ class AgentSetting:
     shape: str
     keeps_empty: bool = False
     keeps_false: bool = False
+    stays: bool = False
     of_companions: Any = None
 
 

@@ -16,6 +16,7 @@ from perdure.core.text.json_strings import compact_json
 HookPoint = Literal[
     "conversation_start",
     "run_start",
+    "next_prompt",
     "before_model",
     "after_model",
     "before_tool",
@@ -29,6 +30,9 @@ HookPoint = Literal[
 """The points at which hooks are called; each payload says what a hook may do there."""
 
 HOOK_POINTS: tuple[HookPoint, ...] = get_args(HookPoint)
+
+BEFORE_REQUESTS: frozenset[HookPoint] = frozenset({"next_prompt", "before_model"})
+"""The points at which hooks are called before a request is recorded."""
 
 FailurePolicy = Literal["go_on", "block"]
 """The meaning of a hook that raises, hangs or can't be started."""
@@ -77,6 +81,16 @@ class RunStart(_Payload):
     messages: tuple[HookMessage, ...]
     background: bool
     point: Literal["run_start"] = "run_start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextPrompt(_Payload):
+    """The next request is about to be built: a context is a part of it. `recent_steps`: a line for each of the turn's
+    steps so far. It can't be blocked."""
+
+    step: int
+    recent_steps: tuple[str, ...]
+    point: Literal["next_prompt"] = "next_prompt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +189,7 @@ class Reset(_Payload):
 HookPayload = (
     ConversationStart
     | RunStart
+    | NextPrompt
     | BeforeModel
     | AfterModel
     | BeforeTool

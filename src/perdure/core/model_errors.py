@@ -182,6 +182,17 @@ class InvalidArguments(ToolError):
         self.tool, self.problem = tool, problem
 
 
+class CallRepeated(ToolError):
+    """A model made a call of `tool` again that has failed `times` times, and learned nothing new meanwhile."""
+
+    def __init__(self, tool: str, *, times: int) -> None:
+        super().__init__(
+            f"call_repeated: this call of {tool} has failed {times} times, and nothing new was learned meanwhile, so it"
+            " was not run again. Change its arguments, take another way, or say what is missing."
+        )
+        self.tool, self.times = tool, times
+
+
 class BlockLimitExceeded(ToolError):
     """An edit would make a block longer than its limit. The model sees it and may shorten the text."""
 
@@ -199,6 +210,29 @@ class BlockReadOnly(ToolError):
     def __init__(self, label: str) -> None:
         super().__init__(f"This block is read-only and cannot be edited. Only people can change {label!r}.")
         self.label = label
+
+
+class BlockProtected(ToolError):
+    """An agent, or Perdure itself, tried to change a block that only a person changes. Nothing was written."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__(
+            f"Block {label!r} is protected: only a person changes it. Propose the change with propose_change, which a"
+            " person approves or refuses."
+        )
+        self.label = label
+
+
+class ProposalRefused(ToolError):
+    """An agent proposed a change that a person has refused; `decision` is why, `number` that of the proposal then."""
+
+    def __init__(self, label: str, *, number: int, decision: str) -> None:
+        why = f": {decision}" if decision else ""
+        super().__init__(
+            f"a person has refused this change of {label!r} (proposal {number}){why}. Propose something else, or"
+            " leave it as it is."
+        )
+        self.label, self.number, self.decision = label, number, decision
 
 
 class BlockChanged(ToolError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, cast, get_args
@@ -105,12 +105,16 @@ class RunOptions:
         caller: the run of another agent that waits for this one; None: none does.
         hops: how many agents have passed a message on, one because of the other, before this run.
         origin: the run that the first of those messages was written in; None: no agent wrote this one.
+        helper: the name of the helper that the run serves; empty: none.
+        tools: the names of the only tools that may be called for the request; None: any of the agent's.
+        model_reason: why it runs on `model`; empty: nobody but the caller chose it.
         max_tokens: the tokens, in and out, after which no other model call is made; None: no limit.
         max_cost_usd: the US dollars, of models with a known price, after which none is made; None: no limit.
         key_id: the API key whose use of the day the run counts for; None: none's.
         key_limits: what that key may use in a day, by the names of `Limits`.
         note: the run only stores its messages, and ends without a model call.
         form: in which form the caller gets the run's messages. Only the server reads it.
+        alone: a schedule or an event began the run, and no person waits for what it says.
     """
 
     model: str | None = None
@@ -121,12 +125,16 @@ class RunOptions:
     caller: RunId | None = None
     hops: int = 0
     origin: RunId | None = None
+    helper: str = ""
+    model_reason: str = ""
+    tools: Sequence[str] | None = field(default=None, hash=False)
     max_tokens: int | None = None
     max_cost_usd: float | None = None
     key_id: str | None = None
     key_limits: Mapping[str, Any] = field(default_factory=dict, hash=False)
     note: bool = False
     form: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    alone: bool = False
 
     @property
     def values(self) -> dict[str, Any]:

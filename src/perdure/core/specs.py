@@ -17,7 +17,7 @@ from perdure.core.sources import Source
 from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
 
-ToolKind = Literal["memory", "function", "custom", "builtin", "agents", "mcp", "client"]
+ToolKind = Literal["memory", "function", "custom", "builtin", "agents", "helpers", "skills", "mcp", "client"]
 """What runs a tool, and where.
 
 - `memory` tools edit or search the agent's own store, inside the transaction that stores their result. All others are
@@ -26,6 +26,8 @@ ToolKind = Literal["memory", "function", "custom", "builtin", "agents", "mcp", "
 - A `custom` tool is somebody's source (`ToolCode`), run in the sandbox.
 - A `builtin` is ours: it runs code in the sandbox, or reaches the web.
 - An `agents` tool writes to other agents, which answer in runs of their own.
+- A `helpers` tool has an agent work for the one that calls.
+- A `skills` tool runs a script of a skill in the sandbox.
 - An `mcp` tool is asked of an MCP server.
 - A `client` tool is run by the caller: the run stops at the call and goes on with what the caller brings back.
 """

@@ -22,13 +22,18 @@ if TYPE_CHECKING:
     from perdure.features.files.folder_service import AsyncAgentFiles, AsyncFolders
     from perdure.features.groups.companion_service import AsyncCompanion
     from perdure.features.groups.service import AsyncGroups
+    from perdure.features.helpers.service import AsyncHelpers
     from perdure.features.mcp.service import AsyncMcp
     from perdure.features.notes.service import AsyncNotes
     from perdure.features.origins.find import Progress
     from perdure.features.origins.origin_values import AnswerOrigin, Origin
     from perdure.features.origins.sources import AsyncSources
     from perdure.features.origins.values import ForgetPreview, ForgetResult, UndoResult
+    from perdure.features.plugins.service import AsyncPlugins
+    from perdure.features.proposals.service import AsyncProposals
     from perdure.features.schedules.service import AsyncSchedules
+    from perdure.features.skills.service import AsyncSkills
+    from perdure.features.slash_commands.service import AsyncSlashCommands
 
 __all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
 
@@ -44,6 +49,13 @@ class AsyncStoreFeatures:
         from perdure.features.facts.service import AsyncFacts
 
         return AsyncFacts(self._app)
+
+    @property
+    def proposals(self) -> AsyncProposals:
+        """The proposals for the memory of one agent, or of all. A person decides about each; `author` is who it is."""
+        from perdure.features.proposals.service import AsyncProposals
+
+        return AsyncProposals(self._app)
 
     @property
     def schedules(self) -> AsyncSchedules:
@@ -91,6 +103,13 @@ class AsyncStoreFeatures:
 
         return AsyncMcp(self._app)
 
+    @property
+    def plugins(self) -> AsyncPlugins:
+        """The plug-ins in the data folder, which all stores of this machine's user have in common."""
+        from perdure.features.plugins.service import AsyncPlugins
+
+        return AsyncPlugins(self._app)
+
 
 class AsyncAgentFeatures:
     """What features add to an agent."""
@@ -104,6 +123,13 @@ class AsyncAgentFeatures:
         from perdure.features.facts.service import AsyncFacts
 
         return AsyncFacts(self._app, self._agent_id)
+
+    @property
+    def proposals(self) -> AsyncProposals:
+        """The proposals for the memory of one agent, or of all. A person decides about each; `author` is who it is."""
+        from perdure.features.proposals.service import AsyncProposals
+
+        return AsyncProposals(self._app, self._agent_id)
 
     @property
     def schedules(self) -> AsyncSchedules:
@@ -252,6 +278,13 @@ class AsyncAgentFeatures:
 
         return AsyncSources(self._app, self._agent_id)
 
+    @property
+    def helpers(self) -> AsyncHelpers:
+        """The helpers of one agent: what definitions say, and what its tools and a policy make of it."""
+        from perdure.features.helpers.service import AsyncHelpers
+
+        return AsyncHelpers(self._app, self._agent_id)
+
     async def notify(
         self,
         kind: str,
@@ -279,3 +312,17 @@ class AsyncAgentFeatures:
         return await AsyncEvents(self._app, self._agent_id).notify(
             kind, data, wake=wake, conversation=conversation, idempotency_key=idempotency_key, max_steps=max_steps
         )
+
+    @property
+    def skills(self) -> AsyncSkills:
+        """The skills of one agent: those with files, from six layers, and those that it or people wrote."""
+        from perdure.features.skills.service import AsyncSkills
+
+        return AsyncSkills(self._app, self._agent_id)
+
+    @property
+    def commands(self) -> AsyncSlashCommands:
+        """The commands that the user of an agent can run."""
+        from perdure.features.slash_commands.service import AsyncSlashCommands
+
+        return AsyncSlashCommands(self._app, self._agent_id)

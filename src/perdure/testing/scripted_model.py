@@ -27,7 +27,7 @@ def says(text: str, *, usage: Usage | None = None) -> ModelReply:
     return ModelReply(parts=(Text(text),), usage=usage or Usage(input_tokens=10, output_tokens=2))
 
 
-def calls(name: str, *further_calls: ToolCall, call_id: str = "", **arguments: Any) -> ModelReply:
+def calls(name: str, /, *further_calls: ToolCall, call_id: str = "", **arguments: Any) -> ModelReply:
     """Return a reply with a tool call, followed by `further_calls`. The model fills in an empty id."""
     call = ToolCall(call_id, name, json.dumps(arguments, ensure_ascii=False))
     return ModelReply(parts=(call, *further_calls), usage=Usage(input_tokens=10, output_tokens=5))

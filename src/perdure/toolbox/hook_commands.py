@@ -76,27 +76,34 @@ class CommandHook:
 
     async def __call__(self, payload: HookPayload) -> Verdict:
         """Run the command with the payload as JSON in its input; return its verdict. Raises: CommandFailed, OSError."""
-        command = ("/bin/sh", "-c", self._command) if isinstance(self._command, str) else self._command
-        process = await start_group(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=self._folder,
-            env={name: os.environ[name] for name in self._names if name in os.environ}
-            | {"PERDURE_HOOK": self.info.name, "PERDURE_HOOK_POINT": payload.point},
+        environment = {name: os.environ[name] for name in self._names if name in os.environ}
+        environment |= {"PERDURE_HOOK": self.info.name, "PERDURE_HOOK_POINT": payload.point}
+        data = payload_to_json(payload).encode() + b"\n"
+        return _parse_verdict(*await run_command(self._command, data, folder=self._folder, environment=environment))
+
+
+async def run_command(
+    command: str | tuple[str, ...], data: bytes, *, folder: Path, environment: Mapping[str, str]
+) -> tuple[int, str, str]:
+    """Run a command, a text for the shell or a program with its arguments, in a process group of its own, with `data`
+    as its input; return its exit code and the first 100,000 bytes of its output and of its errors. Raises: OSError."""
+    process = await start_group(
+        *(("/bin/sh", "-c", command) if isinstance(command, str) else command),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=folder,
+        env=environment,
+    )
+    try:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        _, out, err = await asyncio.gather(
+            _write_input(process.stdin, data), _read_output(process.stdout), _read_output(process.stderr)
         )
-        try:
-            assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-            _, out, err = await asyncio.gather(
-                _write_input(process.stdin, payload_to_json(payload).encode() + b"\n"),
-                _read_output(process.stdout),
-                _read_output(process.stderr),
-            )
-            code = await process.wait()
-        finally:
-            await end_group(process)  # and what it has started
-        return _parse_verdict(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
+        code = await process.wait()
+    finally:
+        await end_group(process)  # and what it has started
+    return code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
 
 def command_hooks(file: Path) -> list[CommandHook]:
@@ -169,10 +176,11 @@ def _check_texts(value: Any, label: str) -> list[str]:
 
 async def _write_input(stdin: asyncio.StreamWriter, data: bytes) -> None:
     """Write the data to a command's input, and close it."""
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the command need not read
+    closed = (BrokenPipeError, ConnectionResetError, RuntimeError)  # the last one is uvloop's
+    with contextlib.suppress(*closed):  # the command need not read
         stdin.write(data)
         await stdin.drain()
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+    with contextlib.suppress(*closed):
         stdin.close()
         await stdin.wait_closed()
 
@@ -185,20 +193,29 @@ async def _read_output(stream: asyncio.StreamReader) -> bytes:
     return bytes(output)
 
 
+def parse_answer(code: int, out: str, err: str) -> Mapping[str, Any]:
+    """The object of JSON that a command answers with; empty: its output is no answer.
+
+    Raises: CommandFailed: it failed, or its answer is no JSON.
+    """
+    if code != 0:
+        end = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise CommandFailed(f"it ended with {end}: {err.strip()[:500]}" if err.strip() else f"it ended with {end}")
+    if not out.lstrip().startswith("{"):
+        return {}
+    try:
+        # A byte that is no UTF-8 was replaced by three.
+        answer: Mapping[str, Any] = parse_json(out, JsonLimits(size_bytes=3 * OUTPUT_BYTES))
+    except ValueError as error:
+        raise CommandFailed(f"its answer is no JSON: {error}") from error
+    return answer
+
+
 def _parse_verdict(code: int, out: str, err: str) -> Verdict:
     """The verdict of a command by its exit code and outputs. Raises: CommandFailed: it failed, or gives no answer."""
     if code == BLOCK_EXIT_CODE:
         return Verdict(block=err.strip() or "it gives no reason")
-    if code != 0:
-        end = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise CommandFailed(f"it ended with {end}: {err.strip()[:500]}" if err.strip() else f"it ended with {end}")
-    if not out.lstrip().startswith("{"):  # output that is no answer
-        return GO_ON
-    try:
-        # A byte that is no UTF-8 was replaced by three.
-        answer = parse_json(out, JsonLimits(size_bytes=3 * OUTPUT_BYTES))
-    except ValueError as error:
-        raise CommandFailed(f"its answer is no JSON: {error}") from error
+    answer = parse_answer(code, out, err)
     context, reason = answer.get("context"), answer.get("reason")
     if answer.get("decision") not in (None, "go_on", "block") or not all(
         text is None or isinstance(text, str) for text in (context, reason)

@@ -21,7 +21,10 @@ from tests.features.access.worlds import KEY, KINDS, OPERATIONS, World, example_
 from tests.server.contract import create_things
 
 PARAMETER = re.compile(r"\{([^}:]+)[^}]*\}")
-WORDS = {"mcp_server_name", "folder_name", "block_label", "tool_name", "mcp_tool_name", "number"}
+WORDS = {
+    *("mcp_server_name", "folder_name", "block_label", "tool_name", "mcp_tool_name", "number"),
+    *("plugin_name", "skill_name", "command_name"),
+}
 """Parameters of paths that are no ids."""
 
 OURS = {"/v1/organizations/{org_id}"}

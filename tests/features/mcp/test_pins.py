@@ -13,7 +13,7 @@ from perdure.core.ids import DEFAULT_ORG, McpServerId
 from perdure.core.specs import ToolSpec
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.units import approve_tools, sync_tools
-from perdure.features.mcp.values import Definition, McpServer, ToolListing
+from perdure.features.mcp.values import McpServer, ToolDefinition, ToolListing
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
 from tests.contracts.base import AT, Contract
@@ -31,7 +31,7 @@ HAPPENINGS = st.lists(LISTINGS | st.just("approve"), min_size=1, max_size=8)
 def _listing(said: Mapping[str, str | None]) -> ToolListing:
     return ToolListing(
         definitions=tuple(
-            Definition(name=name, description=text, parameters={"type": "object", "properties": {}})
+            ToolDefinition(name=name, description=text, parameters={"type": "object", "properties": {}})
             for name, text in said.items()
             if text is not None
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncPerdure
+from perdure import AsyncPerdure, ImportedMessage
 from perdure.features.notes.kinds import note_kinds
 from perdure.testing import InlineStore
 from tests.features.mcp_server.clients import READING, TOOLS, connected, opened, refused, said
@@ -357,3 +357,30 @@ async def test_a_fact_comes_back_only_where_it_was(tmp_path: Path) -> None:
             await said(first, "memory_forget", id=fact)
 
             await refused(second, "memory_forget", undo=fact)
+
+
+async def test_a_protected_block_is_not_changed_over_mcp(tmp_path: Path) -> None:
+    """The clients are agents: no edit, no undo of an edit, and nothing taken out of it by forgetting."""
+    async with await AsyncPerdure.open(store=InlineStore()) as perdure, opened(perdure, tmp_path) as client:
+        await said(client, "memory_edit_block", label="policy", value="Be kind.", level="project")
+        await said(client, "memory_edit_block", label="policy", append="Never say cobalt.")
+        (agent,) = [one for one in await perdure.agents() if "policy" in [own.label for own in await one.blocks.list()]]
+        await agent.blocks.replace_line("policy", 1, "Be fair.")
+        await agent.blocks.change("policy", metadata={"protected": True})
+        before = await agent.blocks.get("policy")
+        await agent.import_messages(
+            [ImportedMessage(role="user", text="Never say cobalt.", occurred_at=before.updated_at)]
+        )
+        (said_so,) = await agent.messages()
+        errors = [
+            await refused(client, "memory_edit_block", label="policy", append="x"),
+            await refused(client, "memory_edit_block", label="policy", value="x"),
+            await refused(client, "memory_edit_block", label="policy", old="fair", new="x"),
+            await refused(client, "memory_forget", undo="project:policy@0"),
+            await refused(client, "memory_forget", id=said_so.id),
+        ]
+        undone = await said(client, "memory_forget", undo="project:1")
+
+        assert all("'policy' is protected" in error for error in errors), errors
+        assert "Not taken back: Block 'policy' is protected" in undone
+        assert await agent.blocks.get("policy") == before

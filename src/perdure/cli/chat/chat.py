@@ -15,6 +15,7 @@ from perdure.cli.session.work import has_store, standard_view
 from perdure.cli.views.view import first_names
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.incoming.addresses import without_password
+from perdure.library.messages.slashes import list_slashes
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
@@ -62,7 +63,8 @@ async def chat(
             if interactive:
                 from perdure.cli.session.prompt import PromptLines
 
-                source = PromptLines(settings.folder, command_help(), view.hint)
+                more = await list_slashes(perdure.app, target.agent.id)
+                source = PromptLines(settings.folder, command_help(more), view.hint)
             session = ChatSession(
                 perdure, target.agent, source, view, conversation=conversation_id, run_command=run_command
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rich.text import Text
 
@@ -20,6 +21,7 @@ from perdure.cli.views.view import first_names, fold, new_table, visible
 from perdure.core.errors import InvalidInput
 from perdure.core.features import find_features
 from perdure.domain.agents.automatic import AutoRecall, find_automatic
+from perdure.library.messages.slashes import find_slash, list_slashes
 
 SEARCH_LIMIT = 10
 
@@ -49,6 +51,10 @@ async def run_command(session: ChatSession, line: str) -> None:
     name = _ALIASES.get(name, name)
     command = COMMANDS.get(name)
     if command is None:
+        agent_id, app = session.agent.id, session.perdure.app
+        if (found := await find_slash(app, agent_id, line)) is not None:
+            await session.say(*found)
+            return
         begun = [command for command in COMMANDS if len(name) > 1 and command.startswith(name)]
         similar = begun or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
         suggestion = f"did you mean {similar[0]}? " if similar else ""
@@ -61,9 +67,10 @@ async def run_command(session: ChatSession, line: str) -> None:
     await command.run(session, argument)
 
 
-def command_help() -> Mapping[str, str]:
-    """Command name -> help, for completion."""
-    return {name: command.help for name, command in COMMANDS.items()}
+def command_help(more: Mapping[str, str] = MappingProxyType({})) -> Mapping[str, str]:
+    """Command name -> help, for completion. `more`: usage -> help of commands that the chat itself does not have."""
+    names = {usage.partition(" ")[0]: about for usage, about in more.items()}
+    return {**names, **{name: command.help for name, command in COMMANDS.items()}}
 
 
 def _command(usage: str) -> Callable[[Run], Run]:
@@ -258,10 +265,11 @@ async def _agents(session: ChatSession, argument: str) -> None:
 @_command("/help")
 async def _help(session: ChatSession, argument: str) -> None:
     """List the commands."""
-    commands = {command.usage: command.help for command in COMMANDS.values()}
+    more = await list_slashes(session.perdure.app, session.agent.id)
+    commands = {**{command.usage: command.help for command in COMMANDS.values()}, **more}
     table = new_table("usage", "help", styles={"usage": "bold"}, head=False)
     for row in commands.items():
-        table.add_row(*row)
+        table.add_row(*map(visible, row))
     session.view.show({"commands": commands}, table)
     session.view.hint("Enter sends, Alt-Enter begins a new line, Ctrl-C cancels the answer, Ctrl-D leaves")
 

@@ -121,8 +121,8 @@ async def settings(
 
 
 async def load_agents(perdure: AsyncPerdure) -> list[AgentRow]:
-    """Every agent, the one used last first."""
-    agents = [agent.info for agent in await work.load_all(perdure.agents)]
+    """Every agent but hidden ones, the one used last first."""
+    agents = [agent.info for agent in await work.load_all(perdure.agents) if not agent.info.hidden]
     used_at = await perdure.all_agents.last_used([agent.id for agent in agents])
     rows = [AgentRow(agent, used_at.get(agent.id, agent.created_at)) for agent in agents]
     return sorted(rows, key=lambda row: row.used_at, reverse=True)

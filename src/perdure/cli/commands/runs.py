@@ -83,6 +83,8 @@ async def show_run(view: Output, perdure: AsyncPerdure, run_id: RunName) -> None
     price = None if None in prices else sum(one for one in prices if one is not None)
     head = f"{run.id}  {_status(run)}  {local_time(run.created_at)}  agent {agent.name}  {_tokens(run.usage)}"
     failure = [] if run.failure is None else [Text(visible(run.failure.message), style="yellow")]
+    options = run.options
+    helper = [Text(visible(f"helper {options.helper}: {options.model_reason}"), style="dim")] if options.helper else []
     said = transcript_view([TranscriptEntry(message) for message in messages], agent.name)
     shape = run_shape(run) | {
         "price": price,
@@ -91,7 +93,7 @@ async def show_run(view: Output, perdure: AsyncPerdure, run_id: RunName) -> None
         "messages": [message_shape(message) for message in messages],
     }
     title = Text(visible(f"{head}  {cost(price)}"), style="bold")
-    view.show_long(shape, title, *failure, times, steps_view(steps), *said)
+    view.show_long(shape, title, *helper, *failure, times, steps_view(steps), *said)
     view.hint(f"`{context_command(agent)} --step ID --raw` prints a request, `perdure run export {run.id}` everything")
 
 
@@ -162,7 +164,10 @@ async def fork_run(
 def run_shape(run: Run) -> dict[str, Any]:
     """A run as lists of runs print it in JSON."""
     names = ("id", "conversation_id", "status", "stop_reason", "created_at")
-    return fields(run, *names) | {"agent_id": run.key.agent_id, "usage": asdict(run.usage)}
+    shape = fields(run, *names) | {"agent_id": run.key.agent_id, "usage": asdict(run.usage)}
+    return shape | (
+        {"helper": run.options.helper, "model_reason": run.options.model_reason} if run.options.helper else {}
+    )
 
 
 def _answer_text(answer: ReplayAnswer | None) -> str:

@@ -22,6 +22,7 @@ from perdure.core.events import Delta, RunQueued, StoredEvent
 from perdure.core.features import Point
 from perdure.core.ids import ConversationId, RunId
 from perdure.core.messages import ToolDecision
+from perdure.core.runs import NO_OPTIONS, RunOptions
 from perdure.core.tools.answers import PendingCall
 from perdure.library.agent import AsyncAgent
 from perdure.library.messages.reply import Reply
@@ -95,10 +96,11 @@ class ChatSession:
                     await self._handle(text)
         return self._exit_code()
 
-    async def send(self, text: str) -> int:
-        """Send one message, also if it begins with /, and return the exit code."""
+    async def send(self, text: str, options: RunOptions = NO_OPTIONS) -> int:
+        """Send one message, also if it begins with /, and return the exit code; of the options of its run model and
+        tools count."""
         with self._interruptible(), self._show_errors():
-            await self._send(text)
+            await self.say(text, options)
         return self._exit_code()
 
     async def switch_to(self, conversation: ConversationId) -> None:
@@ -129,7 +131,7 @@ class ChatSession:
             if self._run_command and text.startswith("/") and not text.startswith("//"):
                 await self._run_command(self, text)
             else:
-                await self._send(self._resolve_option(text.removeprefix("/") if text.startswith("//") else text))
+                await self.say(self._resolve_option(text.removeprefix("/") if text.startswith("//") else text))
 
     def _resolve_option(self, text: str) -> str:
         """The option of the agent's question that a number names; any other text as it is."""
@@ -137,12 +139,14 @@ class ChatSession:
         number = int(text) if text.strip().isdecimal() and len(text.strip()) < 4 else 0
         return options[number - 1] if 0 < number <= len(options) else text
 
-    async def _send(self, text: str) -> None:
-        """Send a message, and show its run."""
+    async def say(self, text: str, options: RunOptions = NO_OPTIONS) -> None:
+        """Send a message, and show its run; see `send`. Raises: PerdureError."""
         await self._check_model()
         self.view.resume_with(())
         try:
-            _, reply = await self._follow(self.agent.stream(text, conversation=self.conversation))
+            _, reply = await self._follow(
+                self.agent.stream(text, conversation=self.conversation, model=options.model, tools=options.tools)
+            )
         except ApprovalPending as error:
             if self._source.interactive:
                 self.view.note("not sent: decide first what waits, then say it again")

@@ -106,6 +106,7 @@ def blocks_view(blocks: Iterable[Block]) -> Iterator[RenderableType]:
             (view.visible(block.label), "bold cyan"),
             f"  {len(block.value):,}/{block.limit_chars:,} characters  version {block.version}",
             ("  read-only" if block.read_only else "", "yellow"),
+            ("  protected" if block.is_protected else "", "yellow"),
         )
         if block.description:
             yield Padding(Text(view.visible(block.description), style="dim"), (0, 0, 0, 2))
@@ -291,7 +292,8 @@ def plain_json(value: Any) -> str:
 def pending_text(call: PendingCall) -> str:
     """A waiting call on one line."""
     who = "the program that sent the message" if call.awaits_client else "you"
-    return f"{plain_text(call.name)} {plain_json(call.arguments)} waits for {who} ({plain_text(call.call_id)})"
+    helper = f" in its helper {plain_text(call.helper)}" if call.helper else ""
+    return f"{plain_text(call.name)} {plain_json(call.arguments)}{helper} waits for {who} ({plain_text(call.call_id)})"
 
 
 def argument_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
@@ -320,7 +322,7 @@ def _unlimited_lines(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 def pending_shape(call: PendingCall) -> dict[str, Any]:
     """A waiting call as JSON."""
-    return attributes(call, "agent_id", "conversation_id", "run_id", "reason") | call_shape(call.call)
+    return attributes(call, "agent_id", "conversation_id", "run_id", "reason", "helper") | call_shape(call.call)
 
 
 def call_shape(call: ToolCall) -> dict[str, Any]:

@@ -38,11 +38,13 @@ MEMORY_PLACEHOLDER = "{CORE_MEMORY}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """The counts of memory out of view. `tags` are the most used tags of the archive, most used first."""
+    """The counts of memory out of view. `tags` are the most used tags of the archive, most used first. `more`: what
+    else a status counts, as (name, count)."""
 
     messages: int = 0
     passages: int = 0
     tags: tuple[str, ...] = ()
+    more: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +352,7 @@ def tail(
         timezone=timezone,
         recall_messages=counts.messages,
         archival_passages=counts.passages,
+        **dict(counts.more),
         working_checkpoint=notes.checkpoint or None,
         recent_steps=list(notes.recent_steps) or None,
         notices=list(notes.notices) or None,
@@ -390,6 +393,8 @@ def _block_xml(block: Block, labels: Set[str]) -> str:
     metadata = [f"- chars_current={len(block.value)}", f"- chars_limit={block.limit_chars}"]
     if block.read_only:
         metadata.insert(0, "- read_only=true")
+    if block.metadata and block.is_protected:
+        metadata.insert(0, "- protected=true")
     description = escape_tags(block.description or f"What belongs under {block.label}.", labels)
     value = escape_tags(block.value, labels)
     return "\n".join(

@@ -22,6 +22,8 @@ Place = Literal[
     "event",
     "settings",
     "schedule",
+    "proposal",
+    "skill",
     "group",
     "source",
     "correction",

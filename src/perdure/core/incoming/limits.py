@@ -35,6 +35,7 @@ class Limits:
     own_schedules_per_agent: int = _limit(20, "schedules that an agent made for itself")
     schedule_interval_s: int = _limit(60, "seconds between two due times of a schedule")
     tool_rules_per_agent: int = _limit(300, "tool rules for an agent")
+    helpers_per_run: int = _limit(200, "runs of helpers that go back to one message")
     secrets_per_owner: int = _limit(200, "secrets for an agent or the organisation")
     tags_per_item: int = _limit(200, "tags")
     name_limit_chars: int = _limit(1_000, "characters in a tag or name")

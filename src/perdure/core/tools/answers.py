@@ -32,7 +32,8 @@ Answer = ToolDecision | ToolReturn
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCall:
     """A call that waits for an answer. `run_id` is the run that stopped at it, `message_id` the model's message with
-    the call; `reason`: why a person is asked, where it is not the tool's own rule."""
+    the call; `reason`: why a person is asked, where it is not the tool's own rule; `helper`: the name of the helper
+    that made it, or empty."""
 
     agent_id: AgentId
     conversation_id: ConversationId
@@ -40,6 +41,7 @@ class PendingCall:
     message_id: MessageId
     call: ToolCall
     reason: str = ""
+    helper: str = ""
 
     @property
     def call_id(self) -> str:

@@ -23,6 +23,7 @@ _FAMILIES: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "builtin": {"kind": "builtin", "tool_type": "letta_builtin", "parallel": True, "traits": []},
     "agents": {"kind": "agents", "tool_type": "letta_multi_agent_core", "parallel": True, "traits": []},
+    "helpers": {"kind": "helpers", "tool_type": "letta_builtin", "parallel": True, "traits": []},
 }
 _ORDER: Final = ("type", "enum", "items", "description")
 
@@ -77,8 +78,8 @@ not stored. So each word counts: one description names all arguments."""
 BUILTIN_TOOL_SPECS: Final = _load_specs("builtin")
 """Name -> spec, of every built-in tool."""
 
-AGENT_TOOL_SPECS: Final = _load_specs("agents")
-"""Name -> spec, of every tool that writes to agents."""
+AGENT_TOOL_SPECS: Final = {**_load_specs("agents"), **_load_specs("helpers")}
+"""Name -> spec, of every tool that writes to agents or has helpers work."""
 
 MULTI_AGENT_TOOLS: Final = tuple(name for name, spec in AGENT_TOOL_SPECS.items() if "multi_agent" in spec.traits)
 """What `include_multi_agent_tools` gives an agent."""

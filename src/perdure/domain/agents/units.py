@@ -36,14 +36,14 @@ from perdure.domain.provenance.policy import UNTRUSTED_WRITES, check_policy
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_range, read_object
 from perdure.storage.tx import Tx
 
-_MOST = {"stalled_steps": 1_000, "ask_steps": 10_000, "turn_steps": 10_000, "recent_steps": 50}
+_MOST = {"failed_repeats": 100, "stalled_steps": 1_000, "ask_steps": 10_000, "turn_steps": 10_000, "recent_steps": 50}
 
 
 def check_guards(settings: Mapping[str, Any]) -> None:
     """Check an agent's setting `guards`. Raises: InvalidInput, naming field and value."""
     if isinstance(settings.get(GUARDS), bool):
         return
-    if (guards := read_object(GUARDS, settings, GuardSettings, ", or false for none")) is None:
+    if (guards := read_object(GUARDS, settings, GuardSettings, ", true for all, or false for none")) is None:
         return
     check_range(f"{GUARDS}.memory_pressure", guards.memory_pressure, 0, 1, whole=False)
     for name, most in _MOST.items():

@@ -17,6 +17,7 @@ from perdure.core.blocks import (
     Author,
     Block,
     MemoryEdit,
+    check_author,
     check_label,
     check_limit,
     rewrite,
@@ -117,8 +118,10 @@ def copy_isolated(
     return copies
 
 
-def detach_block(tx: Tx, agent_id: AgentId, block: Block, conversation_seq: int = 0) -> None:
-    """Take a block out of the agent's memory. If this conversation has it for itself alone, it is deleted."""
+def detach_block(tx: Tx, agent_id: AgentId, block: Block, conversation_seq: int = 0, *, author: Author) -> None:
+    """Take a block out of the agent's memory. If this conversation has it for itself alone, it is deleted. Raises:
+    BlockProtected."""
+    check_author(block, author)
     labels = {block_id: label for label, block_id in tx.blocks.list_isolated(agent_id, conversation_seq).items()}
     if block.id in labels:
         tx.blocks.isolate(agent_id, conversation_seq, labels[block.id], None)

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.blocks import Author, check_limit
 from perdure.core.conversations import MODEL, OPTIONS
-from perdure.core.features import Point, find_features
+from perdure.core.features import Point, feature_settings, find_features
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, derived_id
 from perdure.core.messages import Message
@@ -74,6 +74,12 @@ VALUES_MAX = 1_000
 _ALL = 1_000_000
 
 
+def _settings_of_copy(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an agent that its copies have."""
+    stays = {name for name, (_, setting) in feature_settings().items() if setting.stays}
+    return {name: value for name, value in without_own(settings).items() if name not in stays}
+
+
 def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId]]) -> AgentCopy:
     """Return what an agent has beside what agent files of the second layout hold. `lines`: number of a conversation ->
     the ids of its messages in the file, in order. Raises: NotFound."""
@@ -85,7 +91,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
     turns = {seq: [one for one in map(tx.messages.get, ids) if _has_place(one)] for seq, ids in lines.items()}
     rows = HeldRows(turns, {one.id: one for one in passages})
     return AgentCopy(
-        settings=without_own(agent.settings),
+        settings=_settings_of_copy(agent.settings),
         follows_default=agent.follows_default,
         conversations=[_copy_conversation(tx, agent_id, seq, of_line) for seq, of_line in turns.items()],
         passages=passages,
@@ -155,7 +161,8 @@ def restore_agent(
     """
     before = tx.agents.get(agent_id)
     rules = {name: before.settings[name] for name in ("tool_rules",) if name in before.settings}
-    settings = {**{name: value for name, value in copy.settings.items() if name != "tool_rules"}, **rules}
+    brought = _settings_of_copy(copy.settings)
+    settings = {**{name: value for name, value in brought.items() if name != "tool_rules"}, **rules}
     update_agent(tx, agent_id, {"settings": settings}, author=author, at=at)
     for block in tx.blocks.list_by_agent(agent_id):
         values = copy.block_values.get(block.label, ())
@@ -165,6 +172,7 @@ def restore_agent(
             continue
         for one in values[1:]:
             by = Author(kind=one.by, id=agent_id if one.by == "agent" else author.id)
+            by = author if block.is_protected else by  # a person who imports it brings its history
             after = check_limit(replace(block, value=one.value))
             block = tx.blocks.put(after, expected=block.version, author=by, at=one.created_at)
     passages: dict[str, Passage] = {}

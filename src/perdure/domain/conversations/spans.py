@@ -86,7 +86,8 @@ def spans_of(
                 started_at=step.created_at,
                 ended_at=ended_at,
                 failed=step.failure is not None,
-                attributes={"step_id": step.id, "model": step.model, "answered_at": step.ended_at},
+                attributes={"step_id": step.id, "model": step.model, "answered_at": step.ended_at}
+                | ({"model_reason": run.options.model_reason} if run.options.model_reason else {}),
             )
         )
         spans += [

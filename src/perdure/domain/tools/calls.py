@@ -8,7 +8,7 @@ from datetime import datetime
 
 from perdure.context.sections.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
-from perdure.core.blocks import Author, Block, MemoryEdit
+from perdure.core.blocks import Author, Block, MemoryEdit, check_author
 from perdure.core.errors import BlockChanged, BlockNotFound, BlockReadOnly
 from perdure.core.ids import Ids, MessageId
 from perdure.core.ports import TokenCounter
@@ -78,8 +78,8 @@ def find_own_block(tx: Tx, call: MemoryCall, label: str) -> Block:
 def edit_own_block(
     tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block], *, whole: bool = False
 ) -> MemoryEdit:
-    """Change one of the agent's blocks by `edit`, a pure function. Raises: BlockNotFound, BlockReadOnly; what `edit`
-    raises.
+    """Change one of the agent's blocks by `edit`, a pure function. Raises: BlockNotFound, BlockReadOnly,
+    BlockProtected; what `edit` raises.
 
     Args:
         whole: the edit replaces all of the value, whatever it is. Then the model must have been shown that value, or
@@ -88,6 +88,8 @@ def edit_own_block(
     before = find_own_block(tx, call, label)
     if before.read_only:  # before the edit: its own error would not help the model
         raise BlockReadOnly(label)
+    if before.metadata:
+        check_author(before, call.author)
     if whole and not _is_shown(tx, call, before):
         raise BlockChanged(label, before.value)
     after = edit(before)

@@ -101,12 +101,12 @@ def _view(tx: Tx, call: MemoryCall, path: str) -> ToolOutcome:
 
 
 def _delete(tx: Tx, call: MemoryCall, label: str) -> ToolOutcome:
-    """Take a block out of memory. Raises: BlockNotFound, BlockReadOnly."""
+    """Take a block out of memory. Raises: BlockNotFound, BlockReadOnly, BlockProtected."""
     block = find_own_block(tx, call, label)
     if block.read_only:
         raise BlockReadOnly(label)
     # Only detached if it is the agent's: others may share it, and people can restore it.
-    detach_block(tx, call.agent.id, block, call.run.conversation_seq)
+    detach_block(tx, call.agent.id, block, call.run.conversation_seq, author=call.author)
     return ToolOutcome(text=f"Successfully deleted memory block {label!r}.", edits=(MemoryEdit.between(block, None),))
 
 

@@ -26,7 +26,7 @@ from perdure.domain.environment import seal_environment
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_range
 from perdure.storage.tx import Tx
 
-BASE_KINDS: tuple[ToolKind, ...] = ("memory", "builtin", "agents")
+BASE_KINDS: tuple[ToolKind, ...] = ("memory", "builtin", "agents", "helpers", "skills")
 
 RETURN_LIMIT_MAX_CHARS = 1_000_000
 TIMEOUT_MAX_S = 3_600.0

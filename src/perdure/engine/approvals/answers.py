@@ -36,7 +36,7 @@ from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rules import rules_in
 from perdure.domain.provenance.policy import describe_sources, load_gate, writes_memory
 from perdure.engine.log.run_log import OpenCall, RunLog, open_calls_in
-from perdure.engine.log.tool_rules import RuleState, expected_states, prefill
+from perdure.engine.log.tool_rules import RuleState, expected_states, prefill, why_not_for_run
 from perdure.engine.ports import Ports, UnitInputs, show_result
 from perdure.engine.records.rows import NEWEST, add_hook_context, result_draft
 from perdure.storage.tx import Tx
@@ -120,6 +120,7 @@ def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]
             message_id=one.message.id,
             call=one.call,
             reason=untrusted.get(one.call.name, "") if one.call.awaits == "approval" else "",
+            helper=pending.run.options.helper,
         )
         for one in pending.waiting
     )
@@ -218,6 +219,7 @@ def with_waits(
         states = expected_states(log.rule_scope, log.past_calls, [call.name for call in calls])
     loop = FREE if log.rule_scope is None else log.rule_scope.loop
     changed: dict[str, ToolCall] = {}
+    only = log.run.options.tools
     for place, call in enumerate(calls):
         tool = tools.get(call.name)
         speaks = call.name == SEND_MESSAGE  # what else it was given is no reason to refuse the message
@@ -229,6 +231,7 @@ def with_waits(
         arguments = prefill(arguments, states[place].arguments.get(call.name)) if states else arguments
         call = replace(call, arguments=arguments)
         broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
+        broken = broken or (only is not None and why_not_for_run(only, call.name) is not None)
         broken = broken or tool is None or not is_usable(tool.spec, call.own_arguments)
         broken = broken or (says and not call.speech.strip())
         wait = None if broken else waits.get(call.name)

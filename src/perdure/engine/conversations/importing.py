@@ -17,7 +17,7 @@ from datetime import datetime
 
 from perdure.context.sections.assemble import View, tail
 from perdure.context.sections.envelopes import input_tokens
-from perdure.context.sections.stubs import row_tokens
+from perdure.context.sections.stubs import apply_stubs, row_tokens
 from perdure.context.window.budget import Certificate, segments
 from perdure.context.window.plan import Evict, Merge, plan
 from perdure.context.window.summary import extract_summary
@@ -29,6 +29,7 @@ from perdure.core.events import Event, MessageAdded, RunQueued
 from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
 from perdure.core.messages import Draft, Message, ToolCall, Waits, text_of
 from perdure.core.nodes import SummaryNode
+from perdure.core.runs import Prefix
 from perdure.core.sources import MessageSource
 from perdure.domain.blocks.units import copy_isolated
 from perdure.domain.conversations.importing import ImportCount, add_imported, as_imported
@@ -55,6 +56,7 @@ def fork(
     upto: MessageId | None = None,
     before: MessageId | None = None,
     hidden: bool = False,
+    keeps_prefix: bool = False,
 ) -> Conversation:
     """Add a conversation with a copy of what `source` has in view, and with its settings.
 
@@ -63,6 +65,8 @@ def fork(
     Args:
         upto: the last message to copy; None: all of them. One out of view brings the messages before it, whole.
         before: the first message that is not copied.
+        keeps_prefix: its requests begin with the bytes of those of `source`, so that a provider has them in its cache:
+            with the same prefix, and rows as they are shown there.
     Raises: NotFound; InvalidInput: `upto` is in another conversation.
     """
     agent_id = source.agent_id
@@ -80,19 +84,23 @@ def fork(
         rows += tx.messages.list_by_seqs(agent_id, current.pinned) if current.pinned else ()
         nodes += tx.nodes.list_by_seqs(agent_id, source.seq, current.nodes)
     rows += without_open_calls(tx.messages.view(agent_id, source.seq, from_seq=from_seq, upto_seq=last))
+    tokens = [row_tokens(row, source.stubs if keeps_prefix else {}, inputs.counter) for row in rows]
     settings = {name: value for name, value in source.settings.items() if name != EPHEMERAL}
     made = tx.conversations.add(agent_id, conversation_id, at=inputs.now, settings=settings, hidden=hidden)
     author = Author(kind="system", id="fork")
     blocks = copy_isolated(tx, agent_id, source.seq, made.seq, inputs.ids, author=author, at=inputs.now)
     brought = tx.sources.list_by_messages(agent_id, [row.seq for row in rows])
-    drafts = [_copy(row, inputs, brought.get(row.seq, ())) for row in rows]
-    tokens = [row_tokens(row, {}, inputs.counter) for row in rows]
+    shown = [apply_stubs(row, source.stubs) for row in rows] if keeps_prefix else rows
+    drafts = [_copy(row, inputs, brought.get(row.seq, ())) for row in shown]
     copies = tx.messages.append((agent_id, made.seq), drafts, tokens, at=inputs.now)
     stubs = {copy.seq: source.stubs[row.seq] for row, copy in zip(rows, copies, strict=True) if row.seq in source.stubs}
     if copies:
         _keep_earlier_sources(tx, source, made, copies[0], upto=rows[-1].seq)
-    if nodes:
-        first_seq = copies[0].seq if copies else tx.messages.next_seq(agent_id)
+    first_seq = copies[0].seq if copies else tx.messages.next_seq(agent_id)
+    if keeps_prefix and current is not None:
+        _begin_with_prefix(tx, made, current, nodes, first_seq)
+        stubs = {}
+    elif nodes:
         _begin_with_summary(tx, made, nodes, first_seq, inputs)
     if source.seen:  # the copies show these versions, so later ones are said behind them
         tx.conversations.put_seen_versions(agent_id, made.seq, _seen_by_copy(tx, source, blocks))
@@ -159,6 +167,25 @@ def _begin_with_summary(
         tx, opening.agent, opening.conversation, memory, inputs, reason="fork", from_seq=first_seq, nodes=copies
     )
     store_prefix(tx, opening.conversation, memory, compiled)
+
+
+def _begin_with_prefix(
+    tx: Tx, made: Conversation, current: Prefix, nodes: Sequence[SummaryNode], first_seq: int
+) -> None:
+    """Give the new conversation the prefix of its source, before its row `first_seq`; the pinned rows are among its
+    own."""
+    memory = read_memory(tx, tx.conversations.get_state(made.agent_id, made.seq))
+    copies = [tx.nodes.add(replace(node, conversation_seq=made.seq, children=())) for node in nodes]
+    prefix = replace(
+        current,
+        conversation_seq=made.seq,
+        reason="fork",
+        from_message_seq=first_seq,
+        nodes=tuple(node.seq for node in copies),
+        pinned=(),
+        changes=(),
+    )
+    store_prefix(tx, made, memory, prefix)
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,6 +271,13 @@ def count_repeats(steps: Sequence[ToolStep]) -> int:
     return count
 
 
+def count_failures(steps: Sequence[ToolStep], call: ToolCall) -> int:
+    """Return how often this very call failed in the newest steps that made no progress."""
+    newest = steps[len(steps) - count_stalled(steps) :]
+    pairs = (pair for step in newest for pair in step.pairs)
+    return sum(_key(one) == _key(call) and result.status != "success" for one, result in pairs)
+
+
 def step_line(step: ToolStep) -> str:
     """Return one line about a step: each call with the gist of its arguments, and its outcome."""
     line = "; ".join(f"{call.name}({_gist(call)}) -> {_outcome(result)}" for call, result in step.pairs)

@@ -15,9 +15,10 @@ from typing import Any
 from perdure.context.sections.tool_rules import rule_sentence
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.loops import FREE, AgentLoop
-from perdure.core.messages import Message, ToolCall, ToolDecision
+from perdure.core.messages import SEND_MESSAGE, Message, ToolCall, ToolDecision
 from perdure.core.models import ToolChoice
 from perdure.core.tools.arguments import ARGUMENTS
+from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rules import (
     ChildTools,
     Conditional,
@@ -108,6 +109,15 @@ class RuleState:
             f"[ToolConstraintError] Cannot call {name}, valid tools include: {sorted(self.allowed)}."
             f"\n** Hint: Possible rules that were violated:{hint}"
         )
+
+
+def why_not_for_run(tools: Sequence[str], name: str) -> str | None:
+    """Return why a request that may call only these `tools` may not call this one of the agent, in words for the model;
+    None: it may. What only speaks, or opens what is out of view, may always be called."""
+    if name in tools or name == SEND_MESSAGE or name in CONTEXT_TOOL_SPECS:
+        return None
+    names = ", ".join(sorted(tools)) or "none"
+    return f"[ToolNotAllowed] {name} may not be called for this request. Tools that may: {names}."
 
 
 @dataclass(slots=True)

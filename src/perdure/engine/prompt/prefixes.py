@@ -36,7 +36,7 @@ from perdure.context.sections.words import envelope_in_words
 from perdure.context.window.budget import summary_tokens
 from perdure.context.window.leaves import COLD_AFTER
 from perdure.core.agents import Agent
-from perdure.core.blocks import WORKING_CHECKPOINT, Block
+from perdure.core.blocks import ERROR_PATTERNS, WORKING_CHECKPOINT, Block
 from perdure.core.conversations import GRAPH_KEY, Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.errors import NotFound
 from perdure.core.features import Point
@@ -61,10 +61,14 @@ MEMORY_VERSIONS: Point[[Tx, ConversationState], Mapping[str, int]] = Point("memo
 """What else belongs to an agent's memory, with its versions, of which a log has to show changes."""
 PREFIX_SECTION: Point[[Tx, Agent, Mapping[str, int], UnitInputs, Callable[[], int]], str] = Point("prefix_section")
 """A section of the system text, by the versions of the memory; called is what counts the tokens of all else."""
+STATUS_COUNTS: Point[[Mapping[str, int]], Mapping[str, int]] = Point("status_counts")
+"""What else the status at the end of requests counts, by name: of the versions of the memory."""
 MEMORY_DELTAS: Point[[Tx, Agent, Mapping[str, int], MemoryState, Prefix, UnitInputs], Sequence[str]] = Point(
     "memory_deltas"
 )
 """Texts that bring a log from the versions that it has seen to those of the memory, behind this prefix."""
+AVAILABLE_SKILLS: Point[[Tx, Agent, Mapping[str, int]], Sequence[Mapping[str, str]]] = Point("available_skills")
+"""Skills beside those of the caller, each with name, description and location, by the versions of the memory."""
 
 _OF_ONE_MODEL = ("context_window_tokens", "max_output_tokens", "reasoning_effort", "max_reasoning_tokens", "extra")
 """Settings whose values another model may refuse, or not have room for."""
@@ -116,7 +120,25 @@ def read_memory(tx: Tx, opening: ConversationState) -> MemoryState:
     versions = opening.blocks
     for feature_versions in MEMORY_VERSIONS(tx, opening) if opening.has else ():
         versions = {**versions, **feature_versions}
-    return MemoryState(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
+    more = _count_rules(tx, opening) if opening.has_rules else {}
+    for counted in STATUS_COUNTS(versions) if opening.has else ():
+        more = {**more, **counted}
+    shown = tuple((name, count) for name, count in more.items() if count)
+    counts = Counts(messages=opening.message_count, passages=opening.passages, more=shown)
+    return MemoryState(versions=versions, counts=counts)
+
+
+def _count_rules(tx: Tx, opening: ConversationState) -> Mapping[str, int]:
+    """Return how many lines the blocks have that only a person changes, and those about how calls fail."""
+    blocks = tx.blocks.list_by_agent(opening.agent.id, opening.conversation.seq)
+    patterns = [block for block in blocks if block.label == ERROR_PATTERNS]
+    rules = [block for block in blocks if block.is_protected and block not in patterns]
+    return {"rules": sum(map(_count_lines, rules)), "error_patterns": sum(map(_count_lines, patterns))}
+
+
+def _count_lines(block: Block) -> int:
+    """Return how many lines of a block are not blank."""
+    return sum(bool(line.strip()) for line in block.value.splitlines())
 
 
 def rewrite_reason(
@@ -267,7 +289,7 @@ def compile_prefix(
     blocks = tx.blocks.list_by_agent(agent.id, conversation.seq) if blocks is None else blocks
     counts = replace(memory.counts, tags=_list_tags(tx, agent))
     rules = tool_rules_section(rules_in(agent.settings))
-    skills = "" if client_tools is None else skills_section(client_skills(tx, agent.id, client_tools))
+    skills = skills_section(_list_skills(tx, agent, memory, client_tools))
     tools = _offered_tools(tx, agent, client_tools)
     if any(tool["name"] == CHECKPOINT_TOOL for tool in tools):  # the tail has it
         blocks = [block for block in blocks if block.label != WORKING_CHECKPOINT]
@@ -317,6 +339,12 @@ def compile_prefix(
         parts=_name_parts(agent, base, tools, blocks, skills=skills, directories=directories) | form,
         created_at=inputs.now,
     )
+
+
+def _list_skills(tx: Tx, agent: Agent, memory: MemoryState, client_tools: str | None) -> Sequence[Mapping[str, Any]]:
+    """Return the skills that a prompt lists: those of the caller, and the agent's own."""
+    of_caller = [] if client_tools is None else client_skills(tx, agent.id, client_tools)
+    return [*of_caller, *(skill for more in AVAILABLE_SKILLS(tx, agent, memory.versions) for skill in more)]
 
 
 def _offered_tools(tx: Tx, agent: Agent, client_tools: str | None) -> tuple[Mapping[str, Any], ...]:

@@ -15,7 +15,7 @@ from perdure.core.agents import Agent, GuardSettings
 from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.messages import SEND_MESSAGE, Message
 from perdure.core.nodes import message_handle
-from perdure.core.runs import Prefix, Run, Step
+from perdure.core.runs import NO_OPTIONS, Prefix, Run, Step
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, tools_with
 from perdure.engine.log.next_action import count_stalled, step_line, tool_steps
 from perdure.engine.ports import UnitInputs
@@ -53,7 +53,8 @@ def build_notes(
         messages: of the run, in order.
         has_notes: whether a block of the agent holds working notes.
     """
-    guards, seq = GuardSettings.from_settings(agent.settings), prefix.conversation_seq
+    options = NO_OPTIONS if run is None else run.options
+    guards, seq = GuardSettings.from_settings(agent.settings, options), prefix.conversation_seq
     tools = {tool["name"] for tool in prefix.tools}
     turn = messages
     if run is not None and run.turn_from is not None and run.begins_at is not None:  # since the user spoke

@@ -188,6 +188,11 @@ def check_request(request: RunRequest, settings: EngineSettings) -> None:
         raise InvalidInput(f"max_tokens is {tokens!r:.80}: give a whole number from 1 on")
     if cost is not None and not (type(cost) in (int, float) and 0 < cost < LIMIT_MAX):
         raise InvalidInput(f"max_cost_usd is {cost!r:.80}: give a number of US dollars above 0")
+    model, tools = request.options.model, request.options.tools
+    if model is not None and not isinstance(model, str):
+        raise InvalidInput(f"model is {model!r:.80}: give the handle of a model")
+    if tools is not None and (isinstance(tools, str) or not all(isinstance(one, str) for one in tools)):
+        raise InvalidInput(f"tools is {tools!r:.80}: give a list of names of tools")
     if request.answer_otid is not None:
         settings.limits.check("name_limit_chars", len(request.answer_otid), field="answer_otid")
     check_input(

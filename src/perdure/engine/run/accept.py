@@ -16,8 +16,9 @@ from perdure.core.conversations import ConversationState
 from perdure.core.errors import AnswerInvalid, ConversationBusy, LimitReached, ModelNotFound, StoreError
 from perdure.core.events import Event, MessageAdded, ModelChanged, RunQueued, RunStarted, StoredEvent
 from perdure.core.features import Point
+from perdure.core.hooks import BEFORE_REQUESTS
 from perdure.core.messages import Draft, Message, Text
-from perdure.core.runs import Run, RunKey
+from perdure.core.runs import Run, RunKey, RunOptions
 from perdure.core.telemetry import LeaseTaken, RunAsked
 from perdure.core.tools.answers import Answer
 from perdure.domain.agents.options import LIMITS, limits_in
@@ -81,7 +82,7 @@ async def accept_now(request: RunRequest, ports: Ports) -> Accepted:
         request = replace(request, shown=shown)
     inputs = ports.inputs((request.agent_id, request.conversation_seq))
     # Hooks before a model are called between T2 and T3.
-    begins = not request.options.note and "before_model" not in ports.hooks.points
+    begins = not request.options.note and not ports.hooks.points & BEFORE_REQUESTS
     while True:
         try:
             accepted = await ports.store.write(accept, request, inputs, begin=begins)
@@ -324,6 +325,15 @@ def _continue_cancelled(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begi
     return accepted
 
 
+def _options_after(stopped: RunOptions, options: RunOptions) -> RunOptions:
+    """Return the options of a run that goes on where another one stopped: it may call no more tools than that one, and
+    a helper stays the same one."""
+    names: tuple[str, ...] = () if stopped.tools is None else ("tools", "model")
+    if stopped.helper:
+        names = ("model", "system", "caller", "hops", "origin", "helper", "model_reason", "tools")
+    return replace(options, **{name: getattr(stopped, name) for name in names})
+
+
 def _add_resumed_run(
     tx: Tx,
     request: RunRequest,
@@ -337,6 +347,7 @@ def _add_resumed_run(
     """Add the run that takes over from the one that stopped: its steps and budget left, its hooks' contexts and its
     client tools. `rows`: the answers, as they are stored."""
     stopped = pending.run
+    request = replace(request, options=_options_after(stopped.options, request.options))
     if stopped.options.max_tokens is not None or stopped.options.max_cost_usd is not None:
         left = remaining_limits(stopped, cost_of(run_log_of(tx, stopped), inputs))
         request = replace(request, options=within(request.options, left))

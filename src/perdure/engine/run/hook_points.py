@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from perdure.core import hooks
 from perdure.core.errors import HookBlocked
+from perdure.core.events import StoredEvent
 from perdure.core.ids import ConversationId
 from perdure.core.messages import ToolCall, text_of
 from perdure.core.models import ModelReply
@@ -16,7 +17,7 @@ from perdure.core.runs import Failure, Step
 from perdure.core.specs import Tool, ToolOutcome
 from perdure.engine.hooks import HookOutcome
 from perdure.engine.log.interrupts import Interrupted
-from perdure.engine.log.next_action import EndRun, MakeRequest, next_action
+from perdure.engine.log.next_action import EndRun, MakeRequest, next_action, step_line, tool_steps
 from perdure.engine.log.run_log import Progress, RunLog, load_run_log, run_log_of
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.records.leases import holding
@@ -53,9 +54,27 @@ async def at_run_start(request: RunRequest, ports: Ports) -> RunRequest:
     return replace(request, drafts=(*request.drafts, *drafts), tokens=(*request.tokens, *tokens))
 
 
-async def before_model(log: RunLog, ports: Ports) -> Progress:
+async def before_request(log: RunLog, ports: Ports) -> Progress:
     """Run the hooks before a model call and return the new log. If a hook blocks the call, the run has ended. Raises:
     LeaseLost, StoreError."""
+    told: Sequence[StoredEvent] = ()
+    if "next_prompt" in ports.hooks.points:
+        steps = tuple(step_line(step) for step in tool_steps(log.messages))
+        payload = hooks.NextPrompt(**_run_fields(log), step=log.steps_taken, recent_steps=steps)
+        try:
+            answers = await _fire(log, payload, ports)
+        except Interrupted:
+            return Progress(await ports.store.read(load_run_log, log))
+        progress = await store_answers(log, answers, ports)
+        log, told = progress.log, progress.events
+    if "before_model" not in ports.hooks.points:
+        return Progress(log, told)
+    progress = await _before_model(log, ports)
+    return replace(progress, events=(*told, *progress.events))
+
+
+async def _before_model(log: RunLog, ports: Ports) -> Progress:
+    """Run the hooks of `before_model`; see `before_request`."""
     line = log.run.key.agent_id, log.run.conversation_seq
     model = (await ports.store.read(lambda tx: tx.conversations.get_agent(*line))).model
     answered = max((message.seq for message in log.messages if message.role == "assistant"), default=-1)

@@ -14,6 +14,7 @@ from perdure.context.window.plan import Evict, Merge, Stub
 from perdure.core.conversations import CompactionSettings, Conversation
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, ViewCompacted
+from perdure.core.hooks import BEFORE_REQUESTS
 from perdure.core.nodes import message_handle
 from perdure.core.runs import PrefixChange
 from perdure.core.telemetry import CompactionDone, RunWork, current_run
@@ -29,7 +30,7 @@ from perdure.engine.log.run_log import Progress, RoomPlan, RunLog, Tell, load_ru
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.reading import Reading
 from perdure.engine.records.rows import finish
-from perdure.engine.run.hook_points import after_compaction, at_run_end, before_compaction, before_model
+from perdure.engine.run.hook_points import after_compaction, at_run_end, before_compaction, before_request
 from perdure.engine.run.model_call import call_model
 from perdure.engine.run.request import load_request, record_request
 from perdure.engine.run.tool_calls import call_tools
@@ -69,7 +70,7 @@ async def _run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
     tell(progress.events)
     hooks = ports.hooks
     end_hooked = False
-    hooked_step = -1  # `before_model` fires once for each step, even if the step is planned again after room was made
+    hooked_step = -1  # these hooks fire once for each step, even if the step is planned again after room was made
     while True:
         log = progress.log
         match next_action(log):
@@ -89,8 +90,8 @@ async def _run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
                     progress = await ask_engine(progress.question, ports)
                 elif progress.room is not None:
                     progress = await make_room(progress.room, ports)
-                elif len(log.steps) != hooked_step and "before_model" in hooks.points:
-                    hooked_step, progress = len(log.steps), await before_model(log, ports)
+                elif len(log.steps) != hooked_step and hooks.points & BEFORE_REQUESTS:
+                    hooked_step, progress = len(log.steps), await before_request(log, ports)
                 else:
                     progress = await record_request(log, ports, progress.no_plan)
             case CallModel(step):

@@ -166,7 +166,7 @@ def make_request(
         log=log,
         events=events,
         agent=agent,
-        guards=GuardSettings.from_settings(agent.settings),
+        guards=GuardSettings.from_settings(agent.settings, options),
         opening=opening,
         conversation=conversation,
         memory=read_memory(tx, opening),
@@ -399,6 +399,7 @@ def _add_step(builder: RequestBuilder, view: View, size: RequestSize) -> Step:
     """Add the pending step with its recipe."""
     log, agent, inputs = builder.log, builder.agent, builder.inputs
     rules = None if log.rule_scope is None else rule_state(log.rule_scope, log.past_calls)
+    has_none = rules is None and log.run.options.tools is not None and not log.run.options.tools
     recipe = Recipe(
         prefix_seq=view.prefix.seq,
         upto_message_seq=view.next_seq - 1,
@@ -410,7 +411,7 @@ def _add_step(builder: RequestBuilder, view: View, size: RequestSize) -> Step:
         tokens=size.estimated,
         overcount=size.overcount,
         window_tokens=builder.window[0],
-        tool_choice="none" if log.must_speak else None if rules is None else rules.choice,
+        tool_choice="none" if log.must_speak or has_none else None if rules is None else rules.choice,
         single_calls=rules is not None,
     )
     return builder.tx.steps.add(

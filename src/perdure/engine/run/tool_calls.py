@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.context.sections.expand import Budget
-from perdure.core.agents import Agent
+from perdure.core.agents import Agent, GuardSettings
 from perdure.core.blocks import Author
-from perdure.core.errors import Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
+from perdure.core.errors import CallRepeated, Conflict, InvalidArguments, InvalidInput, PerdureError, ToolError
 from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import ToolCall, Waits
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run, RunKey
-from perdure.core.specs import Tool, ToolOutcome
+from perdure.core.specs import Tool, ToolKind, ToolOutcome
 from perdure.core.telemetry import ToolWork
 from perdure.core.tools.arguments import fit_arguments, parse_arguments
 from perdure.domain.provenance.policy import foreign_sources
@@ -31,8 +31,9 @@ from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool, write_waits
 from perdure.engine.hooks import HookOutcome
 from perdure.engine.log.interrupts import Interrupted, is_cancelled
+from perdure.engine.log.next_action import count_failures, tool_steps
 from perdure.engine.log.run_log import OpenCall, Progress, RunLog, Tell, load_run_log
-from perdure.engine.log.tool_rules import prefill, rule_state
+from perdure.engine.log.tool_rules import prefill, rule_state, why_not_for_run
 from perdure.engine.ports import Ports, UnitInputs, show_result
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.engine.records.leases import holding
@@ -45,6 +46,9 @@ logger = logging.getLogger(__name__)
 
 REFUSALS = (ToolError, InvalidInput, Conflict)
 """What a memory tool says no with: it becomes the call's result, and the model may act on it."""
+
+_HAVE_LIMITS: tuple[ToolKind, ...] = ("custom", "builtin", "agents", "helpers", "skills")
+"""What runs tools of these kinds has limits of time of its own, and knows what it waits for."""
 
 RESULT_MAX_CHARS = 400_000
 """What is kept of a foreign tool's result. Beyond the tool's own limit the model opens it by its handle."""
@@ -146,6 +150,9 @@ class _ToolPhase:
             names = ", ".join(sorted(self.tools)) or "none"
             what = f"there is no tool {call.name!r}" if call.name else "a call needs the name of a tool"
             return _refusal(f"{what}; your tools are: {names}")
+        options = self.log.run.options
+        if options.tools is not None and (why := why_not_for_run(options.tools, call.name)) is not None:
+            return _refusal(why)
         arguments = open_call.arguments
         if rules is not None and open_call.decision is None:  # what a person approved is run as it was shown
             arguments = prefill(arguments, rules.arguments.get(call.name))
@@ -153,6 +160,11 @@ class _ToolPhase:
             return _refusal(f"{call.name} now needs somebody's approval: call it again, and it will be asked for")
         if tool.spec.kind == "client":  # one that can be used is the caller's to run
             return _refusal(f"the arguments of {call.name} are no JSON object; the tool was not run")
+        guards = GuardSettings.from_settings(self.agent.settings, self.log.run.options)
+        if guards.failed_repeats and open_call.decision is None:
+            times = count_failures(tool_steps(self.log.messages), call)
+            if times >= guards.failed_repeats:
+                return _refusal(str(CallRepeated(call.name, times=times)))
         if tool.spec.kind != "memory" and (missing := self.ports.toolbox.missing(tool)) is not None:
             return ToolOutcome(text=missing, status="error")
         if call.call_id in self.log.started and not tool.spec.idempotent:
@@ -265,8 +277,7 @@ async def _execute(log: RunLog, ready: ReadyCall, ports: Ports) -> tuple[ToolOut
 async def _call_toolbox(log: RunLog, ready: ReadyCall, ports: Ports) -> ToolOutcome:
     """Call a foreign tool within its time limit; return its outcome. Never raises for what the tool does."""
     call, spec = ready.open_call.call, ready.tool.spec
-    # What runs these has limits of its own, and knows what it waits for.
-    limit_s = None if spec.kind in ("custom", "builtin", "agents") else spec.timeout_s or ports.settings.tool_timeout_s
+    limit_s = None if spec.kind in _HAVE_LIMITS else spec.timeout_s or ports.settings.tool_timeout_s
     context = CallContext(
         agent_id=log.run.key.agent_id, conversation_id=log.run.conversation_id, run_id=log.run.id, call_id=call.call_id
     )

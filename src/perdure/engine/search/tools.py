@@ -254,7 +254,7 @@ async def search_output(search: Search, message: Message, query: str, budget: Bu
     if search.has_embedder:
         spread = range(0, len(found.parts), max(1, len(found.parts) // EMBEDDED))  # where words find too little
         near = list(dict.fromkeys((*order, *spread)))[:EMBEDDED]
-        order = await _rank_by_meaning(search, found, near, query) or order
+        order = await rank_by_meaning(search, found, near, query) or order
     handle = message_handle(message.seq)
     if not order:
         return budget.cut(
@@ -272,7 +272,7 @@ def _find(text: str, query: str) -> tuple[OutputParts, Sequence[int]]:
     return output_parts, output_parts.rank() if output_parts.parts else ()
 
 
-async def _rank_by_meaning(search: Search, found: OutputParts, near: Sequence[int], query: str) -> Sequence[int] | None:
+async def rank_by_meaning(search: Search, found: OutputParts, near: Sequence[int], query: str) -> Sequence[int] | None:
     """Return the passages ranked by words, and by vectors of those in `near`; None: there are no vectors in time."""
     import numpy as np
 

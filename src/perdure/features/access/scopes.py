@@ -52,6 +52,7 @@ def _rules() -> list[ScopeRule]:
     talks = [
         *("/v1/agents/*/messages/**", "/v1/agents/*/generate", "/v1/agents/*/events", "/v1/agents/*/summarize"),
         *("/v1/agents/*/recompile", "/v1/agents/*/schedule/**", "/v1/agents/*/files/**", "/v1/conversations/**"),
+        "/v1/agents/*/commands/**",
         *("/v1/chat/completions", "/v1/runs/**", "/v1/jobs/**", "/v1/messages/**", "/v1/steps/**"),
         *("/v1/groups/*/messages/**", "/v1/agents/*/companion/**"),
     ]
@@ -66,7 +67,7 @@ def _rules() -> list[ScopeRule]:
     memory = [
         *("/v1/agents/*/archival-memory/**", "/v1/archives/*/passages/**", "/v1/passages/**"),
         *("/v1/agents/*/core-memory/blocks/*", "/v1/agents/*/forget", "/v1/agents/*/undo"),
-        *("/v1/agents/*/memory-sources/**", "/v1/agents/*/notes/**"),
+        *("/v1/agents/*/memory-sources/**", "/v1/agents/*/notes/**", "/v1/agents/*/proposals/**"),
         *("/v1/agents/*/reset-messages", "/v1/groups/*/reset-messages", "/v1/facts/**"),
     ]
     built = [
@@ -74,10 +75,12 @@ def _rules() -> list[ScopeRule]:
         *("facts",),
     ]
     read = [*built, "conversations", "entities", "jobs", "messages", "models", "passages", "profiles", "providers"]
-    read += ["recall", "runs", "sandbox-config", "steps", "tags", "why", "health", "ready"]
+    read += ["proposals", "recall", "runs", "sandbox-config", "steps", "tags", "why", "health", "ready"]
     return [
         *administration,
         ScopeRule(ANY, "/metrics", "admin", whole_server=True),
+        ScopeRule(GET, "/v1/plugins/**", "admin", whole_server=True),
+        ScopeRule(WRITE, "/v1/plugins/**", "admin", audited=True, whole_server=True),
         ScopeRule(GET, "/openapi.json", "read-only"),
         ScopeRule(GET, "/docs", "read-only"),
         ScopeRule("GET HEAD OPTIONS DELETE", "/mcp", "read-only"),
@@ -87,6 +90,10 @@ def _rules() -> list[ScopeRule]:
         ScopeRule(WRITE, "/v1/providers/**", "admin", audited=True),
         ScopeRule(WRITE, "/v1/sandbox-config/**", "admin", audited=True),
         ScopeRule(WRITE, "/v1/facts/settings", "builder", audited=True),
+        *(
+            ScopeRule(WRITE, f"/v1/agents/*/{path}", "builder", audited=True)
+            for path in ("companion", "proposals/protect")
+        ),
         *(ScopeRule(methods, path, "user", audited=True) for methods, path in changes),
         *(ScopeRule(WRITE, path, "user") for path in talks),
         *(ScopeRule(WRITE, path, "user", audited=True) for path in memory),
@@ -96,6 +103,7 @@ def _rules() -> list[ScopeRule]:
         ScopeRule(GET, "/data/backup", "admin", audited=True, whole_server=True),  # the file itself
         *(ScopeRule(GET, path, "read-only") for path in ("/", *(f"/{page}/**" for page in PAGES))),
         ScopeRule(WRITE, "/connections/local/**", "admin", audited=True, whole_server=True),
+        ScopeRule(WRITE, "/connections/plugins/**", "admin", audited=True, whole_server=True),
         ScopeRule(WRITE, "/connections/**", "admin", audited=True),
         ScopeRule(WRITE, "/data/backup", "admin", audited=True, whole_server=True),
         ScopeRule(WRITE, "/approvals", "user", audited=True),
@@ -108,10 +116,11 @@ def _rules() -> list[ScopeRule]:
     ]
 
 
-_MEMORY_PAGES = ("memory", "facts", "forget", "sources", "notes")
+_MEMORY_PAGES = ("memory", "facts", "forget", "sources", "notes", "proposals")
 _BUILT_IN_MEMORY = (
     *("memory/blocks", "memory/blocks/*/settings", "memory/blocks/*/detach"),
     *("memory/companion/on", "memory/companion/off", "facts/capture", "facts/pause"),
+    "proposals/protect",
 )
 """What of an agent's pages is about its blocks, companion and settings, not about what it remembers."""
 

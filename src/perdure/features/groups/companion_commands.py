@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
-from perdure.cli.commands.run import LastAgent, Yes, command, for_work, option
+from perdure.cli.commands.run import LastAgent, Yes, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.console import RenderableType
@@ -89,9 +89,13 @@ async def wake(view: Output, agent: LastAgent) -> None:
 
 
 @command("companion on", change=True)
-async def on(view: Output, agent: LastAgent) -> None:
+async def on(
+    view: Output,
+    agent: LastAgent,
+    reflects: Annotated[bool, flag("--reflects", "It reads what failed, and only proposes changes.")] = False,
+) -> None:
     """Give an agent a companion, which shares its memory blocks."""
-    info = await agent.companion.enable()
+    info = await agent.companion.enable(kind="reflection" if reflects else "sleeptime")
     view.show(_companion_shape(info), *_info_view(info))
     view.hint(f"It reads what is said from now on; `perdure companion wake {info.agent_name}` does not wait for turns.")
 
@@ -164,7 +168,7 @@ def _companion_shape(info: CompanionInfo) -> dict[str, Any]:
     return {
         "agent": {"id": info.agent_id, "name": info.agent_name},
         "companion": fields(info.companion, "id", "name", "model"),
-        **fields(info, "frequency", "turns", "max_steps", "max_tokens"),
+        **fields(info, "kind", "frequency", "turns", "max_steps", "max_tokens"),
         "last_pass": None if info.last_pass is None else pass_shape(info.last_pass),
     }
 
@@ -174,8 +178,9 @@ def _info_view(info: CompanionInfo) -> list[RenderableType]:
     head = Text.assemble((visible(info.name), "bold"), (f"  {info.companion.id}  {info.companion.model}", "dim"))
     limits = {"steps": info.max_steps, "tokens": info.max_tokens}
     own = ", ".join(f"at most {value:,} {name} a pass" for name, value in limits.items() if value is not None)
+    work = "reads what failed of" if info.kind == "reflection" else "tidies the memory of"
     text = (
-        f"tidies the memory of {visible(info.agent_name)} after every {plural(info.frequency or 0, 'turn')};"
+        f"{work} {visible(info.agent_name)} after every {plural(info.frequency or 0, 'turn')};"
         f" {plural(info.turns, 'turn')} since its last pass"
     )
     return [head, Text(f"{text}; {own}" if own else text)]

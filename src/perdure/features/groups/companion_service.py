@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypedDict, Unpack, cast
+from typing import TypedDict, Unpack, cast, get_args
 
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
@@ -21,15 +21,17 @@ from perdure.features.groups.companions import (
     disable_companion,
     enable_companion,
     find_companion,
+    kind_of_companion,
     list_companion_groups,
 )
 from perdure.features.groups.passes import load_companion
 from perdure.features.groups.units import TURNS_MAX, GroupChanges, update_group
-from perdure.features.groups.values import Group, GroupKind, Pass, PassCause, last_words
+from perdure.features.groups.values import Group, Pass, PassCause, last_words
 from perdure.features.groups.work_tables import Passes
 from perdure.features.groups.worker import Companions
+from perdure.library.agents.agents import CompanionKind
 from perdure.library.memory.blocks import reason_in
-from perdure.library.parts.checks import check_limit, outside
+from perdure.library.parts.checks import check_choice, check_limit, outside
 from perdure.library.parts.part import AsyncPart, reads, writes
 from perdure.storage.tx import Tx
 
@@ -99,6 +101,11 @@ class CompanionInfo:
         return self.companion.name
 
     @property
+    def kind(self) -> CompanionKind:
+        """Whether it keeps the agent's memory, or reflects."""
+        return kind_of_companion(self.companion)
+
+    @property
     def frequency(self) -> int | None:
         return self.group.frequency
 
@@ -132,9 +139,11 @@ class AsyncCompanion(AsyncPart):
         return await self._ports.store.read(lambda tx: [_companion_info(tx, one) for one in list_companion_groups(tx)])
 
     @writes
-    def enable(self, tx: Tx, *, kind: GroupKind = "sleeptime", author: Author | None = None) -> CompanionInfo:
-        """Give the agent a companion that reads what is said from now on, if it has none. Raises: InvalidInput."""
+    def enable(self, tx: Tx, *, kind: CompanionKind = "sleeptime", author: Author | None = None) -> CompanionInfo:
+        """Give the agent a companion that reads what is said from now on, if it has none. One of the kind `reflection`
+        reads what failed, and only proposes changes. Raises: InvalidInput."""
         ports = self._ports
+        check_choice("kind", kind, get_args(CompanionKind))
         group = enable_companion(
             tx, self._id, ids=ports.ids, author=author or outside(), at=ports.clock.now(), kind=kind
         )

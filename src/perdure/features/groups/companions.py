@@ -29,6 +29,9 @@ from perdure.storage.tx import Tx
 COMPANION_LOST: Point[[Tx, AgentId, datetime], None] = Point("companion_lost")
 """An agent has no companion any more."""
 
+COMPANION_FIELDS: Point[[CompanionKind], Mapping[str, Any]] = Point("companion_fields")
+"""Fields of `NewAgent` of companions of this kind, where a feature brings the kind; else none."""
+
 PERSONA = "memory_persona"
 """The label of the block that only a companion has."""
 
@@ -40,9 +43,15 @@ _PERSONA_DESCRIPTION = "Who you are, and how you have learned to keep the memory
 _SUFFIX = "-sleeptime"
 _WITH_AGENT = "deleted_with_agent"
 """Of companions that `enable_companion` made. An agent that a group made one is never deleted with another."""
+_KIND = "kind"
+"""The name in `COMPANION_OF` of the kind of a companion that a feature brings."""
 _NAME_CHARS = 200
 
-_TYPES: Mapping[GroupKind, str] = {"sleeptime": "sleeptime_agent", "voice_sleeptime": "voice_sleeptime_agent"}
+_TYPES: Mapping[CompanionKind, str] = {
+    "sleeptime": "sleeptime_agent",
+    "voice_sleeptime": "voice_sleeptime_agent",
+    "reflection": "sleeptime_agent",
+}
 
 
 def find_companion(tx: Tx, agent_id: AgentId) -> Group | None:
@@ -66,6 +75,12 @@ def find_owner(tx: Tx, agent: Agent) -> Agent | None:
     return None
 
 
+def kind_of_companion(companion: Agent) -> CompanionKind:
+    """The kind of a companion."""
+    kind: CompanionKind = (companion.settings.get(COMPANION_OF) or {}).get(_KIND, "sleeptime")
+    return kind
+
+
 def set_companion(
     tx: Tx, agent_id: AgentId, kind: CompanionKind | Literal[False], author: Author, inputs: UnitInputs
 ) -> None:
@@ -77,12 +92,12 @@ def set_companion(
 
 
 def enable_companion(
-    tx: Tx, agent_id: AgentId, *, ids: Ids, author: Author, at: datetime, kind: GroupKind = "sleeptime"
+    tx: Tx, agent_id: AgentId, *, ids: Ids, author: Author, at: datetime, kind: CompanionKind = "sleeptime"
 ) -> Group:
     """Give an agent a companion that shares its blocks; one that it has stays. The companion reads what is said from
     now on.
 
-    Raises: NotFound; InvalidInput: the agent is a companion itself.
+    Raises: NotFound; InvalidInput: the agent is a companion itself, or has one that does not reflect as it should.
     """
     tx.agents.lock(agent_id)
     agent = tx.agents.get(agent_id)
@@ -91,15 +106,21 @@ def enable_companion(
         if COMPANION_OF in agent.settings:
             raise InvalidInput(f"{agent.name!r} is the companion of another agent, and can't have one itself")
         group = _add_companion(tx, agent, kind, ids=ids, author=author, at=at)
+    elif kind == "reflection" and kind_of_companion(tx.agents.get(group.agent_ids[0])) != kind:
+        raise InvalidInput(f"{agent.name!r} has a companion that edits its memory: take that one away first")
     if not agent.settings.get(COMPANION):
         _put_setting(tx, agent, COMPANION, True)
     follow_blocks(tx, agent_id)
     return group
 
 
-def _add_companion(tx: Tx, agent: Agent, kind: GroupKind, *, ids: Ids, author: Author, at: datetime) -> Group:
-    """Create a companion of an agent, and the group of both, which is returned. It has read all messages until now."""
-    agent_type = _TYPES[kind]
+def _add_companion(tx: Tx, agent: Agent, kind: CompanionKind, *, ids: Ids, author: Author, at: datetime) -> Group:
+    """Create a companion of an agent, and the group of both, which is returned. It has read all messages until now.
+    Raises: InvalidInput: the feature that has this kind is missing."""
+    agent_type, reflects = _TYPES[kind], kind == "reflection"
+    fields = {name: value for own in COMPANION_FIELDS(kind) for name, value in own.items()}
+    if reflects and not fields:
+        raise InvalidInput("companions of the kind 'reflection' need the feature `proposals`, which this program lacks")
     window = agent.settings.get("context_window_tokens")
     settings: dict[str, Any] = {
         # It begins each pass with its memory only, and what it reads are no statements of a user.
@@ -120,9 +141,21 @@ def _add_companion(tx: Tx, agent: Agent, kind: GroupKind, *, ids: Ids, author: A
         tools=tuple(dict.fromkeys((*DEFAULT_TOOLS[agent_type], "store_memories"))),
         settings=settings,
     )
-    companion = create_agent(tx, new, ids=ids, author=author, at=at)
-    _put_setting(tx, companion, COMPANION_OF, {"agent_id": agent.id, "block_ids": [], _WITH_AGENT: True})
-    group: NewGroup = {"kind": kind, "agent_ids": (companion.id,), "manager_agent_id": agent.id, "frequency": FREQUENCY}
+    companion = create_agent(tx, replace(new, **fields), ids=ids, author=author, at=at)
+    link: dict[str, Any] = {
+        "agent_id": agent.id,
+        "block_ids": [],
+        _WITH_AGENT: True,
+        **({_KIND: kind} if reflects else {}),
+    }
+    _put_setting(tx, companion, COMPANION_OF, link)
+    group_kind: GroupKind = "voice_sleeptime" if kind == "voice_sleeptime" else "sleeptime"
+    group: NewGroup = {
+        "kind": group_kind,
+        "agent_ids": (companion.id,),
+        "manager_agent_id": agent.id,
+        "frequency": FREQUENCY,
+    }
     if newest := tx.messages.list(agent.id, newest_first=True, limit=1):
         group["last_message_id"] = newest[0].id
     return create_group(tx, group, ids=ids, at=at)

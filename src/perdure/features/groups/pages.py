@@ -110,6 +110,7 @@ async def load_companion(request: Request, library: AsyncPerdure) -> Data:
     shape["companion"] = {
         "id": info.companion.id,
         "name": info.name,
+        "kind": info.kind,
         "frequency": info.frequency,
         "turns": info.turns,
         "passes": [

@@ -4,14 +4,17 @@ companion is given is what was said and done in its agent's conversations, as nu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
+from perdure.core.blocks import ERROR_PATTERNS
 from perdure.core.errors import NotFound
+from perdure.core.features import Point
 from perdure.core.ids import AgentId, Ids, RunId
-from perdure.core.messages import Message
+from perdure.core.messages import Message, ToolResult
 from perdure.core.ports import TokenCounter
 from perdure.core.sources import Source
 from perdure.core.text.markup import escape_tags
@@ -20,12 +23,17 @@ from perdure.core.tools.engine_specs import FINISH_TOOLS
 from perdure.domain.provenance.context import range_sources
 from perdure.domain.tools.memory_tools import CONTINUATION, READING_TAG
 from perdure.engine.ports import UnitInputs
-from perdure.features.groups.companions import find_companion, follow_blocks, share_archive
+from perdure.features.groups.companions import find_companion, follow_blocks, kind_of_companion, share_archive
 from perdure.features.groups.tables import Groups
 from perdure.features.groups.units import update_group
 from perdure.features.groups.values import FREQUENCY, SLEEPTIME_KINDS, Group, Pass, PassCause, PassOutcome
 from perdure.features.groups.work_tables import Passes
+from perdure.library.agents.agents import CompanionKind
 from perdure.storage.tx import Tx
+
+PASS_TASK: Point[[CompanionKind, str, Sequence[str]], Sequence[str]] = Point("pass_task")
+"""What companions of a kind that a feature brings are told to do with what they read, in lines: for the agent of this
+name, and the labels of the blocks that both share. They read only where a call of a tool failed."""
 
 TRIES = 5
 """After so many failures in a row a companion waits for its agent's next turns."""
@@ -120,7 +128,7 @@ def begin_due_pass(tx: Tx, agent_id: AgentId, limits: PassLimits, *, ids: Ids, a
 
 def begin_pass(tx: Tx, agent_id: AgentId, cause: PassCause, *, ids: Ids, at: datetime) -> Pass | None:
     """Store that a pass begins, or return the one that goes on; None: the agent has no companion, or has said nothing
-    new. Its companion shares the agent's blocks and archive from here on. Raises: NotFound."""
+    new that this reads. Its companion shares the agent's blocks and archive from here on. Raises: NotFound."""
     tx.agents.lock(agent_id)
     if (group := find_companion(tx, agent_id)) is None:
         return None
@@ -137,6 +145,9 @@ def begin_pass(tx: Tx, agent_id: AgentId, cause: PassCause, *, ids: Ids, at: dat
         if message.conversation_seq not in isolated
     ]
     if not newest:
+        return None
+    if _task(tx, group, "", ()) and not _has_failed(tx, agent_id, from_seq, isolated):
+        update_group(tx, group.id, {"last_message_id": newest[0].id}, ids=ids, at=at)
         return None
     follow_blocks(tx, agent_id)
     share_archive(tx, group, agent_id, ids=ids, at=at)
@@ -155,6 +166,18 @@ def begin_pass(tx: Tx, agent_id: AgentId, cause: PassCause, *, ids: Ids, at: dat
             created_at=at,
         )
     )
+
+
+def _task(tx: Tx, group: Group, agent_name: str, labels: Sequence[str]) -> Sequence[str]:
+    """What the companion of a group is told to do, if it is of a kind that a feature brings; else nothing."""
+    kind = kind_of_companion(tx.agents.get(group.agent_ids[0]))
+    return [line for lines in PASS_TASK(kind, agent_name, labels) for line in lines]
+
+
+def _has_failed(tx: Tx, agent_id: AgentId, from_seq: int, isolated: Collection[int]) -> bool:
+    """Whether a call failed in the agent's newest messages from `from_seq` on, as far as a pass reads them."""
+    rows = tx.messages.list(agent_id, after_seq=from_seq - 1, newest_first=True, kinds=("message",), limit=MESSAGES_MAX)
+    return any(_failures([row for row in rows if row.conversation_seq not in isolated]))
 
 
 def begin_scheduled(tx: Tx, agent_id: AgentId, inputs: UnitInputs) -> RunId | None:
@@ -182,14 +205,16 @@ def read_pass(
     labels = {block.id: block.label for block in tx.blocks.list_by_agent(agent.id)}
     shared = tx.blocks.list_versions(pass_.companion_id)
     tools = {tool.spec.name for tool in tx.tools.list_by_agent(pass_.companion_id)}
+    shared_labels = [label for block_id, label in labels.items() if block_id in shared]
     built = build_pass_input(
         agent.name,
-        [label for block_id, label in labels.items() if block_id in shared],
+        shared_labels,
         [message for message in messages[:MESSAGES_MAX] if message.conversation_seq not in isolated],
         zone=zone(agent.timezone),
         counter=counter,
         budget_tokens=budget_tokens,
         finish_tool=next((name for name in FINISH_TOOLS if name in tools), FINISH_TOOLS[0]),
+        task=_task(tx, tx.of(Groups).get(pass_.group_id), agent.name, shared_labels),
     )
     if len(messages) > MESSAGES_MAX and not built.is_full:
         built = replace(built, last=messages[MESSAGES_MAX - 1], is_full=True)
@@ -243,9 +268,6 @@ def _first_unread_seq(tx: Tx, group: Group) -> int:
         return 0
 
 
-ERROR_PATTERNS = "error_patterns"
-"""The label of a block in which an agent keeps how its calls of tools fail."""
-
 MESSAGE_CHARS, CALL_CHARS, FAILED_MAX = 8_000, 300, 30
 """Characters that are shown of a message, and of a call or its result; how many failed calls are listed."""
 
@@ -268,6 +290,7 @@ def build_pass_input(
     counter: TokenCounter,
     budget_tokens: int,
     finish_tool: str,
+    task: Sequence[str] = (),
 ) -> PassInput:
     """Build the text for a companion from as many of the messages as fit a budget, the first in any case.
 
@@ -275,6 +298,7 @@ def build_pass_input(
         labels: of the blocks that companion and agent share.
         messages: in order, of all conversations that are read.
         zone: of the times in the text.
+        task: what the companion is told to do in place of keeping the blocks; empty: it keeps them.
     """
     lines: list[str] = []
     several = len({message.conversation_seq for message in messages}) > 1
@@ -293,19 +317,19 @@ def build_pass_input(
             lines.append(line)
         last = message
         shown.append(message)
-    parts = [
-        f"<{READING_TAG}>",
+    keeping = [
         f"You are a sleeptime agent: you keep the memory of the agent {agent_name!r}, which is not waiting for you."
         " What was said and done in its conversations since your last pass follows as numbered lines.",
         f"The memory blocks that you share with it: {', '.join(labels) or 'none'}. Edit them where the lines say"
         f" something that lasts, then call {finish_tool} with your reason.",
     ]
-    if ERROR_PATTERNS in labels and (failed := list(_failed_calls(shown))):
-        parts += [
-            f"These calls of tools failed. Keep the block {ERROR_PATTERNS} from them: a line for each way in which they"
-            " fail, with what helps; one line for calls that fail alike; without what is solved.",
-            *failed[-FAILED_MAX:],
-        ]
+    parts = [f"<{READING_TAG}>", *(task or keeping)]
+    if (task or ERROR_PATTERNS in labels) and (failed := list(_failed_calls(shown))):
+        keep = (
+            f" Keep the block {ERROR_PATTERNS} from them: a line for each way in which they fail, with what helps; one"
+            " line for calls that fail alike; without what is solved."
+        )
+        parts += [f"These calls of tools failed.{'' if task else keep}", *failed[-FAILED_MAX:]]
     parts += ["Messages:", *(lines or ["(none)"]), f"</{READING_TAG}>"]
     return PassInput("\n".join(parts), last, is_full)
 
@@ -327,14 +351,21 @@ def _message_line(message: Message, zone: tzinfo, *, several: bool) -> str:
     return f"\n{CONTINUATION}".join(text.splitlines())
 
 
+def _failures(messages: Sequence[Message]) -> Iterator[ToolResult]:
+    """The results of the calls that failed."""
+    return (result for message in messages for result in message.results if result.status == "error")
+
+
 def _failed_calls(messages: Sequence[Message]) -> Iterator[str]:
-    """A line for each call that failed."""
+    """A line for each call that failed; for equal ones, one line with their number."""
     arguments: Mapping[str, str] = {call.call_id: call.own_arguments for one in messages for call in one.calls}
-    for message in messages:
-        for result in message.results:
-            if result.status == "error":
-                text = f"- {result.name} with {_cut(arguments.get(result.call_id, '?'))}: {_cut(result.text)}"
-                yield escape_tags(" ".join(text.split()), (READING_TAG,))
+    counts = Counter(
+        f"- {result.name} with {_cut(arguments.get(result.call_id, '?'))}: {_cut(result.text)}"
+        for result in _failures(messages)
+    )
+    for text, count in counts.items():
+        times = f" ({count} times)" if count > 1 else ""
+        yield escape_tags(" ".join(f"{text}{times}".split()), (READING_TAG,))
 
 
 def _cut(text: str) -> str:

@@ -184,6 +184,13 @@ async def reset_messages(group_id: GroupIdIn, library: Library) -> None:
 # --- companions
 
 
+@router.post("/v1/agents/{agent_id}/companion")
+async def enable_companion(agent: ThisAgent, body: wire.CompanionIn) -> wire.CompanionShape:
+    """Give an agent a companion, if it has none, and answer with it. One of the kind `reflection` reads what failed,
+    and only proposes changes."""
+    return wire.CompanionShape.make(await agent.companion.enable(kind=body.kind))
+
+
 @router.get("/v1/agents/{agent_id}/companion/passes")
 async def list_passes(
     agent: ThisAgent,

@@ -93,7 +93,7 @@ class AsyncGroups(AsyncPart):
         def create(tx: Tx) -> GroupInfo:
             group = create_group(tx, new, ids=ports.ids, at=now)
             if group.kind in SLEEPTIME_KINDS and group.manager_agent_id is not None:
-                enable_companion(tx, group.manager_agent_id, ids=ports.ids, author=outside(), at=now, kind=group.kind)
+                enable_companion(tx, group.manager_agent_id, ids=ports.ids, author=outside(), at=now)
             return with_turns_counter(tx, group)
 
         return AsyncGroup(self._app, await ports.store.write(create))

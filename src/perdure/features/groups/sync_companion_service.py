@@ -9,7 +9,7 @@ from typing import Unpack
 
 from perdure.core.blocks import Author
 from perdure.features.groups.companion_service import AsyncCompanion, CompanionChanges, CompanionInfo, PassInfo
-from perdure.features.groups.values import GroupKind
+from perdure.library.agents.agents import CompanionKind
 from perdure.library.sync.parts.part import Part
 
 __all__ = ["Companion"]
@@ -24,8 +24,9 @@ class Companion(Part):
         """The companion, how often it wakes, and its last pass; None: the agent has none."""
         return self._portal.run(self._inner.info())
 
-    def enable(self, *, kind: GroupKind = "sleeptime", author: Author | None = None) -> CompanionInfo:
-        """Give the agent a companion that reads what is said from now on, if it has none. Raises: InvalidInput."""
+    def enable(self, *, kind: CompanionKind = "sleeptime", author: Author | None = None) -> CompanionInfo:
+        """Give the agent a companion that reads what is said from now on, if it has none. One of the kind `reflection`
+        reads what failed, and only proposes changes. Raises: InvalidInput."""
         return self._portal.run(self._inner.enable(kind=kind, author=author))
 
     def disable(self) -> None:

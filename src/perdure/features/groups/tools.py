@@ -1,4 +1,5 @@
-"""The tools by which an agent writes to other agents: each message begins an ordinary run of the other agent.
+"""The tools by which an agent writes to other agents: each message begins an ordinary run of the other agent; and the
+`Sender`, by which any tool begins such runs and waits for them.
 
 A call that is repeated after a crash finds the runs that it began, by an idempotency key made of its own run and call:
 so nobody gets a message twice.
@@ -11,8 +12,8 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from perdure.app import App
 from perdure.core.agents import AgentFilter
@@ -32,7 +33,7 @@ from perdure.core.events import MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, RunId, is_id
 from perdure.core.messages import Text
 from perdure.core.ports import CallContext
-from perdure.core.runs import Run, RunFilter, RunOptions
+from perdure.core.runs import Run, RunFilter
 from perdure.core.specs import Tool, ToolOutcome
 from perdure.engine.compaction.engine_turns import subagent_call
 from perdure.engine.ports import Ports
@@ -47,14 +48,21 @@ ASYNC_TOOL = "send_message_to_agent_async"
 TAGS_TOOL = "send_message_to_agents_matching_tags"
 ALL_TAGS_TOOL = "send_message_to_agents_matching_all_tags"
 
-HOPS_MAX = 10
-"""How often agents may pass a message on, one because of the other."""
-
 AGENTS_MAX = 500
 """The most agents that one call writes to."""
 
+HOPS_MAX = 10
+"""How often agents may pass a message on, one because of the other."""
+
+MESSAGES_MAX = 1_000
+"""How many runs of messages between agents may go back to one run. Agents that each write to many others would else
+begin more with every hop."""
+
 REPLY_MAX_CHARS = 50_000
 """The most of one agent's reply that a call returns, so that 500 long ones do not fill the memory."""
+
+_UNENDED_MAX = 1_000
+"""The unended runs of one conversation that are looked at."""
 
 
 class AgentMessages:
@@ -73,15 +81,10 @@ class AgentMessages:
         ports = self._app.ports
         if not context.agent_id:
             raise ToolError(f"{tool.spec.name} writes to other agents in an agent's name: run it as a tool of an agent")
-        hops, origin = 0, None
-        if context.run_id:
-            options = (await ports.store.read(lambda tx: tx.runs.get(context.run_id))).options
-            hops, origin = 1 + options.hops, options.origin or context.run_id
-        if hops > HOPS_MAX:
-            raise TooManyHops(HOPS_MAX)
+        sender = await Sender.of(self._app, context)
         if not arguments["message"].strip():
             raise ToolError("the message is empty: say something")
-        sending = _Sending(ports, self._app.runner, self._app.settings, context, hops, origin, arguments["message"])
+        sending = _Sending(sender, arguments["message"])
         name = tool.spec.name
         if name == TAGS_TOOL:
             return await sending.ask_all(arguments["match_all"], arguments["match_some"])
@@ -97,21 +100,15 @@ class AgentMessages:
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """One call of a tool that writes to agents: its message, how often agents have passed a message on before it, one
-    because of the other (`hops`), and the run in which that began (`origin`)."""
+    """One call of a tool that writes to agents, and its message."""
 
-    ports: Ports
-    runner: Runner
-    settings: Settings
-    context: CallContext
-    hops: int
-    origin: RunId | None
+    sender: Sender
     message: str
 
     async def ask_all(self, match_all: Sequence[str], match_some: Sequence[str]) -> ToolOutcome:
         """Send the message to all agents with these tags; return their replies as JSON, each or why there is none."""
-        targets = await self.ports.store.read(_list_targets, self.context.agent_id, match_all, match_some)
-        places = asyncio.Semaphore(self.settings.agent_sends_at_once)
+        targets = await self.sender.ports.store.read(_list_targets, self.sender.context.agent_id, match_all, match_some)
+        places = asyncio.Semaphore(self.sender.settings.agent_sends_at_once)
 
         async def ask(target: AgentId, name: str) -> dict[str, Any]:
             answer: dict[str, Any] = {"agent_id": target, "name": name}
@@ -129,31 +126,18 @@ class _Sending:
 
     async def ask(self, target: AgentId) -> list[str]:
         """Send the message to an agent and return its answer, message by message. Raises: NoReply; as `send`."""
-        async with subagent_call(self.ports, self.context, target, self.message) as reply:
-            reply += await self._ask(target)
+        async with subagent_call(self.sender.ports, self.sender.context, target, self.message) as reply:
+            accepted = await self.send(target, waits=True)
+            texts, _ = await self.sender.reply_to(accepted, limit_s=self.sender.settings.agent_reply_s)
+            reply += texts
         return reply
-
-    async def _ask(self, target: AgentId) -> list[str]:
-        """Send the message to an agent and return its answer, within the time limit. Raises: as `ask`."""
-        accepted = await self.send(target, waits=True)
-        try:
-            async with asyncio.timeout(self.settings.agent_reply_s):
-                return await self._follow(accepted)
-        except TimeoutError as error:
-            raise ReplyTimeout(target, accepted.run.id, after_s=self.settings.agent_reply_s) from error
-        except asyncio.CancelledError:
-            # Nobody waits for it any more; a run that only moves to another process finds it again.
-            with contextlib.suppress(PerdureError):
-                if await self.ports.store.read(_is_given_up, self.context.run_id):
-                    await self.runner.cancel(accepted.run.id)
-            raise
 
     async def send(self, target: AgentId, *, waits: bool) -> Accepted:
         """Accept the message as a run of the other agent's first conversation; `waits`: its reply is waited for.
 
         Raises: ToolError, NotFound, ApprovalPending, ModelNotFound, MessageTooLarge, StoreError.
         """
-        sender, call = self.context.agent_id, self.context
+        sender = self.sender.context.agent_id
         if target == sender:
             raise ToolError("other_agent_id is your own: write to another agent")
         note = (
@@ -162,40 +146,13 @@ class _Sending:
             else "it does not wait for an answer; to send one, use a tool that writes to agents"
         )
         text = f"[Incoming message from agent with ID '{sender}' - {note}]\n\n{self.message}"
-        key = None
-        if call.run_id:  # a call by hand is in no run, and is never repeated
-            key = "agent-message-" + hashlib.sha256(f"{call.run_id}/{call.call_id}".encode()).hexdigest()
         request = RunRequest(
             agent_id=target,
             messages=(NewMessage((Text(text),), sender_id=sender),),
-            idempotency_key=key,
-            max_steps=self.settings.max_steps,
-            options=RunOptions(caller=(call.run_id or None) if waits else None, hops=self.hops, origin=self.origin),
+            max_steps=self.sender.settings.max_steps,
             sent_chars=len(self.message),
         )
-        return await self.runner.accept(with_run(request, self.ports))
-
-    async def _follow(self, accepted: Accepted) -> list[str]:
-        """Wait until a run has ended, and return its answer's texts. Raises: NoReply; NotFound: its agent is gone."""
-        texts, room, end = list[str](), REPLY_MAX_CHARS, None
-        agent_id, run_id = accepted.run.key.agent_id, accepted.run.id
-        async with contextlib.aclosing(self.runner.follow(accepted.run, known=accepted.events)) as sent:
-            async for one in sent:
-                if isinstance(one, StoredEvent) and isinstance(one.event, RunEnded):
-                    end = one.event
-                elif isinstance(one, StoredEvent) and isinstance(one.event, MessageAdded):
-                    message = one.event.message
-                    if message is not None and message.role == "assistant" and message.text and room:
-                        texts.append(_clip(message.text, room, run_id))
-                        room = max(0, room - len(message.text))
-        if end is not None and end.failure is not None:
-            raise AgentFailed(agent_id, run_id, f"failed: {end.failure.message}")
-        if end is not None and end.stop_reason == "requires_approval":
-            raise AgentAwaitsApproval(agent_id, run_id)
-        if not texts:
-            reason = "" if end is None else f": its run ended with {end.stop_reason}"
-            raise NoReply(agent_id, run_id, f"gave no reply{reason}")
-        return texts
+        return await self.sender.accept(request, waits=waits)
 
 
 def _agent_id(text: str) -> AgentId:
@@ -203,16 +160,6 @@ def _agent_id(text: str) -> AgentId:
     if not is_id("agent", text.strip()):
         raise ToolError(f"other_agent_id is {text[:80]!r}: give the id of an agent, agent- and a uuid")
     return AgentId(text.strip())
-
-
-def _is_given_up(tx: Tx, caller: str) -> bool:
-    """Whether a run that waits was cancelled, or deleted with its agent. A call by hand has no run."""
-    if not caller:
-        return False
-    try:
-        return tx.runs.get(RunId(caller)).cancel_requested
-    except NotFound:
-        return True
 
 
 def _render(answer: Any) -> str:
@@ -223,13 +170,6 @@ def _problem_shape(error: PerdureError) -> dict[str, Any]:
     """Why an agent has no reply, for the list of all answers."""
     run = {"run_id": error.run_id} if isinstance(error, NoReply) else {}
     return {"error": str(error), "type": type(error).__name__, **run}
-
-
-def _clip(text: str, room: int, run_id: RunId) -> str:
-    """The text, cut to `room` characters, with a note in which run the rest is."""
-    if len(text) <= room:
-        return text
-    return f"{text[:room]}… [{len(text) - room:,} more characters in {run_id}]"
 
 
 def _list_targets(tx: Tx, me: AgentId, match_all: Sequence[str], match_some: Sequence[str]) -> Mapping[AgentId, str]:
@@ -254,12 +194,142 @@ def _list_targets(tx: Tx, me: AgentId, match_all: Sequence[str], match_some: Seq
     return targets
 
 
-_UNENDED_MAX = 1_000
-"""The unended runs of one conversation that are looked at."""
+# --- what all tools that begin runs of other agents have in common
 
-MESSAGES_MAX = 1_000
-"""How many runs of messages between agents may go back to one run. Agents that each write to many others would else
-begin more with every hop."""
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """One call of a tool that begins runs of agents: how often agents have passed a message on before it, one because
+    of the other (`hops`), and the run in which that began (`origin`)."""
+
+    ports: Ports
+    runner: Runner
+    settings: Settings
+    context: CallContext
+    hops: int
+    origin: RunId | None
+
+    @classmethod
+    async def of(cls, app: App, context: CallContext) -> Self:
+        """Return the sender for a call; one by hand is in no run. Raises: TooManyHops, StoreError."""
+        hops, origin = 0, None
+        if context.run_id:
+            options = (await app.ports.store.read(lambda tx: tx.runs.get(context.run_id))).options
+            hops, origin = 1 + options.hops, options.origin or context.run_id
+        if hops > HOPS_MAX:
+            raise TooManyHops(HOPS_MAX)
+        return cls(app.ports, app.runner, app.settings, context, hops, origin)
+
+    @property
+    def key(self) -> str | None:
+        """The idempotency key of the runs that the call begins; None: it is in no run, and is never repeated."""
+        if not self.context.run_id:
+            return None
+        call = f"{self.context.run_id}/{self.context.call_id}"
+        return "agent-message-" + hashlib.sha256(call.encode()).hexdigest()
+
+    async def accept(self, request: RunRequest, *, waits: bool) -> Accepted:
+        """Accept a request in the name of the call; `waits`: its reply is waited for. Its options are kept, with what
+        is known of the call.
+
+        Raises: CircularWait, TooManyMessages, NotFound, ApprovalPending, ModelNotFound, MessageTooLarge, StoreError.
+        """
+        caller = (self.context.run_id or None) if waits else None
+        options = replace(request.options, caller=caller, hops=self.hops, origin=self.origin)
+        request = replace(request, idempotency_key=self.key, options=options)
+        return await self.runner.accept(with_run(request, self.ports))
+
+    async def reply_to(
+        self, accepted: Accepted, *, limit_s: float, through_approval: bool = False
+    ) -> tuple[list[str], Run]:
+        """Wait until a run has ended; return its answer's texts, and the run that gave them.
+
+        Args:
+            limit_s: the most seconds; those in which a person is waited for do not count.
+            through_approval: where the run stops at a call that a person has to approve, go on with the run after it.
+        Raises: NoReply; NotFound: its agent is gone.
+        """
+        run, loop = accepted.run, asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(limit_s) as timeout:
+                while True:
+                    try:
+                        return await self._follow(accepted), run
+                    except AgentAwaitsApproval:
+                        if not through_approval:
+                            raise
+                    timeout.reschedule(None)
+                    run = await self._wait_for_answer(run)
+                    accepted = Accepted(run, ())
+                    timeout.reschedule(loop.time() + limit_s)
+        except TimeoutError as error:
+            raise ReplyTimeout(run.key.agent_id, run.id, after_s=limit_s) from error
+        except asyncio.CancelledError:
+            # Nobody waits for it any more; a run that only moves to another process finds it again.
+            with contextlib.suppress(PerdureError):
+                if await self.ports.store.read(_is_given_up, self.context.run_id):
+                    await self.runner.cancel(run.id)
+            raise
+
+    async def _follow(self, accepted: Accepted) -> list[str]:
+        """Wait until a run has ended, and return its answer's texts. Raises: NoReply; NotFound: its agent is gone."""
+        texts, room, end = list[str](), REPLY_MAX_CHARS, None
+        agent_id, run_id = accepted.run.key.agent_id, accepted.run.id
+        async with contextlib.aclosing(self.runner.follow(accepted.run, known=accepted.events)) as sent:
+            async for one in sent:
+                if isinstance(one, StoredEvent) and isinstance(one.event, RunEnded):
+                    end = one.event
+                elif isinstance(one, StoredEvent) and isinstance(one.event, MessageAdded):
+                    message = one.event.message
+                    if message is not None and message.role == "assistant" and message.text and room:
+                        texts.append(clip_reply(message.text, run_id, room))
+                        room = max(0, room - len(message.text))
+        if end is not None and end.failure is not None:
+            raise AgentFailed(agent_id, run_id, f"failed: {end.failure.message}")
+        if end is not None and end.stop_reason == "requires_approval":
+            raise AgentAwaitsApproval(agent_id, run_id)
+        if not texts:
+            reason = "" if end is None else f": its run ended with {end.stop_reason}"
+            raise NoReply(agent_id, run_id, f"gave no reply{reason}")
+        return texts
+
+    async def _wait_for_answer(self, run: Run) -> Run:
+        """Return the run that goes on where this one stopped at calls, once these are answered. Raises: NoReply: they
+        were given up; NotFound: its agent is gone."""
+        while True:
+            waits, following = await self.ports.store.read(_find_following, run)
+            if following is not None:
+                return following
+            if not waits:
+                raise NoReply(run.key.agent_id, run.id, "gave no reply: the calls that it waited for were given up")
+            await asyncio.sleep(self.ports.signals.look_s(self.ports.settings.poll_s))
+
+
+def _find_following(tx: Tx, run: Run) -> tuple[bool, Run | None]:
+    """Return whether calls of a run wait still, and the run that goes on with their answers."""
+    conversation = tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)
+    if conversation.pending_run_seq == run.key.seq:
+        return True, None
+    where = RunFilter(agent_ids=(run.key.agent_id,), conversation_seq=run.conversation_seq)
+    later = tx.runs.page(where, newest_first=False, after=run, limit=_UNENDED_MAX)
+    return False, next((one for one in later if one.resumes == run.key.seq), None)
+
+
+def _is_given_up(tx: Tx, caller: str) -> bool:
+    """Return whether a run that waits was cancelled, or deleted with its agent. A call by hand has no run."""
+    if not caller:
+        return False
+    try:
+        return tx.runs.get(RunId(caller)).cancel_requested
+    except NotFound:
+        return True
+
+
+def clip_reply(text: str, run_id: RunId, room: int = REPLY_MAX_CHARS) -> str:
+    """Return the text, cut to `room` characters, with a note in which run the rest is."""
+    if len(text) <= room:
+        return text
+    return f"{text[:room]}… [{len(text) - room:,} more characters in {run_id}]"
 
 
 def check_asked(tx: Tx, request: RunRequest) -> None:

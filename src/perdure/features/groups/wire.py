@@ -15,11 +15,11 @@ from perdure.core.ports import Embedder
 from perdure.core.runs import Failure, StopReason
 from perdure.engine.records.run_request import NewMessage
 from perdure.features.groups import values as core
-from perdure.features.groups.companion_service import PassEdit, PassInfo
+from perdure.features.groups.companion_service import CompanionInfo, PassEdit, PassInfo
 from perdure.features.groups.replies import GroupReply, SpeakerReply
 from perdure.features.groups.service import entry_id, is_deleted
 from perdure.features.groups.units import PARTICIPANTS_MAX, GroupChanges, NewGroup
-from perdure.library.agents.agents import WholeAgent
+from perdure.library.agents.agents import CompanionKind, WholeAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.base import WireRequest, nulls
@@ -290,6 +290,18 @@ async def import_group(
 
 class PassEditShape(WireShape, of=PassEdit, fields="block_id label version diff"):
     """A block as a pass left it, and the difference."""
+
+
+class CompanionIn(WireRequest):
+    """The companion that an agent is to have."""
+
+    kind: CompanionKind = "sleeptime"
+
+
+class CompanionShape(
+    WireShape, of=CompanionInfo, fields="agent_id kind frequency turns", id="companion.id", name="companion.name"
+):
+    """The companion of an agent: it wakes after `frequency` turns, and there were `turns` since its last pass."""
 
 
 class PassFailure(WireShape, of=Failure, fields="kind message"):

@@ -19,7 +19,7 @@ if for_work(__name__):
     from perdure.core.secrets import REFERENCE
     from perdure.core.text.line_diff import unified_diff
     from perdure.features.mcp.units import ToolsByStatus
-    from perdure.features.mcp.values import Definition, InvalidEntry, McpTool
+    from perdure.features.mcp.values import InvalidEntry, McpTool, ToolDefinition
     from perdure.library.perdure import AsyncPerdure
 
 Server = Annotated[str, argument("Its name or id.", "SERVER")]
@@ -193,7 +193,7 @@ def difference(tool: McpTool) -> list[str]:
     return [f"  {line}" for line in unified_diff("\n".join(before), "\n".join(after)).splitlines()]
 
 
-def _definition_lines(definition: Definition | None) -> list[str]:
+def _definition_lines(definition: ToolDefinition | None) -> list[str]:
     """The definition of a tool as text: what a model is told, then its schema."""
     if definition is None:
         return []

@@ -25,10 +25,10 @@ from perdure.features.mcp.values import (
     INVALID_ENTRIES_MAX,
     PROTOCOL_HEADERS,
     SERVER_TOOLS_MAX,
-    Definition,
     InvalidEntry,
     McpServer,
     ServerSecrets,
+    ToolDefinition,
     ToolListing,
     parse_definition,
 )
@@ -184,7 +184,7 @@ async def read_listing(client: Client, invalid: InvalidEntries) -> ToolListing:
     Raises: what the SDK raises.
     """
     invalid.clear()
-    definitions: dict[str, Definition] = {}
+    definitions: dict[str, ToolDefinition] = {}
     cursor: str | None = None
     for _ in range(PAGES_MAX):
         looked_at = invalid.seen
@@ -201,7 +201,7 @@ async def read_listing(client: Client, invalid: InvalidEntries) -> ToolListing:
     return ToolListing(definitions=tuple(definitions.values()), left_out=invalid.all())
 
 
-def _add_tools(tools: Sequence[Tool], definitions: dict[str, Definition], invalid: InvalidEntries) -> None:
+def _add_tools(tools: Sequence[Tool], definitions: dict[str, ToolDefinition], invalid: InvalidEntries) -> None:
     """Add the definitions of a page's tools by their names, or note why one is left out."""
     for tool in tools:
         entry = {

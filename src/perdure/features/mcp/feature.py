@@ -16,6 +16,8 @@ FEATURE = Feature(
         OrgTable(name="mcp_servers", sealed="sealed"),
     ),
     points={
+        "add_server": "of_plugins:add_server",
+        "remove_server": "of_plugins:remove_server",
         "secrets_rotated": "units:rotate_servers",
         "store_checks": "checks:checks",
         "tool_facts": "units:approved_facts",

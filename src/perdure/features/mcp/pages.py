@@ -11,7 +11,7 @@ from starlette.requests import Request
 from perdure.core.ids import McpServerId
 from perdure.core.text.reprs import attributes
 from perdure.features.mcp.routes import McpGuard
-from perdure.features.mcp.values import Definition, McpTool
+from perdure.features.mcp.values import McpTool, ToolDefinition
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.http import rules_machine
 from perdure.ui.render import Data, Notice, Section, field_of, form_of, pretty
@@ -44,7 +44,7 @@ def _tool_shape(tool: McpTool) -> Data:
     }
 
 
-def _definition_diff(before: Definition, now: Definition) -> str:
+def _definition_diff(before: ToolDefinition, now: ToolDefinition) -> str:
     """What a server has changed in the definition of a tool since it was approved: description, schema and hints."""
     old, new = (pretty(asdict(definition)).split("\n") for definition in (before, now))
     return "\n".join(list(unified_diff(old, new, lineterm=""))[2:])

@@ -171,10 +171,10 @@ async def run_tool(
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/definitions")
-async def list_definitions(mcp_server_id: McpServerIdIn, library: Library) -> list[wire.Definition]:
+async def list_definitions(mcp_server_id: McpServerIdIn, library: Library) -> list[wire.ToolDefinition]:
     """List all tools of the server, with approved and offered definitions, and what was left out. Perdure's own."""
     server = await library.mcp.server(mcp_server_id)
-    tools = [wire.Definition.make(tool) for tool in await library.mcp.tools(server.id)]
+    tools = [wire.ToolDefinition.make(tool) for tool in await library.mcp.tools(server.id)]
     return [*tools, *map(wire.left_out_shape, server.left_out)]
 
 

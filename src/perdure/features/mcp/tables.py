@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import McpServerId, ToolId
-from perdure.features.mcp.values import Definition, InvalidEntry, McpServer, McpTool
+from perdure.features.mcp.values import InvalidEntry, McpServer, McpTool, ToolDefinition
 from perdure.storage.database import row_format
 from perdure.storage.tables.table import NounTable, OwnId, next_number
 
@@ -34,7 +34,7 @@ _SERVER = row_format.RowFormat(
     " left_out",
     build=_build_server,
 )
-_DEFINITION = row_format.Codec(row_format.dump_fields, lambda text: Definition(**row_format.load(text)))
+_DEFINITION = row_format.Codec(row_format.dump_fields, lambda text: ToolDefinition(**row_format.load(text)))
 _TOOL = row_format.RowFormat(
     McpTool, {_DEFINITION: "pinned seen"}, columns="server_id, name, local_name, tool_id, pinned, seen"
 )

@@ -292,7 +292,7 @@ def _approve_definition(
     tx: Tx,
     server: mcp.McpServer,
     mcp_tool: mcp.McpTool,
-    definition: mcp.Definition,
+    definition: mcp.ToolDefinition,
     *,
     ids: Ids,
     at: datetime,

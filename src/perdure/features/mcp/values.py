@@ -129,7 +129,7 @@ class ServerSecrets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class ToolDefinition:
     """What a server says of one tool. `name` is its own name there."""
 
     name: str
@@ -151,7 +151,7 @@ class ToolListing:
     `inside`: whether it comes from this machine or a private network; None: from a program.
     """
 
-    definitions: Sequence[Definition] = ()
+    definitions: Sequence[ToolDefinition] = ()
     left_out: tuple[InvalidEntry, ...] = ()
     inside: bool | None = None
 
@@ -173,8 +173,8 @@ class McpTool:
     name: str
     local_name: str
     tool_id: ToolId | None = None
-    pinned: Definition | None = None
-    seen: Definition | None = None
+    pinned: ToolDefinition | None = None
+    seen: ToolDefinition | None = None
     removed: bool = False
 
     @property
@@ -317,7 +317,7 @@ def _check_url(url: str) -> None:
         raise InvalidInput("the url of an MCP server holds no user or password: give a token or a header, encrypted")
 
 
-def parse_definition(listing: Mapping[str, Any]) -> Definition:
+def parse_definition(listing: Mapping[str, Any]) -> ToolDefinition:
     """Parse the entry of a tool in a server's listing, as the protocol writes it, to its definition.
 
     Its schema may still be none by which arguments can be checked: then the tool is `unusable`.
@@ -338,7 +338,7 @@ def parse_definition(listing: Mapping[str, Any]) -> Definition:
     if schema.get("type", "object") != "object":
         raise InvalidInput("its input schema is no object's")
     annotations = listing.get("annotations")
-    definition = Definition(
+    definition = ToolDefinition(
         name=name,
         description=str(listing.get("description") or listing.get("title") or ""),
         parameters={**schema, "type": "object", "properties": schema.get("properties", {})},

@@ -187,12 +187,12 @@ def _endpoint(server: core.McpServer) -> Object:
 
 
 class _DefinitionShape(
-    WireShape, of=core.Definition, fields="description annotations digest", input_schema="parameters"
+    WireShape, of=core.ToolDefinition, fields="description annotations digest", input_schema="parameters"
 ):
     """What a server says of a tool, and the digest that an approval names."""
 
 
-class Definition(WireShape, of=core.McpTool, fields="name tool_id", tool_name="local_name"):
+class ToolDefinition(WireShape, of=core.McpTool, fields="name tool_id", tool_name="local_name"):
     """A tool of an MCP server as it is known here: what was approved, and what the server offers now."""
 
     tool_name: str | None
@@ -202,10 +202,10 @@ class Definition(WireShape, of=core.McpTool, fields="name tool_id", tool_name="l
     offered: Object | None = computed(lambda tool: tool.seen and _DefinitionShape.make(tool.seen))
 
 
-def left_out_shape(entry: core.InvalidEntry) -> Definition:
+def left_out_shape(entry: core.InvalidEntry) -> ToolDefinition:
     """An entry of a server's listing that is no tool, in the shape of those that are."""
     others = nulls("tool_name", "tool_id", "approved", "offered")
-    return Definition(name=entry.name, status="left_out", problem=entry.reason, **others)
+    return ToolDefinition(name=entry.name, status="left_out", problem=entry.reason, **others)
 
 
 class Synced(WireShape, of=ToolsByStatus, fields="active pending changed missing removed unusable added"):
@@ -216,7 +216,7 @@ class Synced(WireShape, of=ToolsByStatus, fields="active pending changed missing
 
 class McpTool(
     WireShape,
-    of=core.Definition,
+    of=core.ToolDefinition,
     fields="name",
     inputSchema="parameters",
     unlisted=nulls("title", "outputSchema", "_meta"),
@@ -232,7 +232,7 @@ class McpListing(TypedDict):
     tools: list[McpTool]
 
 
-def listing_shape(definitions: Sequence[core.Definition]) -> list[McpTool]:
+def listing_shape(definitions: Sequence[core.ToolDefinition]) -> list[McpTool]:
     """The tools that a server lists which is not registered."""
     return [_listed_tool_shape(definition, "") for definition in definitions]
 
@@ -242,6 +242,6 @@ def offers_shape(tools: Sequence[core.McpTool]) -> list[McpTool]:
     return [_listed_tool_shape(tool.seen, tool.problem) for tool in tools if tool.seen is not None]
 
 
-def _listed_tool_shape(definition: core.Definition, problem: str) -> McpTool:
+def _listed_tool_shape(definition: core.ToolDefinition, problem: str) -> McpTool:
     health = {"status": "INVALID", "reasons": [problem]} if problem else None
     return McpTool.make(definition, health=health, annotations=dict(definition.annotations) or None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.context.sections.expand import Budget
-from perdure.core.blocks import Block, append_text, replace_text, rewrite
+from perdure.core.blocks import Author, Block, append_text, replace_text, rewrite
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound, ToolError
 from perdure.core.ids import AgentId, FactId, PassageId, is_id
 from perdure.core.models import EXTRACTIVE
@@ -38,6 +38,8 @@ ARGUMENT_CHARS, LIST_ITEMS = 100_000, 1_000
 """The most characters of an argument, of all its items together, besides outputs; and the most items of a list."""
 CALLS_WAITING, CHARS_WAITING = 1_000, 100_000_000
 """The most calls that wait, and the most characters of their arguments together: more are refused."""
+_AUTHOR = Author(kind="agent", id="mcp")
+"""Who changes blocks and undoes: the clients are agents, so protected blocks stay as they are."""
 UNDERSTOOD_SHOWN = 10
 MASKED = "A credential was masked: keep it with `perdure secret`."
 _CHANGE = re.compile(r"(project|global):(?:(.+)@)?([0-9]{1,9})")
@@ -183,9 +185,9 @@ class MemoryTools:
                 label, number = change[2], int(change[3])
                 self._changed = agent.id
                 if label:
-                    block = await agent.blocks.restore(label, number)
+                    block = await agent.blocks.restore(label, number, author=_AUTHOR)
                     return f"Block {label} ({level}) is as before:\n{block.value}"
-                result = await agent.undo(number)
+                result = await agent.undo(number, author=_AUTHOR)
                 await _understand(agent)  # facts went with a text that is back now
                 conflicts = "".join(f"\nNot taken back: {why}" for why in result.conflicts)
                 restored = plural(result.restored, "thing")
@@ -215,7 +217,7 @@ class MemoryTools:
             return {"value": edit(block).value}
 
         # The block is read in the transaction that writes it: nothing of another session is lost.
-        after = await agent.blocks.edit(label, change)
+        after = await agent.blocks.edit(label, change, author=_AUTHOR)
         return (
             f"Block {label} ({where}) is now:\n{after.value}\n"
             f"To undo: memory_forget(undo='{where}:{label}@{before[0].version}')."
@@ -403,7 +405,7 @@ async def _forget(level: MemoryLevel, agent: AsyncAgent, id: str) -> str:
         passage = await agent.passage(PassageId(id))
         correction = await agent.delete_passages([passage.id])
         return f"Removed ({level}): {line_of(passage.text)}\n{_how_to_undo(level, correction.number)}"
-    result = await agent.forget(id)
+    result = await agent.forget(id, author=_AUTHOR)
     if not result.total:
         raise NotFound("message", id)
     places = ", ".join(f"{count} in {place}" for place, count in result.counts.items() if count)

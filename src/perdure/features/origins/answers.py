@@ -59,6 +59,7 @@ def answer_of(tx: Tx, run: Run, step: Step, models: ModelRegistry, counter: Toke
         step_id=step.id,
         message_id=None if answer is None else answer.id,
         model=step.model,
+        model_reason=run.options.model_reason,
         at=step.created_at,
         text="" if answer is None else answer.text,
         exchange=tx.steps.exchange(step),

@@ -159,6 +159,7 @@ class AnswerOrigin:
     """What was in the request that brought an answer.
 
     Args:
+        model_reason: why it runs on this model; empty: it is the agent's own, or the caller chose it.
         text: the answer.
         messages: all messages of the request, in its order.
         tail: the status at the request's end, with what was recalled.
@@ -175,6 +176,7 @@ class AnswerOrigin:
     step_id: StepId
     message_id: MessageId | None
     model: str
+    model_reason: str = ""
     at: datetime
     text: str
     blocks: tuple[BlockText, ...] = ()

@@ -25,6 +25,8 @@ PLACE_NAMES: Mapping[Place, str] = {
     "event": "events of runs",
     "settings": "settings and descriptions",
     "schedule": "schedules",
+    "proposal": "proposals",
+    "skill": "skills",
     "group": "groups",
     "source": "sources of memories",
     "correction": "what undo would bring back",
@@ -34,7 +36,7 @@ PLACE_NAMES: Mapping[Place, str] = {
 IN_VIEW: tuple[Place, ...] = ("block", "passage", "message", "summary", "file", "fact")
 """The places that forgetting takes a text out of; the others need `erase`."""
 
-IN_FILES: tuple[Place, ...] = ("block_version", "graph", "schedule", "settings")
+IN_FILES: tuple[Place, ...] = ("block_version", "graph", "schedule", "settings", "skill")
 """Other places of which an agent file holds something, but not a text that is forgotten."""
 
 

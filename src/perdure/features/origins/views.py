@@ -66,6 +66,8 @@ def _write_view(write: Write, *, with_text: bool) -> Iterator[RenderableType]:
 
 def _answer_view(origin: AnswerOrigin) -> Iterator[RenderableType]:
     yield Text.assemble(("answer", "bold cyan"), f"  {visible(origin.model)}  {local_time(origin.at)}")
+    if origin.model_reason:
+        yield Text(f"  on this model: {visible(origin.model_reason)}", style="dim")
     yield ids_view((origin.run_id, origin.step_id, origin.message_id))
     yield indented(origin.text)
     if origin.problem is not None:

@@ -144,7 +144,7 @@ class MemoryOriginShape(
 class AnswerOriginShape(
     WireShape,
     of=AnswerOrigin,
-    fields="type agent_id conversation_id run_id step_id message_id model at text tail problem",
+    fields="type agent_id conversation_id run_id step_id message_id model model_reason at text tail problem",
 ):
     """What was in the request behind an answer."""
 

@@ -73,7 +73,7 @@ def schedule_request(schedule: Schedule, plan: DuePlan, ports: Ports, *, max_ste
         messages=tuple(messages),
         background=schedule.callback is not None,
         max_steps=max_steps if schedule.max_steps is None else schedule.max_steps,
-        options=RunOptions(form=dict(schedule.form)),
+        options=RunOptions(form=dict(schedule.form), alone=True),
         callback=schedule.callback,
         sent_chars=0,  # its messages were measured when it was made
     )
@@ -103,7 +103,7 @@ def event_request(
         idempotency_key=idempotency_key,
         identity=compact_json(["event", event.kind, data, event.wake]),
         max_steps=max_steps,
-        options=RunOptions(note=not event.wake),
+        options=RunOptions(note=not event.wake, alone=event.wake),
         sent_chars=len(data) if event.data else 0,
     )
     return with_run(request, ports)

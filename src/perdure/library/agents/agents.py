@@ -27,6 +27,7 @@ from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, up
 from perdure.domain.blocks.units import BLOCKS_CHANGED
 from perdure.domain.secrets import replace_secrets
 from perdure.engine.approvals.answers import Pending, find_all_pending
+from perdure.engine.approvals.askers import helpers_waiting
 from perdure.engine.conversations.reset import delete, delete_agent
 from perdure.engine.ports import Ports, UnitInputs, in_effect
 from perdure.engine.prompt.system_messages import renew_system_message
@@ -47,8 +48,8 @@ SET_BELONGINGS: Point[[Tx, Ports, AgentId, Mapping[str, Sequence[str]]], None] =
 
 SameName = Literal["allow", "refuse", "number"]
 
-CompanionKind = Literal["sleeptime", "voice_sleeptime"]
-"""The kinds of agents that keep the memory of another one."""
+CompanionKind = Literal["sleeptime", "voice_sleeptime", "reflection"]
+"""The kinds of agents that keep the memory of another one; one of `reflection` only proposes changes."""
 
 SET_COMPANION: Point[[Tx, AgentId, CompanionKind | Literal[False], Author, UnitInputs], None] = Point("set_companion")
 """Give an agent a companion of this kind, or with False none. Raises: InvalidInput."""
@@ -88,7 +89,7 @@ class WholeAgent:
         codes: the sources of its custom tools.
         message_ids: what its first conversation shows; see `ids_in_view`.
         run: the newer of its last two runs that has ended.
-        pending: what its first conversation waits for.
+        pending: what its first conversation waits for, or a helper that works for it.
         of_features: what features know of it; see `AGENT_STATES`.
     """
 
@@ -298,6 +299,10 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[WholeAge
     first = tx.conversations.list_by_keys([(id_, 0) for id_ in ids])
     pending = find_all_pending(tx, first)
     message_ids, runs = ids_in_view(tx, first, pending), tx.runs.list_newest(ids, limit=2)
+    if working := {(id_, 0) for id_ in ids if (id_, 0) not in pending and any(not run.ended for run in runs[id_])}:
+        waiting = {key: found[0] for key, found in helpers_waiting(tx, working).items()}
+        of_helpers = find_all_pending(tx, [*waiting.values()])
+        pending = {**pending, **{key: of_helpers[one.key] for key, one in waiting.items() if one.key in of_helpers}}
     return [
         WholeAgent(
             agent=in_effect(agent, app.models),

@@ -17,6 +17,7 @@ from perdure.core.tools.answers import Answer, PendingCall, ToolReturn
 from perdure.core.tools.rules import RequiresApproval
 from perdure.domain.agents.units import update_agent
 from perdure.engine.approvals.answers import check_edited, open_calls, pending_calls
+from perdure.engine.approvals.askers import LISTED_MAX, find_asker, helpers_waiting
 from perdure.engine.approvals.decisions import find_decisions
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
@@ -62,17 +63,22 @@ def _is_lines(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(line, str) for line in value)
 
 
-LISTED_MAX = 1_000
-"""Conversations that are looked at for one answer."""
-
-
 class AsyncApproval(AsyncRequests):
     """The calls of an agent that wait; `AsyncAgent` has these methods."""
 
     async def pending(self, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
         """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
-        there are any, the conversation takes answers only. Raises: InvalidInput, NotFound."""
-        return await self._ports.store.read(lambda tx: pending_calls(tx, find_conversation(tx, self.id, conversation)))
+        there are any, the conversation takes answers only. Else those of the helpers that work for it, whose answers
+        are given here too. Raises: InvalidInput, NotFound."""
+
+        def load(tx: Tx) -> Sequence[PendingCall]:
+            found = find_conversation(tx, self.id, conversation)
+            if found.pending_run_seq is not None or tx.runs.find_active(*found.key) is None:
+                return pending_calls(tx, found)
+            waiting = helpers_waiting(tx, [found.key]).get(found.key, ())
+            return [call for one in waiting for call in pending_calls(tx, one)]
+
+        return await self._ports.store.read(load)
 
     async def pending_edits(self, call: PendingCall) -> Sequence[MemoryEdit]:
         """The changes of blocks that a pending call would make if it ran now; nothing is changed. None of a tool that
@@ -163,9 +169,10 @@ class AsyncApproval(AsyncRequests):
 
     @reads
     def list_all(self, tx: Tx) -> Sequence[tuple[str, PendingCall]]:
-        """(name of its agent, call) for each call that waits, in the first 1,000 conversations of all agents."""
+        """(name of its agent, call) for each call that waits, in the first 1,000 conversations of all agents. A call of
+        a helper has the name of the agent that it works for."""
         return [
-            (tx.agents.get(conversation.agent_id).name, call)
+            (tx.agents.get(find_asker(tx, tx.runs.get(call.run_id)).key.agent_id).name, call)
             for conversation in tx.conversations.list_pending(limit=LISTED_MAX)
             for call in pending_calls(tx, conversation)
         ]

@@ -18,6 +18,7 @@ from perdure.core.messages import Image, ImageLink, Text, ToolDecision
 from perdure.core.runs import Run
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.engine.approvals.answers import find_pending
+from perdure.engine.approvals.askers import to_helper
 from perdure.engine.approvals.decisions import calls_of_request
 from perdure.engine.records.run_request import NewMessage, RunRequest, callback_to_store, with_run
 from perdure.engine.run.accept import Accepted
@@ -81,6 +82,8 @@ class AsyncRequests(AsyncAgentPart):
         if self._agent_id not in (None, request.agent_id):
             raise InvalidInput(f"the request is to {request.agent_id}, not to {self._agent_id}")
         ports, options, max_steps = self._ports, request.options, request.max_steps
+        if request.answers:
+            request = await ports.store.read(to_helper, request)
         if (callback := request.callback) is not None:
             request = replace(request, callback=callback_to_store(callback, ports.cipher))
         if options.model is not None:

@@ -60,6 +60,8 @@ class SendOptions(TypedDict, total=False):
     max_steps: int | None
     max_tokens: int | None
     max_cost_usd: float | None
+    model: str | None
+    tools: Sequence[str] | None
     images: Sequence[Picture]
 
 
@@ -88,8 +90,9 @@ class AsyncSending(AsyncApproval):
                 calls of the run; by default the setting. `max_tokens`: the tokens, in and out, after which the run
                 makes no other model call; it then ends with `max_tokens_exceeded`; by default as many as agent and
                 settings allow. `max_cost_usd`: the same in US dollars, of models with a known price; it ends with
-                `insufficient_credits`. `if_busy`: whether to wait for the run of this conversation to end, the
-                default, or to raise ConversationBusy.
+                `insufficient_credits`. `model`: the handle of the model of this run. `tools`: the names of the only
+                tools that it may call; a call of another one is refused. `if_busy`: whether to wait for the run of this
+                conversation to end, the default, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
             IdempotencyMismatch;
             StoreError: its text says whether the message is stored;
@@ -141,7 +144,7 @@ class AsyncSending(AsyncApproval):
         self,
         text: str,
         conversation: ConversationId | None,
-        tools: ClientTools | None,
+        client_tools: ClientTools | None,
         background: bool,
         *,
         idempotency_key: str | None = None,
@@ -149,9 +152,11 @@ class AsyncSending(AsyncApproval):
         max_steps: int | None = None,
         max_tokens: int | None = None,
         max_cost_usd: float | None = None,
+        model: str | None = None,
+        tools: Sequence[str] | None = None,
         images: Sequence[Picture] = (),
     ) -> Accepted:
-        """Store a message with these options, as in `send`, and return its run; `tools` are those of the client."""
+        """Store a message with these options, as in `send`, and return its run."""
         check_text("text", text)
         return await self.send_request(
             RunRequest(
@@ -162,7 +167,7 @@ class AsyncSending(AsyncApproval):
                 if_busy=if_busy,
                 background=background,
                 max_steps=max_steps,
-                client_tools=None if tools is None else tools.shapes,
-                options=RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd),
+                client_tools=None if client_tools is None else client_tools.shapes,
+                options=RunOptions(model=model, tools=tools, max_tokens=max_tokens, max_cost_usd=max_cost_usd),
             )
         )

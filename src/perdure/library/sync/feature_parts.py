@@ -21,13 +21,18 @@ if TYPE_CHECKING:
     from perdure.features.files.sync_folder_service import AgentFiles, Folders
     from perdure.features.groups.sync_companion_service import Companion
     from perdure.features.groups.sync_service import Groups
+    from perdure.features.helpers.sync_service import Helpers
     from perdure.features.mcp.sync_service import Mcp
     from perdure.features.notes.sync_service import Notes
     from perdure.features.origins.find import Progress
     from perdure.features.origins.origin_values import Origin
     from perdure.features.origins.sync_sources import Sources
     from perdure.features.origins.values import ForgetPreview, ForgetResult, UndoResult
+    from perdure.features.plugins.sync_service import Plugins
+    from perdure.features.proposals.sync_service import Proposals
     from perdure.features.schedules.sync_service import Schedules
+    from perdure.features.skills.sync_service import Skills
+    from perdure.features.slash_commands.sync_service import SlashCommands
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.parts.portal import Portal
 
@@ -46,6 +51,13 @@ class StoreFeatures:
         from perdure.features.facts.sync_service import Facts
 
         return Facts(self._portal, self._inner.facts)
+
+    @property
+    def proposals(self) -> Proposals:
+        """The proposals for the memory of one agent, or of all. A person decides about each; `author` is who it is."""
+        from perdure.features.proposals.sync_service import Proposals
+
+        return Proposals(self._portal, self._inner.proposals)
 
     @property
     def schedules(self) -> Schedules:
@@ -84,6 +96,13 @@ class StoreFeatures:
 
         return Mcp(self._portal, self._inner.mcp)
 
+    @property
+    def plugins(self) -> Plugins:
+        """The plug-ins in the data folder, which all stores of this machine's user have in common."""
+        from perdure.features.plugins.sync_service import Plugins
+
+        return Plugins(self._portal, self._inner.plugins)
+
 
 class AgentFeatures:
     """What features add to an agent."""
@@ -97,6 +116,13 @@ class AgentFeatures:
         from perdure.features.facts.sync_service import Facts
 
         return Facts(self._portal, self._inner.facts)
+
+    @property
+    def proposals(self) -> Proposals:
+        """The proposals for the memory of one agent, or of all. A person decides about each; `author` is who it is."""
+        from perdure.features.proposals.sync_service import Proposals
+
+        return Proposals(self._portal, self._inner.proposals)
 
     @property
     def schedules(self) -> Schedules:
@@ -219,6 +245,13 @@ class AgentFeatures:
 
         return Sources(self._portal, self._inner.sources)
 
+    @property
+    def helpers(self) -> Helpers:
+        """The helpers of one agent: what definitions say, and what its tools and a policy make of it."""
+        from perdure.features.helpers.sync_service import Helpers
+
+        return Helpers(self._portal, self._inner.helpers)
+
     def notify(
         self,
         kind: str,
@@ -246,3 +279,17 @@ class AgentFeatures:
                 kind, data, wake=wake, conversation=conversation, idempotency_key=idempotency_key, max_steps=max_steps
             )
         )
+
+    @property
+    def skills(self) -> Skills:
+        """The skills of one agent: those with files, from six layers, and those that it or people wrote."""
+        from perdure.features.skills.sync_service import Skills
+
+        return Skills(self._portal, self._inner.skills)
+
+    @property
+    def commands(self) -> SlashCommands:
+        """The commands that the user of an agent can run."""
+        from perdure.features.slash_commands.sync_service import SlashCommands
+
+        return SlashCommands(self._portal, self._inner.commands)

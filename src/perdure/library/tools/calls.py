@@ -82,7 +82,8 @@ async def run_tool(
     )
     try:
         fitted = fit_arguments(tool.spec.name, tool.spec.parameters, arguments)
-        async with asyncio.timeout(None if tool.spec.kind == "agents" else tool.spec.timeout_s or TIMEOUT_S):
+        limit_s = None if tool.spec.kind in ("agents", "helpers") else tool.spec.timeout_s or TIMEOUT_S
+        async with asyncio.timeout(limit_s):
             return await app.ports.toolbox.call(tool, fitted, context)
     except TimeoutError:
         text = f"tool {tool.spec.name!r} took more than {tool.spec.timeout_s or TIMEOUT_S:g} s and was stopped"

@@ -379,6 +379,9 @@ def _resolve_tool(tx: Tx, name_or_id: str) -> Tool:
         return tx.tools.get(ToolId(name_or_id))
     tool = tx.tools.find(name_or_id)
     if tool is None:
-        known = ", ".join(known.spec.name for known in tx.tools.list(limit=NAMED_TOOLS))
-        raise NotFound("tool", name_or_id, hint=f"there are {known}")
+        from difflib import get_close_matches
+
+        names = [known.name for known in tx.tools.list()]
+        known = get_close_matches(name_or_id[:80], names) or names[:NAMED_TOOLS]
+        raise NotFound("tool", name_or_id, hint=f"there are {', '.join(known)}")
     return tool

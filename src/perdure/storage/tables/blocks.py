@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, check_limit
+from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, check_author, check_limit
 from perdure.core.conversations import ConversationKey
 from perdure.core.errors import AlreadyExists, ToolError, VersionConflict
 from perdure.core.ids import AgentId, BlockId, OrgId
@@ -156,9 +156,12 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         return conditions
 
     def put(self, block: Block, *, expected: int, author: Author, at: datetime) -> Block:
-        """Update a block whose version is `expected` to the next one; return it. Raises: VersionConflict, NotFound."""
+        """Update a block whose version is `expected` to the next one; return it. Raises: VersionConflict, NotFound;
+        BlockProtected: only a person changes it."""
         # Reading first costs one look-up and makes the diff exact: it is against what this very update replaces.
         before = self.get(block.id)
+        if before.metadata:  # which may protect it
+            check_author(before, author)
         if block.label != before.label:
             self._check_labels(block)
         block = _as_written(block, before.value, author)

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from perdure.core.agents import Agent
-from perdure.core.blocks import WORKING_CHECKPOINT
+from perdure.core.blocks import ERROR_PATTERNS, PROTECTED, WORKING_CHECKPOINT
 from perdure.core.conversations import (
     EPHEMERAL,
     Backlog,
@@ -72,6 +72,8 @@ OTHERS = 20
 _HAS = {
     name: condition.format(agent=":agent_id") for feature in find_features() for name, condition in feature.has.items()
 }
+_IS_RULE = f"b.label = '{ERROR_PATTERNS}' OR b.metadata LIKE '%\"{PROTECTED}\"%'"
+"""The SQL condition of blocks whose lines the status counts."""
 _AGENT_STATE = (
     f"SELECT {AGENT.columns}, a.run_seq, a.message_seq, a.embedded,"
     " (SELECT {archives} FROM agent_archives y WHERE y.agent_id = :agent_id)"
@@ -249,7 +251,9 @@ class Conversations(Table):
         rows = self._rows(self._conversation_state, agent_id=agent.id, seq=seq)
         row = first(rows, "conversation", f"{seq} of {agent_id}")
         conversation = _CONVERSATION.read(row)
-        blocks = shown_blocks(self._db, self._org_id, "b.id, b.version, b.label", [agent.id], seq)[agent.id]
+        blocks = shown_blocks(self._db, self._org_id, f"b.id, b.version, b.label, {_IS_RULE}", [agent.id], seq)[
+            agent.id
+        ]
         return ConversationState(
             agent=agent_in(agent, conversation),
             message_count=agent.message_count,
@@ -262,6 +266,7 @@ class Conversations(Table):
             passages=self._count_passages(archives.split(",")) if archives else 0,
             has={name: found for name, found in zip(_HAS, has, strict=True) if found},
             has_notes=WORKING_CHECKPOINT in [row[2] for row in blocks],
+            has_rules=any(row[3] for row in blocks),
             has_others=bool(row[-1]),
         )
 

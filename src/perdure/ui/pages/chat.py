@@ -24,13 +24,14 @@ from perdure.core.events import (
 )
 from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
-from perdure.core.runs import Failure, RunFilter
+from perdure.core.runs import NO_OPTIONS, Failure, RunFilter, RunOptions
 from perdure.core.text.reprs import attributes
 from perdure.core.tools.answers import PendingCall
 from perdure.domain.agents.profile import PROFILE
 from perdure.engine.compaction.room import Preview
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.library.agent import AsyncAgentById
+from perdure.library.messages.slashes import list_slashes, read_slash
 from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.parts.checks import Page as ListPage
 from perdure.library.perdure import AsyncPerdure
@@ -70,6 +71,7 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "pending": [pending_shape(call) for call in await own.pending(conversation=conversation.id)],
         "run_id": running[0].id if running else None,
         "edit": edit,
+        "commands": await list_slashes(library.app, own.id),
         "context": context_shape(await own.preview(conversation.id)),
         "models": list(library.app.models.handles()),
         "default_model": library.app.models.follow(agent.model) if agent.follows_default else library.app.choice.handle,
@@ -148,7 +150,7 @@ def edit_item(block_id: BlockId, version: int, label: str, diff: str) -> Data:
 
 def pending_shape(call: PendingCall) -> Data:
     """A call that waits."""
-    own = ("call_id", "agent_id", "conversation_id", "run_id", "awaits_client")
+    own = ("call_id", "agent_id", "conversation_id", "run_id", "awaits_client", "helper")
     return attributes(call, *own, why="reason", tool="name", arguments="call.own_arguments")
 
 
@@ -167,18 +169,23 @@ def _conversation_id(request: Request) -> ConversationId | None:
 async def send(request: Request, library: AsyncPerdure) -> Notice:
     """Send a message; its run goes on in the background, and the page follows it."""
     agent, form = agent_of(request, library), await form_of(request)
-    await _send(agent, _conversation_id(request), field_of(form, "text"), form.get("key") or None)
+    text, options = await read_slash(library.app, agent.id, field_of(form, "text"))
+    await _send(agent, _conversation_id(request), text, form.get("key") or None, options)
     return Notice("")
 
 
 async def _send(
-    agent: AsyncAgentById, conversation: ConversationId | None, sent: str | ToolDecision, key: str | None = None
+    agent: AsyncAgentById,
+    conversation: ConversationId | None,
+    sent: str | ToolDecision,
+    key: str | None = None,
+    options: RunOptions = NO_OPTIONS,
 ) -> None:
     """Send a text or a decision about a call to a conversation. What follows goes on in the background."""
     seq = (await agent.find_conversation(conversation)).seq
     request = RunRequest(agent_id=agent.id, conversation_seq=seq, background=True, idempotency_key=key)
     if isinstance(sent, str):
-        request = replace(request, messages=(NewMessage((Text(sent),)),))
+        request = replace(request, messages=(NewMessage((Text(sent),)),), options=options)
     else:
         request = replace(request, answers=(sent,), partial=True)
     await agent.send_request(request)

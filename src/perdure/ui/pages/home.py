@@ -22,10 +22,11 @@ pages = Pages()
 
 @pages.get("/", "home.html")
 async def home(request: Request, library: AsyncPerdure) -> Data:
-    """The agents, those used last first, the newest runs, and the calls that wait for approval."""
+    """The agents but hidden ones, those used last first, the newest runs, and the calls that wait for approval."""
     text = request.query_params.get("q", "").strip()
     after = request.query_params.get("after")
-    agents = await library.all_agents.page(AgentFilter(text=text or None), Page(AGENTS_MAX, False, after), "used")
+    where = AgentFilter(text=text or None, hidden=False)
+    agents = await library.all_agents.page(where, Page(AGENTS_MAX, False, after), "used")
     runs = await library.runs.page_of_runs(RunFilter(), Page(RUNS_MAX, ascending=False))
     names = await agent_names(library, [run.key.agent_id for run in runs])
     return {
@@ -66,6 +67,8 @@ def run_shape(run: Run, usage: Usage | None = None) -> Data:
         **attributes(run, *own, agent_id="key.agent_id", steps="step_count"),
         **attributes(usage or run.usage, "input_tokens", "output_tokens"),
         "failure": None if run.failure is None else run.failure.message,
+        "helper": run.options.helper,
+        "model_reason": run.options.model_reason,
     }
 
 

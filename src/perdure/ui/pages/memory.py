@@ -111,7 +111,9 @@ def _growth(versions: Sequence[BlockVersion]) -> Data | None:
 def block_shape(block: Block) -> Data:
     """A block as the page shows it."""
     return {
-        **attributes(block, "id", "label", "value", "description", "read_only", "version", limit="limit_chars"),
+        **attributes(
+            block, "id", "label", "value", "description", "read_only", "is_protected", "version", limit="limit_chars"
+        ),
         "lines": [line for line in block.value.split("\n") if len(line.strip()) >= ASCII_MIN][:LINES_MAX],
         "rows": min(ROWS_MAX, 2 + block.value.count("\n") + len(block.value) // ROW_CHARS),
         "chars": len(block.value),

@@ -114,6 +114,7 @@ def _waterfall(found: Sequence[RunSpan]) -> list[Data]:
         left = (span.started_at - start).total_seconds() / whole * 1_000
         width = 1_000 - left if seconds is None else seconds / whole * 1_000
         row = {"name": span.name, "seconds": seconds, "failed": span.failed, "left": left, "width": max(width, 3)}
+        row["reason"] = span.attributes.get("model_reason", "")
         rows.append(row | {"is_part": span.parent_id is not None})
     return rows
 

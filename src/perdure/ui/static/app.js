@@ -202,8 +202,25 @@ function grow(area) {
   area.rows = Math.min(12, Math.max(area.rows > 1 && !area.closest(".composer") ? area.rows : 1, area.value.split("\n").length));
 }
 
+// The commands that fit what is typed after a slash; one that is chosen takes its place.
+function showCommands(area) {
+  const list = document.getElementById("commands");
+  if (!list) return;
+  const typed = /^\/\S*$/.test(area.value);
+  for (const one of list.children) one.hidden = !one.querySelector("button").dataset.command.startsWith(area.value);
+  list.hidden = !typed || ![...list.children].some((one) => !one.hidden);
+}
+document.addEventListener("click", (event) => {
+  const command = event.target.dataset?.command, area = document.getElementById("text");
+  if (!command) return;
+  area.value = `${command} `;
+  area.focus();
+  showCommands(area);
+});
 document.addEventListener("input", (event) => {
-  if (event.target.matches(".composer textarea")) grow(event.target);
+  if (!event.target.matches(".composer textarea")) return;
+  grow(event.target);
+  showCommands(event.target);
 });
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submit]")) event.target.form.submit();
@@ -243,6 +260,7 @@ document.addEventListener("htmx:beforeSend", (event) => {
   event.target.dataset.sent = text.value;
   text.value = "";
   text.rows = 1;
+  showCommands(text);
 });
 document.addEventListener("htmx:afterRequest", (event) => {
   const status = event.detail.xhr.status;

@@ -25,7 +25,8 @@ class Approval(Requests):
 
     def pending(self, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
         """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
-        there are any, the conversation takes answers only. Raises: InvalidInput, NotFound."""
+        there are any, the conversation takes answers only. Else those of the helpers that work for it, whose answers
+        are given here too. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.pending(conversation=conversation))
 
     def pending_edits(self, call: PendingCall) -> Sequence[MemoryEdit]:

@@ -1,0 +1,1 @@
+"""Helpers: agents that work for another one; see `feature`."""

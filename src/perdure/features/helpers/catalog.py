@@ -1,0 +1,168 @@
+"""The helpers that an agent may call: their definitions, the tools that each one gets, and why one can't be called."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, Literal, cast, get_args
+
+from perdure.core.agents import Agent
+from perdure.core.errors import InvalidInput, ToolError
+from perdure.core.messages import SEND_MESSAGE
+from perdure.core.tools.engine_specs import tool_writes_memory
+from perdure.features.plugins.definitions import Definition, DefinitionProblem, Layer
+from perdure.features.plugins.layers import find_definitions, project_of, settings_of
+from perdure.features.plugins.policy import load_policy
+from perdure.features.plugins.tool_names import names_elsewhere, resolve_tools
+from perdure.storage.tx import Tx
+
+RUN_HELPER: Final = "run_helper"
+"""The tool that calls helpers."""
+FORK: Final = "fork"
+"""The built-in helper that begins with the whole conversation of the agent that calls."""
+
+HelperMemory = Literal["own", "shared", "read-only", "agent"]
+"""What a helper knows: a memory of its own; the blocks and archives of the agent that calls, with or without the right
+to change them; or it is that agent itself, in a new conversation."""
+MEMORIES: Final[tuple[HelperMemory, ...]] = get_args(HelperMemory)
+
+DESCRIPTION_CHARS = 400
+"""The most characters of a description in the list that agents read."""
+LISTED_MAX = 100
+"""The most helpers in that list."""
+_MCP = "mcp__"
+
+
+class HelperUnknown(ToolError):
+    """An agent has no helper of this name."""
+
+    def __init__(self, name: str, known: Iterable[str], problem: str = "") -> None:
+        names = list(known)
+        near = get_close_matches(name, names, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names) or 'none'}"
+        super().__init__(f"helper {name[:80]!r} can't be called: {problem or 'there is none of this name'}; {hint}")
+        self.name, self.near = name, near
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Helper:
+    """A helper that one agent may call.
+
+    Args:
+        tools: the names of the tools that it gets.
+        missing: what its definition names beside these, and nothing here is called so.
+        problem: why it can't be called; empty: it can.
+    """
+
+    definition: Definition
+    tools: Sequence[str] = ()
+    missing: Sequence[str] = ()
+    problem: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name by which it is called."""
+        return self.definition.name
+
+    @property
+    def layer(self) -> Layer:
+        """Where its definition is from."""
+        return self.definition.layer
+
+    @property
+    def is_fork(self) -> bool:
+        """Whether it begins with the conversation of the agent that calls."""
+        return self.definition.layer == "built-in" and self.name == FORK
+
+    @property
+    def memory(self) -> HelperMemory:
+        """What it knows; see `HelperMemory`."""
+        return cast(HelperMemory, "agent" if self.is_fork else self.field("memory", "own"))
+
+    def field(self, name: str, default: Any = None) -> Any:
+        """Return a field of its definition."""
+        value = self.definition.fields.get(name)
+        return default if value in (None, "") else value
+
+    @property
+    def line(self) -> str:
+        """How agents read of it: `name: description (tools)`."""
+        text = self.definition.description or "no description"
+        if len(text) > DESCRIPTION_CHARS:
+            text = f"{text[: DESCRIPTION_CHARS - 1]}…"
+        tools = "your tools" if self.is_fork else ", ".join(self.tools) or "no tools"
+        return f"{self.name}: {text} ({tools})"
+
+    @property
+    def version(self) -> int:
+        """A number that differs where the line does."""
+        return zlib.crc32(self.line.encode("utf-8", "surrogatepass"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roster:
+    """All helpers of an agent by their names, also those that can't be called, and the files that define none."""
+
+    by_name: Mapping[str, Helper]
+    problems: Sequence[DefinitionProblem] = ()
+    denied: Sequence[Definition] = ()
+
+    @property
+    def callable(self) -> Mapping[str, Helper]:
+        """Those that can be called."""
+        return {name: helper for name, helper in self.by_name.items() if not helper.problem}
+
+    def get(self, name: str) -> Helper:
+        """Return the helper of exactly this name. Raises: HelperUnknown, with the nearest names."""
+        helper = self.by_name.get(name)
+        if helper is not None and not helper.problem:
+            return helper
+        denied = any(one.name == name for one in self.denied)
+        problem = helper.problem if helper is not None else "the policy forbids it" if denied else ""
+        raise HelperUnknown(name, self.callable, problem)
+
+
+def load_roster(tx: Tx, agent: Agent) -> Roster:
+    """Return the helpers of an agent. Where the policy can't be read there are none, and a problem."""
+    settings = settings_of(tx)
+    try:
+        found, policy = find_definitions("agents", settings, project_of(agent)), load_policy(settings)
+    except InvalidInput as error:
+        return Roster(by_name={}, problems=[DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))])
+    tools = tx.tools.list_by_agent(agent.id)
+    allowed = [one for one in tools if all(map(policy.allows_tool, names_elsewhere(one.name)))]
+    allowed = [one for one in allowed if one.name != SEND_MESSAGE]
+    codes = tx.tools.codes([one.id for one in allowed if one.spec.kind == "custom"])
+    writing = {one.name for one in allowed if one.spec.kind == "memory" and tool_writes_memory(one.name)}
+    writing |= {one.name for one in allowed if one.id in codes and codes[one.id].takes_agent}
+    names = [one.name for one in allowed]
+    helpers = {name: make_helper(one, names, writing) for name, one in found.by_name.items()}
+    return Roster(by_name=helpers, problems=found.problems, denied=found.denied)
+
+
+def make_helper(definition: Definition, allowed: Sequence[str], writing: Collection[str]) -> Helper:
+    """Return a helper with what it gets of the tools of the agent that calls.
+
+    Args:
+        allowed: the names of those that helpers may have.
+        writing: those of them that change memory.
+    """
+    helper = Helper(definition=definition)
+    if helper.memory not in MEMORIES:
+        problem = f"{definition.path or 'PERDURE_HELPERS'}: memory is {helper.memory!r:.60}: use {', '.join(MEMORIES)}"
+        return Helper(definition=definition, problem=problem)
+    wanted = helper.field("tools")
+    if wanted is None:
+        names, missing = {name for name in allowed if name != RUN_HELPER or helper.is_fork}, []
+    else:
+        resolved = resolve_tools(wanted, allowed)
+        names, missing = set(resolved.found), [*resolved.missing]
+    names -= {*resolve_tools(helper.field("disallowed_tools", ()), allowed).found}
+    if helper.memory == "read-only":  # a helper of its own could write
+        names -= {*writing, RUN_HELPER}
+    servers = [name for name in missing if name.startswith(_MCP)]
+    problem = f"it needs {', '.join(servers)}, and you have no such tools of an MCP server" if servers else ""
+    return Helper(definition=definition, tools=sorted(names), missing=missing, problem=problem)

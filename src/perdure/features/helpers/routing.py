@@ -1,0 +1,199 @@
+"""Which model a helper runs on, and why. A pure function of four wishes, the models there are, and a policy."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from perdure.core.model_errors import ToolError
+
+ModelSource = Literal["PERDURE_SUBAGENT_MODEL", "call", "definition", "parent"]
+"""What named the model; an earlier one counts before a later one."""
+
+SOURCES: Final[tuple[ModelSource, ...]] = get_args(ModelSource)
+INHERIT: Final = "inherit"
+"""As a model: the parent's."""
+
+_WORDS: Final[Mapping[ModelSource, str]] = {
+    "PERDURE_SUBAGENT_MODEL": "PERDURE_SUBAGENT_MODEL says",
+    "call": "the call says",
+    "definition": "the definition says",
+}
+_DATE = re.compile(r"(?<!\d)(?:\d{4}-\d{2}-\d{2}|\d{2}-\d{4}|\d{6,8})(?!\d)")
+_NO_VERSION = re.compile(r"-v\d+:\d+$|(?<![a-z0-9.])\d+(?:\.\d+)?[bm](?![a-z])")  # of a host; sizes such as 70b
+_EARLY = re.compile(r"preview|beta|exp(?![a-z])|experimental")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFamily:
+    """Models of one kind, such as `sonnet`; see `families.toml`."""
+
+    name: str
+    match: Sequence[str]
+    but: Sequence[str] = ()
+    models: Sequence[str] = ()
+
+    def has(self, handle: str) -> bool:
+        """Return whether the model belongs to it."""
+        name = handle.partition("/")[2].lower()
+        return _matches(name, self.match) and not _matches(name, self.but)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """The model of a helper's run. `source`: what named it; `reason`: why it is this one, as a sentence."""
+
+    model: str
+    source: ModelSource
+    reason: str
+
+
+class ModelUnknown(ToolError):
+    """No model is called `name`, which `source` gave."""
+
+    def __init__(self, name: str, source: ModelSource, known: Iterable[str]) -> None:
+        names = ", ".join([*FAMILIES, INHERIT, *list(known)[:5]])
+        super().__init__(f"{_WORDS[source]} {name[:80]!r}, and no model that is there is called so; try {names}")
+        self.name, self.source = name, source
+
+
+class ModelForbidden(ToolError):
+    """The policy allows neither the model nor another one of its family."""
+
+    def __init__(self, model: str, family: str | None) -> None:
+        other = "none that takes its place" if family is None else f"no older one of the family {family}"
+        super().__init__(f"the policy does not allow the model {model} for helpers, and {other}: ask an administrator")
+        self.model, self.family = model, family
+
+
+def choose_model(
+    wishes: Mapping[ModelSource, str | None],
+    known: Sequence[str],
+    *,
+    is_there: Callable[[str], bool],
+    allows: Callable[[str], bool],
+) -> ModelChoice:
+    """Return the model of a helper's run.
+
+    The first of `SOURCES` with a wish counts. A wish is a handle, the name of a model, the alias of a family, or
+    `inherit`. An alias of the parent's own family is the parent's exact model, with its provider and region; any other
+    alias is the newest model of the family, at the parent's provider if it has one. Where no model of the family is
+    known, a definition gets the parent's. A model that the policy does not
+    allow gives way to the newest allowed one of its family that is not newer.
+
+    Args:
+        wishes: source -> what it names; the parent's handle is always there.
+        known: handles of the models that are known.
+        is_there: whether a handle can be used, also one that is not among `known`.
+        allows: whether the policy allows a handle.
+    Raises: ModelUnknown, ModelForbidden.
+    """
+    source = next(source for source in SOURCES if (wishes.get(source) or "").strip())
+    wish, parent = (wishes[source] or "").strip(), wishes["parent"] or ""
+    says = f"{_WORDS.get(source, '')} {wish}"
+    family = FAMILIES.get(wish.lower())
+    if source == "parent":
+        choice = ModelChoice(parent, source, "nothing names another one: the model of the agent that calls")
+    elif wish.lower() == INHERIT:
+        choice = ModelChoice(parent, source, f"{says}: the model of the agent that calls")
+    elif family is not None and family.has(parent):
+        choice = ModelChoice(parent, source, f"{says}, the family of the agent that calls: exactly its model")
+    elif family is not None and (members := _members(family, known, is_there)):
+        newest = _newest(members, parent)
+        choice = ModelChoice(newest, source, f"{says}: the newest of that family {_place(newest, parent)}")
+    elif family is not None and source == "definition":  # it was written where other models are
+        choice = ModelChoice(parent, source, f"{says}, and none of it is known: the model of the agent that calls")
+    elif (handle := _find_named(wish, parent, known, is_there)) is None:
+        raise ModelUnknown(wish, source, known)
+    else:
+        choice = ModelChoice(handle, source, says if handle == wish else f"{says}: {_place(handle, parent)}")
+    if allows(choice.model):
+        return choice
+    family = family_of(choice.model)
+    return _step_down(choice, () if family is None else _members(family, known, is_there), allows)
+
+
+def family_of(handle: str) -> ModelFamily | None:
+    """Return the first family that a model belongs to."""
+    return next((family for family in FAMILIES.values() if family.has(handle)), None)
+
+
+def _members(family: ModelFamily, known: Sequence[str], is_there: Callable[[str], bool]) -> Sequence[str]:
+    """Return the models of a family that are known, or else those of its list that can be used."""
+    return [one for one in known if family.has(one)] or [one for one in family.models if is_there(one)]
+
+
+def _step_down(choice: ModelChoice, members: Sequence[str], allows: Callable[[str], bool]) -> ModelChoice:
+    """Return the choice of the newest allowed model among those of the same family that is not newer. Raises:
+    ModelForbidden."""
+    version = version_of(choice.model)[0]
+    lower = [one for one in members if version_of(one)[0] <= version and allows(one)]
+    if not lower:
+        family = family_of(choice.model)
+        raise ModelForbidden(choice.model, None if family is None else family.name)
+    best = _newest(lower, choice.model)
+    return replace(choice, model=best, reason=f"{choice.reason}; the policy does not allow {choice.model}, so {best}")
+
+
+def _newest(handles: Sequence[str], near: str) -> str:
+    """Return the newest of these models, those at the provider and in the region of the model `near` first."""
+    provider, region = place_of(near)
+
+    def rank(handle: str) -> tuple[object, ...]:
+        """What is larger for a better model; of the same version the shorter name, which is no special form."""
+        place = place_of(handle)
+        order = -len(handle), [-ord(one) for one in handle]
+        return place[0] == provider, place == (provider, region), version_of(handle), order
+
+    return max(handles, key=rank)
+
+
+def version_of(handle: str) -> tuple[tuple[int, ...], bool, str]:
+    """Return what orders the models of a family by age: the version in the name; whether it is no preview; its date,
+    where a name without one is the newest."""
+    name = _NO_VERSION.sub("", handle.rpartition("/")[2].lower())
+    dates = _DATE.findall(name)
+    version = tuple(int(number) for number in re.findall(r"\d+", _DATE.sub("", name)))
+    return version, _EARLY.search(name) is None, dates[-1].replace("-", "") if dates else "99999999"
+
+
+def place_of(handle: str) -> tuple[str, str]:
+    """Return the provider of a handle, and what stands before the model's own name there: a region or nothing."""
+    provider, _, name = handle.partition("/")
+    return provider, next((region for region in REGIONS if name.startswith(region)), "")
+
+
+def _find_named(wish: str, parent: str, known: Sequence[str], is_there: Callable[[str], bool]) -> str | None:
+    """Return the handle that a wish names: itself, or that of the model with this name, at the parent's provider
+    first; None: there is none."""
+    if "/" in wish and (wish in known or is_there(wish)):
+        return wish
+    named = [handle for handle in known if handle.partition("/")[2] == wish]
+    own = f"{place_of(parent)[0]}/{wish}"
+    if own in named or (not named and family_of(own) and is_there(own)):
+        return own
+    return min(named, default=None)
+
+
+def _place(handle: str, parent: str) -> str:
+    """Return where a model is, seen from the parent's."""
+    provider = place_of(handle)[0]
+    return f"at {provider}" if provider == place_of(parent)[0] else f"that is known, at {provider}"
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether one of the patterns matches."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+_DATA = tomllib.loads(Path(__file__).with_name("families.toml").read_text(encoding="utf-8"))
+REGIONS: Final[Sequence[str]] = _DATA["regions"]
+FAMILIES: Final[Mapping[str, ModelFamily]] = {
+    name: ModelFamily(name, **values) for name, values in _DATA["family"].items()
+}
+"""Alias -> family."""

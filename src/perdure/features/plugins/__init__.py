@@ -1,0 +1,1 @@
+"""Definitions in Markdown, in six layers, and plug-ins that bring some: see `feature.py`."""

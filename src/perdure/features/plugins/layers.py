@@ -1,0 +1,97 @@
+"""The six layers of definitions: where each has its folders, and which definition of a name counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from perdure.core.features import Feature, find_features
+from perdure.features.plugins.definitions import SKILL_FILE, Definition, DefinitionKind, DefinitionProblem, Definitions
+from perdure.features.plugins.installed import active_plugins
+from perdure.features.plugins.policy import load_policy, policy_folder
+from perdure.features.plugins.projects import project_of as project_of
+from perdure.features.plugins.reading import DefinitionSource, read_flags, read_source
+from perdure.settings import Settings
+from perdure.storage.tx import Tx
+
+PROJECT_FOLDERS = (".perdure", ".claude")
+"""The folders of a project that hold definitions; where both have one of a name, the first one's counts."""
+
+
+def find_definitions(
+    kind: DefinitionKind, settings: Settings, project: Path | None, *, features: Sequence[Feature] | None = None
+) -> Definitions:
+    """Return the helpers, commands or skills of all six layers; `project` is the folder of an agent's project, and
+    `features` are those whose built-in definitions there are: the installed ones, unless others are given.
+
+    Only files that changed are read, so a call takes less than a millisecond when none did. Within a layer the first
+    definition of a name counts. A file of the policy that can't be read still takes its name from the others.
+    Raises: InvalidInput: the policy can't be read; see `load_policy`.
+    """
+    policy = load_policy(settings)
+    counting: dict[str, Definition] = {}
+    shadowed: list[Definition] = []
+    denied: list[Definition] = []
+    problems: list[DefinitionProblem] = []
+    for found in _read_layers(kind, settings, project, find_features() if features is None else features):
+        if isinstance(found, DefinitionProblem):
+            problems.append(found)
+            continue
+        if not policy.allows(kind, found.name):
+            denied.append(found)
+            continue
+        before = counting.get(found.name)
+        if before is not None and before.layer == found.layer:
+            shadowed.append(found)
+            continue
+        if before is not None:
+            shadowed.append(before)
+        counting[found.name] = found
+    if (folder := policy_folder(settings)) is not None:
+        names = [_name_at(one.path, folder / kind) for one in problems if one.path.is_relative_to(folder / kind)]
+        shadowed += [counting.pop(name) for name in names if name in counting]
+    return Definitions(by_name=dict(sorted(counting.items())), shadowed=shadowed, denied=denied, problems=problems)
+
+
+def _name_at(path: Path, root: Path) -> str:
+    """The name that the definition in a file below a folder has by its path."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return parts[0] if path.name == SKILL_FILE else ":".join(parts)
+
+
+def _read_layers(
+    kind: DefinitionKind, settings: Settings, project: Path | None, features: Sequence[Feature]
+) -> Iterator[Definition | DefinitionProblem]:
+    """What the layers have, from the first to the last."""
+    for feature in features:
+        yield from read_source(DefinitionSource(kind, "built-in", feature.folder / "builtin" / kind))
+    for source in _sources_of_user(kind, settings, project):
+        yield from read_source(source)
+    if kind == "agents":
+        yield from read_flags(settings.helpers)
+    if (folder := policy_folder(settings)) is not None:
+        yield from read_source(DefinitionSource(kind, "policy", folder / kind))
+
+
+def _sources_of_user(kind: DefinitionKind, settings: Settings, project: Path | None) -> Iterator[DefinitionSource]:
+    """The folders of the layers from `plug-in` to `project`."""
+    for plugin in active_plugins(settings):
+        for root in plugin.roots(kind):
+            yield DefinitionSource(kind, "plug-in", root, plugin.name)
+    for folder in user_folders(settings):
+        yield DefinitionSource(kind, "user", folder / kind)
+    if project is not None:
+        for name in PROJECT_FOLDERS:
+            yield DefinitionSource(kind, "project", project / name / kind, within=project)
+
+
+def user_folders(settings: Settings) -> list[Path]:
+    """The folders with definitions of this user: the data folder, and those of `PERDURE_DEFINITIONS`."""
+    more = [one for text in settings.definitions.split(os.pathsep) if (one := text.strip())]
+    return [settings.folder, *(Path(os.path.expanduser(one)) for one in more)]  # noqa: PTH111  # never raises
+
+
+def settings_of(tx: Tx) -> Settings:
+    """Return the settings of the program that opened the store; a store without a program has the defaults."""
+    return tx.limits if isinstance(tx.limits, Settings) else Settings()

@@ -1,0 +1,286 @@
+"""Plug-ins: looked at, installed, enabled, disabled and removed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from perdure.app import App
+from perdure.core.errors import Conflict, InvalidInput, NotFound
+from perdure.core.features import Point
+from perdure.features.plugins.definitions import KINDS, Definition, DefinitionKind, DefinitionProblem
+from perdure.features.plugins.installed import (
+    PluginRecord,
+    change_records,
+    folder_of,
+    load_records,
+    plugins_folder,
+    why_unused,
+)
+from perdure.features.plugins.manifest import ROOT_VARIABLE, PluginServer, read_manifest
+from perdure.features.plugins.policy import load_policy
+from perdure.features.plugins.reading import DefinitionSource, read_source
+from perdure.features.plugins.staging import Staged, staged
+from perdure.library.parts.part import AsyncPart
+
+ADD_SERVER: Point[[App, str, Mapping[str, Any]], Awaitable[str]] = Point("add_server")
+"""Registers an MCP server of this name and these options without connecting to it; returns its id."""
+REMOVE_SERVER: Point[[App, str], Awaitable[None]] = Point("remove_server")
+"""Removes the MCP server of this id, if it is still there."""
+
+_SECRET = re.compile(r"\$\{([A-Za-z_]\w*)\}")
+_NO_SERVER_NAME = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginContents:
+    """All that a plug-in brings.
+
+    Args:
+        record: its record, as it would be or is stored.
+        definitions: its helpers, commands and skills, by kind.
+        problems: the files that define nothing.
+        notes: what of it has no effect here.
+        files, programs: how many files it has, and how many of them may be run.
+        digest: of all its files: `install` takes only what was looked at.
+        unused: why it is not in use, or would not be; empty: it is.
+        installed: the version that is installed already; None: none is.
+    """
+
+    record: PluginRecord
+    definitions: Mapping[DefinitionKind, Sequence[Definition]]
+    problems: Sequence[DefinitionProblem]
+    notes: Sequence[str] = ()
+    files: int = 0
+    programs: int = 0
+    digest: str = ""
+    unused: str = ""
+    installed: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the plug-in."""
+        return self.record.name
+
+
+class AsyncPlugins(AsyncPart):
+    """The plug-ins in the data folder, which all stores of this machine's user have in common."""
+
+    async def list(self) -> Sequence[PluginContents]:
+        """The installed plug-ins by name, in use or not. Raises: InvalidInput: the records or the policy are broken."""
+        return [await self.get(name) for name in load_records(self._app.settings)]
+
+    async def get(self, name: str) -> PluginContents:
+        """An installed plug-in. Raises: NotFound."""
+        record, settings = self._find(name), self._app.settings
+        folder = folder_of(record, settings)
+        contents = await asyncio.to_thread(_read_contents, record, folder)
+        unused = why_unused(record, load_records(settings), load_policy(settings))
+        return replace(contents, unused=unused, installed=record.version)
+
+    async def look(self, source: str) -> PluginContents:
+        """What a plug-in would bring, without installing or running anything of it.
+
+        Args:
+            source: the path of a folder, or the URL of a git repository; `#BRANCH` or `#TAG` may stand at its end.
+        Raises: InvalidInput: it can't be used, with the file and the reason.
+        """
+        async with staged(source, plugins_folder(self._app.settings)) as copy:
+            return await self._look(copy)
+
+    async def install(self, source: str, *, expected: str) -> PluginContents:
+        """Install a plug-in, or another version of one, and use it. Nothing of it runs now.
+
+        Args:
+            source: as `look` takes it.
+            expected: the digest of what was looked at.
+        Raises: InvalidInput: it can't be used, or it lacks another plug-in; Conflict: it is no longer what was looked
+            at; AlreadyExists: there is an MCP server of the name of one of its servers.
+        """
+        settings = self._app.settings
+        async with staged(source, plugins_folder(settings)) as copy:
+            contents = await self._look(copy)
+            if contents.digest != expected:
+                raise Conflict(f"the plug-in {contents.name!r} has changed since it was looked at: look at it again")
+            if contents.unused:
+                raise InvalidInput(f"the plug-in {contents.name!r} can't be used: {contents.unused}")
+            old = load_records(settings).get(contents.name)
+            record = contents.record
+            target = folder_of(record, settings)
+            if target.exists():
+                record = replace(record, folder=f"{record.name[:48]}-{os.urandom(6).hex()}")
+                target = folder_of(record, settings)
+            copy.folder.rename(target)
+            try:
+                await self._begin(record, old)
+            except BaseException:
+                await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
+                raise
+        if old is not None:
+            await asyncio.to_thread(shutil.rmtree, folder_of(old, settings), ignore_errors=True)
+        return await self.get(record.name)
+
+    async def enable(self, name: str) -> PluginContents:
+        """Use a plug-in again. Raises: NotFound; InvalidInput: it lacks another one, or the policy forbids it."""
+        record = self._find(name)
+        if not record.is_enabled:
+            records, settings = load_records(self._app.settings), self._app.settings
+            record = replace(record, is_enabled=True)
+            if why := why_unused(record, {**records, name: record}, load_policy(settings)):
+                raise InvalidInput(f"the plug-in {name!r} can't be used: {why}")
+            await self._begin(record, None)
+        return await self.get(name)
+
+    async def disable(self, name: str) -> PluginContents:
+        """Use a plug-in no longer, until it is enabled. Raises: NotFound; InvalidInput: another one needs it."""
+        record = self._find(name)
+        self._check_not_needed(name)
+        await self._end(record, replace(record, is_enabled=False, server_ids=()))
+        return await self.get(name)
+
+    async def remove(self, name: str) -> None:
+        """Remove a plug-in with all that it brought. Raises: NotFound; InvalidInput: another one needs it."""
+        record = self._find(name)
+        self._check_not_needed(name)
+        await self._end(record, None)
+        folder = plugins_folder(self._app.settings)
+        await asyncio.to_thread(shutil.rmtree, folder_of(record, self._app.settings), ignore_errors=True)
+        with suppress(OSError):  # there are others
+            folder.rmdir()
+
+    def _find(self, name: str) -> PluginRecord:
+        """The record of a plug-in. Raises: NotFound."""
+        records = load_records(self._app.settings)
+        if name not in records:
+            there = f"there are {', '.join(records)}" if records else "none is installed"
+            raise NotFound("plug-in", name, hint=there)
+        return records[name]
+
+    def _check_not_needed(self, name: str) -> None:
+        """Raise if a plug-in in use needs another one. Raises: InvalidInput."""
+        settings = self._app.settings
+        records, policy = load_records(settings), load_policy(settings)
+        needing = [
+            one.name for one in records.values() if name in one.dependencies and not why_unused(one, records, policy)
+        ]
+        if needing:
+            raise InvalidInput(f"the plug-in {name!r} is needed by {', '.join(needing)}: disable these first")
+
+    async def _look(self, copy: Staged) -> PluginContents:
+        """What a copy of a plug-in would bring. Raises: InvalidInput."""
+        settings = self._app.settings
+        records = load_records(settings)
+        manifest = await asyncio.to_thread(read_manifest, copy.folder, name=copy.name)
+        record = PluginRecord(
+            source=copy.source,
+            installed_at=self._ports.clock.now().isoformat(),
+            **{name: getattr(manifest, name) for name in ("name", "version", "description", "dependencies", "roots")},
+            hooks=manifest.hooks,
+            servers=manifest.servers,
+        )
+        contents = await asyncio.to_thread(_read_contents, record, copy.folder)
+        old = records.get(record.name)
+        return replace(
+            contents,
+            notes=[*manifest.notes, *contents.notes],
+            files=copy.files,
+            programs=copy.programs,
+            digest=await asyncio.to_thread(_digest, copy.folder),
+            unused=why_unused(record, {**records, record.name: record}, load_policy(settings)),
+            installed=None if old is None else old.version,
+        )
+
+    async def _begin(self, record: PluginRecord, old: PluginRecord | None) -> None:
+        """Register the servers of a plug-in, store its record, and take away the servers of the one before. If one of
+        these fails, nothing is changed."""
+        await self._remove_servers(() if old is None else old.server_ids)
+        try:
+            await self._put(record)
+        except BaseException:
+            if old is not None:
+                await self._put(old)
+            raise
+
+    async def _put(self, record: PluginRecord) -> None:
+        """Register the servers of a plug-in and store its record, or neither."""
+        settings, added = self._app.settings, list[str]()
+        try:
+            for server in record.servers if record.is_enabled else ():
+                options = _server_options(server, folder_of(record, settings))
+                name = _NO_SERVER_NAME.sub("-", f"{record.name}-{server.name}")[:64]
+                added += [await add(self._app, name, options) for add in ADD_SERVER.functions]
+            stored = replace(record, server_ids=added)
+            change_records(settings, lambda records: {**records, record.name: stored})
+        except BaseException:
+            await self._remove_servers(added)
+            raise
+
+    async def _end(self, record: PluginRecord, after: PluginRecord | None) -> None:
+        """Store what is left of the record of a plug-in, None being nothing, and remove its servers."""
+        rest = {} if after is None else {record.name: after}
+        settings, name = self._app.settings, record.name
+        change_records(settings, lambda all: {**{key: one for key, one in all.items() if key != name}, **rest})
+        await self._remove_servers(record.server_ids)
+
+    async def _remove_servers(self, ids: Sequence[str]) -> None:
+        """Remove the MCP servers of these ids that are still there."""
+        for server_id in ids:
+            for remove in REMOVE_SERVER.functions:
+                await remove(self._app, server_id)
+
+
+def _read_contents(record: PluginRecord, folder: Path) -> PluginContents:
+    """The definitions of a plug-in in its folder."""
+    definitions: dict[DefinitionKind, list[Definition]] = {}
+    problems: list[DefinitionProblem] = []
+    notes: list[str] = []
+    for kind in KINDS:
+        for root in record.roots.get(kind, (kind,)):
+            for found in read_source(DefinitionSource(kind, "plug-in", folder / root, record.name)):
+                if isinstance(found, DefinitionProblem):
+                    problems.append(replace(found, path=found.path.relative_to(folder)))
+                else:
+                    definitions.setdefault(kind, []).append(found)
+                    path = found.path.relative_to(folder) if found.path else ""
+                    notes += [f"{path}: {note}" for note in found.notes]
+    return PluginContents(record=record, definitions=definitions, problems=problems, notes=notes)
+
+
+def _digest(folder: Path) -> str:
+    """A digest of the names, modes and contents of all files in a folder."""
+    total = hashlib.sha256()
+    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+        data = path.read_bytes()
+        name = os.fsencode(path.relative_to(folder))
+        total.update(b"%d:%s:%d:%d:" % (len(name), name, path.stat().st_mode & 0o100, len(data)) + data)
+    return total.hexdigest()
+
+
+def _server_options(server: PluginServer, folder: Path) -> Mapping[str, Any]:
+    """The options by which the MCP server of a plug-in in its folder is registered. A value `${NAME}` is the secret of
+    that name."""
+
+    def expand(text: str) -> str:
+        text = text.replace(ROOT_VARIABLE, str(folder))
+        whole = _SECRET.fullmatch(text)
+        return text if whole is None else f"secret:{whole[1]}"
+
+    if server.url:
+        headers = {name: expand(value) for name, value in server.headers.items()}
+        return {"url": server.url, "headers": headers, **({"transport": "sse"} if server.is_sse else {})}
+    environment = {name: expand(value) for name, value in server.environment.items()}
+    root = {"CLAUDE_PLUGIN_ROOT": str(folder)}
+    args = tuple(one.replace(ROOT_VARIABLE, str(folder)) for one in server.args)
+    return {
+        "command": server.command.replace(ROOT_VARIABLE, str(folder)),
+        "args": args,
+        "environment": {**environment, **root},
+    }

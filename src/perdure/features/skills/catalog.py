@@ -1,0 +1,154 @@
+"""All skills of an agent: those with files, of the six layers of definitions, and those that it or people wrote."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from perdure.core.agents import Agent
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.features import Point
+from perdure.core.text.forms import name_form
+from perdure.domain.provenance.policy import MEMORY_OWNER
+from perdure.features.plugins.definitions import Definition, DefinitionProblem, Definitions
+from perdure.features.plugins.layers import find_definitions, project_of, settings_of
+from perdure.features.plugins.policy import load_policy
+from perdure.features.skills.admission import is_tool_name
+from perdure.features.skills.tables import Skills
+from perdure.features.skills.values import NO_USES, Skill, SkillUses, SkillView
+from perdure.storage.tx import Tx
+
+SKILL_HOLDER: Point[[Tx, Agent], Agent | None] = Point("skill_holder")
+"""The agent whose skills another one has, because it works for it; None: it has its own."""
+
+INDEX_LINES = 60
+"""The most lines of the index in a prompt; the others are searched."""
+NEAR_NAMES = 5
+_MORE = "…"
+"""The name of the line that stands for those behind the last one; it sorts behind them."""
+
+
+class SkillNotFound(NotFound):
+    """The agent has no skill of this name; the hint has those with similar names."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        near = get_close_matches(name, known, n=NEAR_NAMES, cutoff=0.5) or known[:NEAR_NAMES]
+        hint = f"is it {' or '.join(near)}?" if near else "there are no skills yet"
+        super().__init__("skill", name[:80], hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLine:
+    """One line of the index. `key`: among what a conversation has seen; that of a skill without a file has no name,
+    which may be erased."""
+
+    key: str
+    name: str
+    layer: str
+    description: str
+
+    @property
+    def version(self) -> int:
+        """A number that differs where the line does."""
+        return zlib.crc32(f"{self.layer}\n{self.description}".encode("utf-8", "surrogatepass"))
+
+
+def holder_of(tx: Tx, agent: Agent) -> Agent:
+    """Return the agent whose skills this one has: the one that it works for or whose memory it keeps, or itself."""
+    return next(filter(None, (*SKILL_HOLDER(tx, agent), *MEMORY_OWNER(tx, agent))), agent)
+
+
+def file_skills(tx: Tx, agent: Agent) -> Definitions:
+    """Return the skills with files that the agent has. One with a tool's name, and all where the policy can't be read,
+    are problems."""
+    settings = settings_of(tx)
+    try:
+        found = find_definitions("skills", settings, project_of(agent))
+    except InvalidInput as error:
+        return Definitions(problems=[DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))])
+    clashes = [one for one in found.by_name.values() if is_tool_name(one.name)]
+    why = "a tool has its name, which no skill shadows"
+    problems = [DefinitionProblem(path=one.path, line=0, why=f"{one.name}: {why}") for one in clashes if one.path]
+    by_name = {name: one for name, one in found.by_name.items() if one not in clashes}
+    return replace(found, by_name=by_name, problems=[*found.problems, *problems])
+
+
+def list_skills(tx: Tx, agent: Agent, *, archived: bool | None = False, with_uses: bool = False) -> Sequence[SkillView]:
+    """Return the skills of an agent by name: those in the archive, or the others; None: both."""
+    uses = tx.of(Skills).uses(agent.id) if with_uses else {}
+    files = file_skills(tx, agent).by_name
+    found = [] if archived else [_view_of_file(one, uses.get(one.name)) for one in files.values()]
+    found += [
+        _view_of(one, uses.get(one.name))
+        for one in tx.of(Skills).list(agent.id, archived=archived)
+        if one.name not in files and _may_have(tx, one.name)
+    ]
+    return sorted(found, key=lambda one: one.name)
+
+
+def find_skill(tx: Tx, agent: Agent, name: str) -> SkillView:
+    """Return the agent's skill of this name, also an archived one; a file's comes first. Raises: SkillNotFound."""
+    files, name = file_skills(tx, agent).by_name, name_form(name.strip())
+    if (definition := files.get(name)) is not None:
+        return _view_of_file(definition)
+    if (skill := tx.of(Skills).find(agent.id, name)) is not None and _may_have(tx, name):
+        return _view_of(skill)
+    raise SkillNotFound(name, sorted({*files, *(one for _, one, _, _ in tx.of(Skills).index(agent.id))}))
+
+
+def build_index(tx: Tx, agent: Agent) -> Sequence[IndexLine]:
+    """Return the lines of the agent's index, by name: of files first, which may not be left out for others; then of
+    what it and people wrote, the newest first where there is no room for all."""
+    files = file_skills(tx, agent).by_name
+    lines = [
+        IndexLine(f"skill/{one.name}", one.name, one.layer, one.description)
+        for one in files.values()
+        if not one.fields.get("disable_model_invocation")
+    ]
+    own = [IndexLine(f"skill-{seq}", *line) for seq, *line in tx.of(Skills).index(agent.id)]
+    lines += [line for line in own if line.name not in files and _may_have(tx, line.name)]
+    shown = sorted(lines[:INDEX_LINES], key=lambda line: line.name)
+    left = len(lines) - len(shown)
+    return [*shown, IndexLine("skill/", _MORE, "", f"{left} more: search_skills finds them")] if left else shown
+
+
+def is_skill_key(key: str) -> bool:
+    """Return whether a key of what a conversation has seen is a line of the index."""
+    return key.startswith(("skill/", "skill-"))
+
+
+def name_of_key(tx: Tx, agent: Agent, key: str) -> str:
+    """Return the name of the skill whose line has this key, also of one that is gone."""
+    if key.startswith("skill/"):
+        return key.removeprefix("skill/") or _MORE
+    return next((one.name for one in tx.of(Skills).list(agent.id, archived=None) if f"skill-{one.seq}" == key), "")
+
+
+def _may_have(tx: Tx, name: str) -> bool:
+    """Whether the policy allows a skill of this name; false where it can't be read."""
+    try:
+        return load_policy(settings_of(tx)).allows("skills", name)
+    except InvalidInput:
+        return False
+
+
+def _view_of_file(one: Definition, uses: SkillUses | None = None) -> SkillView:
+    """A skill with a file as people see it."""
+    return SkillView(
+        name=one.name,
+        layer=one.layer,
+        description=one.description,
+        text=one.body,
+        is_protected=bool(one.fields.get("protected")),
+        path=str(one.path or ""),
+        uses=uses or NO_USES,
+    )
+
+
+def _view_of(one: Skill, uses: SkillUses | None = None) -> SkillView:
+    """A skill without a file as people see it."""
+    same = ("name", "layer", "description", "text", "version", "is_protected", "archived_at", "changed_at")
+    return SkillView(**{name: getattr(one, name) for name in same}, uses=uses or NO_USES)

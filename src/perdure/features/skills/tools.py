@@ -1,0 +1,131 @@
+"""The tools by which an agent reads, finds and writes skills."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from perdure.context.sections.expand import Budget
+from perdure.core.errors import ToolError
+from perdure.core.ids import AgentId
+from perdure.core.sources import OUTSIDE, Source
+from perdure.core.specs import ToolOutcome
+from perdure.domain.tools.calls import MemoryCall
+from perdure.engine.approvals.answers import client_skills
+from perdure.features.skills.admission import NewEntry
+from perdure.features.skills.catalog import SkillNotFound, find_skill, holder_of, list_skills
+from perdure.features.skills.evidence import find_evidence
+from perdure.features.skills.files import NAMES_SHOWN, list_files, read_file
+from perdure.features.skills.search import rank_skills
+from perdure.features.skills.tables import Skills
+from perdure.features.skills.units import archive_unused, count_use, write_constitution, write_skill
+from perdure.features.skills.values import Layer, SkillView
+from perdure.storage.tx import Tx
+
+if TYPE_CHECKING:
+    from perdure.engine.search.tools import SearchCall
+
+FOUND, FOUND_MAX = 5, 20
+FACT_CHARS = 300
+"""What a search shows of a fact about the environment."""
+CUT = "\n[cut here: the skill is longer than fits]"
+
+
+def read_skill(tx: Tx, call: MemoryCall, name: str, file: str | None = None) -> ToolOutcome:
+    """Return the instructions of a skill, or one of its files, and count the use. Raises: SkillNotFound, ToolError."""
+    holder = holder_of(tx, call.agent)
+    try:
+        skill = find_skill(tx, holder, name)
+    except SkillNotFound:
+        for one in _client_skills(tx, call):
+            if one.name == name.strip():
+                return ToolOutcome(text=f"{one.name} is on the client's machine: read {one.path} with your tools.")
+        raise
+    text = read_file(skill, file.strip()).decode("utf-8", "replace") if file else _instructions(skill)
+    if call.person is None:
+        count_use(tx, holder.id, skill.name, call.run, at=call.now)
+    archive_unused(tx, holder.id, at=call.now)
+    budget = Budget(call.counter, call.result_tokens)
+    shown = text if budget.fits(text) else Budget(call.counter, call.result_tokens - 20).cut(text) + CUT
+    return ToolOutcome(text=shown, sources=_sources_of(tx, holder.id, [skill]))
+
+
+def start_long_term_update(
+    tx: Tx, call: MemoryCall, layer: Layer, name: str, text: str, evidence: str, description: str = ""
+) -> ToolOutcome:
+    """Write an entry of L2 or L3, or its next version. Raises: AdmissionRefused, InvalidInput."""
+    found, doubt = find_evidence(tx, call, evidence)
+    new = NewEntry(
+        layer=layer,
+        name=name,
+        text=text,
+        description=description,
+        evidence=found,
+        doubt=doubt,
+        written_by="agent" if call.person is None else call.person.id,
+        run_id=call.run.id if call.person is None else None,
+        sources=[one.source for one in call.passage_sources if one.source.label in OUTSIDE],
+    )
+    holder = holder_of(tx, call.agent)
+    skill, before = write_skill(tx, holder, new, at=call.now)
+    write_constitution(tx, holder.id, author=call.author, ids=call.ids, at=call.now)
+    archive_unused(tx, holder.id, at=call.now)
+    shape = {"name": skill.name, "layer": skill.layer, "version": skill.version, "description": skill.description}
+    done = "Stored" if before is None else "It says so already" if before is skill else "Improved"
+    return ToolOutcome(text=f"{done}. {json.dumps(shape, ensure_ascii=False)}")
+
+
+async def search_skills(call: SearchCall, query: str, limit: int = FOUND) -> ToolOutcome:
+    """Search the skills of the agent and of its client. Raises: ToolError, TooMany."""
+    if not query.strip():
+        raise ToolError("the query is empty: say what work it is about")
+
+    def load(tx: Tx) -> tuple[AgentId, Sequence[SkillView]]:
+        """Whose skills these are, and all that there are, also archived ones."""
+        holder = holder_of(tx, tx.conversations.get_agent(call.run.key.agent_id, call.run.conversation_seq))
+        return holder.id, [*list_skills(tx, holder, archived=None), *_client_skills(tx, call)]
+
+    holder_id, skills = await call.store.read(load)
+    hits = await rank_skills(call.search, skills, query)
+    shown = hits[: max(1, min(limit, FOUND_MAX))]
+    text = call.budget.cut("\n".join(map(_hit_line, shown)) or "No skill found. Try other words.")
+    facts = [one for one in shown if one.layer == "L2"]
+    return ToolOutcome(text=text, sources=await call.store.read(_sources_of, holder_id, facts))
+
+
+def _hit_line(skill: SkillView) -> str:
+    """A hit as the model sees it: of a fact also its text, of a skill of the client where it is."""
+    shape: dict[str, Any] = {"name": skill.name, "layer": skill.layer, "description": skill.description}
+    shape |= {"archived": True} if skill.archived_at is not None else {}
+    shape |= {"text": skill.text[:FACT_CHARS]} if skill.layer == "L2" else {}
+    shape |= {"location": skill.path} if skill.layer == "client" else {}
+    return json.dumps(shape, ensure_ascii=False)
+
+
+def _client_skills(tx: Tx, call: MemoryCall | SearchCall) -> Sequence[SkillView]:
+    """The skills that the caller of the run sent."""
+    digest = call.run.client_tools
+    shapes = [] if digest is None else client_skills(tx, call.run.key.agent_id, digest)
+    return [
+        SkillView(name=one["name"], layer="client", description=one["description"], path=one["location"])
+        for one in shapes
+    ]
+
+
+def _instructions(skill: SkillView) -> str:
+    """What a skill says, below a line about it, and above one with the names of its files."""
+    version = "" if skill.version is None else f", version {skill.version}"
+    archived = "" if skill.archived_at is None else ", archived: check that it still holds"
+    names = list_files(skill)
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    files = f"[files: {', '.join(names[:NAMES_SHOWN])}{more}]" if names else ""
+    heading = f"{skill.name} ({skill.layer}{version}{archived}): {skill.description}"
+    return "\n\n".join(filter(None, (heading, skill.text.strip(), files)))
+
+
+def _sources_of(tx: Tx, agent_id: AgentId, skills: Sequence[SkillView]) -> tuple[Source, ...]:
+    """The outside sources that skills without files were written from."""
+    own = [tx.of(Skills).find(agent_id, one.name) for one in skills if one.version is not None]
+    found = [tx.of(Skills).version(one, one.version).sources for one in own if one is not None]
+    return tuple(dict.fromkeys(source for sources in found for source in sources))

