@@ -7,12 +7,14 @@ import json
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure.features.mcp_server.stdio import find_id
 from tests.features.mcp_server.clients import READING, TOOLS, over_stdio, refused, said
 from tests.support.programs import environment, perdure
 from tests.support.warm import warm
@@ -220,6 +222,34 @@ def test_what_is_no_message_is_answered_with_its_id(raw: RawClient) -> None:
     assert [one["id"] for one in errors] == [None, None, None, 8, None, None]
     assert [one["error"]["code"] for one in errors] == [-32700, -32600, -32600, -32600, -32600, -32600]
     assert raw.end() == (0, b"")
+
+
+def test_a_long_line_that_is_no_message_is_answered_by_the_id_at_its_end(raw: RawClient) -> None:
+    """Where the SDK for TypeScript writes it; and soon, however the line is made."""
+    begin = time.monotonic()
+    call = b'{"method":"tools/call","params":{"name":"note","arguments":{"x":'
+    raw.send(call + b'"' + b"x" * 48_000_000 + b'"}},"jsonrpc":"2.0","id":7}')
+    raw.send(call + b"[" + b'"x",' * 300_000 + b']}},"jsonrpc":"2.0","id":"8"}')
+    raw.send(call + b'"' + b"x" * 48_000_000 + b'","id":9}},"jsonrpc":"2.0"}')
+    raw.send(call + b'"' + b'\\"' * 1_000_000)
+    raw.send(b'{"jsonrpc":"2.0","id":"last","method":"ping"}')
+    answers = [raw.answer() for _ in range(5)]
+
+    assert [one["id"] for one in answers] == [7, "8", None, None, "last"]
+    assert all(one["result"]["isError"] for one in answers[:2]) and time.monotonic() - begin < 20
+
+
+@pytest.mark.parametrize("unit", [b'\\"', b"\\", b'"', b"[", b'{"id":', b'"id":"a', b'x"id"', b' "id"\\'])
+def test_the_time_to_find_an_id_grows_with_the_length(unit: bytes) -> None:
+    """Ten times the length takes less than forty times the time."""
+    spent = []
+    for count in (2_000, 20_000):
+        begin = time.process_time()
+        for _ in range(5):
+            find_id(b'{"method":"ping","params":{"x":"' + unit * count)
+        spent.append(time.process_time() - begin)
+
+    assert spent[1] < 40 * max(spent[0], 0.001)
 
 
 def test_arguments_of_10_mb_are_refused_or_stored_whole(raw: RawClient) -> None:

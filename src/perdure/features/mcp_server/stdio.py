@@ -8,7 +8,6 @@ import re
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
-from itertools import islice
 from typing import Any, BinaryIO, cast
 
 import mcp_types as types
@@ -24,9 +23,12 @@ from perdure.core.incoming.json_limits import JsonLimits, check_json
 
 LIMITS = JsonLimits(size_bytes=48_000_000, depth=100, containers=50_000)
 """A text of 20 MB fits, also where JSON writes most of its characters with a backslash."""
-_TOKENS_MAX = 300_000
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_HEAD_BYTES, _TAIL_BYTES = 500_000, 1_000
+"""How much of a line that is no message is searched for its id, from its beginning and from its end."""
+# What repeats gives nothing back (`*+`), and a string without end goes to the end: the time grows with the length.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 _VALUE = re.compile(rb'\s*:\s*(?:(-?\d{1,18})(?![\d.eE])|"((?:[^"\\]|\\.){0,200})")', re.DOTALL)
+_LAST_ID = re.compile(rb'[,{]\s*"id"' + _VALUE.pattern + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z', re.DOTALL)
 
 
 async def serve_stdio(server: Server[Any]) -> None:
@@ -52,33 +54,33 @@ async def _read_messages(
     """The messages of a client, as the SDK reads them. What is no message, or passes `LIMITS`, is answered here with
     an error, for the SDK would leave the client waiting."""
     send = (await answers).send
-    lines: asyncio.Queue[tuple[bytes, int]] = asyncio.Queue(1)
-    arguments = (file, asyncio.get_running_loop(), lines)
+    messages: asyncio.Queue[str | types.JSONRPCMessage | None] = asyncio.Queue(1)
+    arguments = (file, asyncio.get_running_loop(), messages)
     # A thread of the loop's pool would hold the process up until the client sends one more line.
     threading.Thread(target=_read_lines, args=arguments, daemon=True, name="mcp-stdin").start()
-    while True:
-        line, size = await lines.get()
-        if not size:
-            return
-        if not line.strip():
-            continue
-        if (refusal := refuse(line, size)) is None:
-            yield line.decode("utf-8", "replace")
+    while (message := await messages.get()) is not None:
+        if isinstance(message, str):
+            yield message
         else:
-            await send(SessionMessage(refusal))
+            await send(SessionMessage(message))
 
 
-def _read_lines(file: BinaryIO, loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[tuple[bytes, int]]) -> None:
-    """Hand on each line with its size in bytes, at last an empty one. A line that is too long is cut."""
+def _read_lines(
+    file: BinaryIO, loop: asyncio.AbstractEventLoop, messages: asyncio.Queue[str | types.JSONRPCMessage | None]
+) -> None:
+    """Hand on each line that is a message, and the answer to each other one; at last None. Of a line that is too long
+    only the beginning and the end are kept."""
     try:
-        size = 1
-        while size:
-            line = file.readline(LIMITS.size_bytes + 1)
-            size, end = len(line), line[-1:]
-            while size > LIMITS.size_bytes and end not in (b"\n", b""):
-                rest = file.readline(1 << 20)
-                size, end = size + len(rest), rest[-1:]
-            asyncio.run_coroutine_threadsafe(lines.put((line, size)), loop).result()
+        while line := file.readline(LIMITS.size_bytes + 1):
+            size, end = len(line), line[-_TAIL_BYTES:]
+            while size > LIMITS.size_bytes and end[-1:] != b"\n" and (rest := file.readline(1 << 20)):
+                size, end = size + len(rest), (end + rest)[-_TAIL_BYTES:]
+            if size > len(line):
+                line = line[: _HEAD_BYTES + _TAIL_BYTES] + end
+            if line.strip():
+                message = refuse(line, size) or line.decode("utf-8", "replace")
+                asyncio.run_coroutine_threadsafe(messages.put(message), loop).result()
+        asyncio.run_coroutine_threadsafe(messages.put(None), loop).result()
     except (CancelledError, RuntimeError, OSError, ValueError):  # the loop or the file is closed: the server ends
         pass
 
@@ -110,20 +112,26 @@ def refuse(line: bytes, size: int) -> types.JSONRPCMessage | None:
 
 def find_id(line: bytes) -> tuple[int | str | None, str]:
     """Return the id and the method of a message that can't be parsed: those of its outermost object, as far as its
-    first tokens have them; None and an empty text: they are not there."""
+    beginning has them, and an id at its end; None and an empty text: they are not there."""
     id: int | str | None = None
     method, depth = "", 0
-    for token in islice(_TOKEN.finditer(line), _TOKENS_MAX):
-        if id is not None and method:
-            break
+    for token in _TOKEN.finditer(line, 0, _HEAD_BYTES):
         if token[0] in (b"{", b"["):
             depth += 1
         elif token[0] in (b"}", b"]"):
             depth -= 1
         elif depth == 1 and token[0] in (b'"id"', b'"method"') and (value := _VALUE.match(line, token.end())):
-            text = (value[2] or b"").decode("utf-8", "replace")
-            if token[0] == b'"method"':
-                method = text
+            if token[0] == b'"id"':
+                id = _value(value)
             else:
-                id = int(value[1]) if value[1] else text
+                method = str(_value(value))
+            if id is not None and method:
+                return id, method
+    if id is None and len(line) > _HEAD_BYTES and (value := _LAST_ID.search(line, len(line) - _TAIL_BYTES)):
+        id = _value(value)
     return id, method
+
+
+def _value(found: re.Match[bytes]) -> int | str:
+    """Return the number or text that `_VALUE` found."""
+    return int(found[1]) if found[1] else found[2].decode("utf-8", "replace")
