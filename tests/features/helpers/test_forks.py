@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure import AsyncPerdure, ModelReply, tool
+from perdure import AsyncPerdure, ModelReply, ModelRequest, tool
 from perdure.context.sections.assemble import canonical
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, says
@@ -125,19 +126,28 @@ async def test_a_fork_has_no_other_model_and_does_not_fork_itself(tmp_path: Path
 
 
 async def test_a_fork_shares_the_summaries_of_what_left_the_view(tmp_path: Path) -> None:
-    """The summary stands in its requests as in those of its parent, and the fork goes on from there by itself."""
+    """They stand in its requests as in those of its parent, and it opens them by the numbers that they have there."""
+    named: list[str] = []
+
+    def open_last(request: ModelRequest) -> ModelReply:
+        named.extend(re.findall(r"node-\d+", request.messages[0].text))
+        return calls("context_expand", handle=named[-1])
+
     script = [says(f"Answer {number}. " + "x" * 400) for number in range(12)]
     forks = calls("run_helper", name="fork", prompt="Side task")
-    model = ScriptedModel(
-        *script, forks, says("Side result."), says("Done."), summarises=says("They counted to twelve.")
-    )
+    model = ScriptedModel(*script, forks, open_last, says("Side result."), says("Done."))
     async with lead(tmp_path, {"lead": model}) as (_, agent):
         for number in range(12):
             await agent.send(f"Question {number}")
-        await agent.compact()
+            if number % 2:
+                await agent.compact()
+            if number == 5:
+                await agent.reset()  # the summaries after it begin with another number
         await agent.send("Now fork")
 
-    parent, forked = model.requests[12], model.requests[13]
+    parent, forked, opened = model.requests[12:15]
     before = b"".join(canonical(parent).splitlines(keepends=True)[:-1])
     assert '"type": "summary"' in parent.messages[0].text
     assert canonical(forked).startswith(before)
+    assert "Question" in opened.messages[-1].text
+    assert "node-0" not in named

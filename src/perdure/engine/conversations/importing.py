@@ -172,18 +172,13 @@ def _begin_with_summary(
 def _begin_with_prefix(
     tx: Tx, made: Conversation, current: Prefix, nodes: Sequence[SummaryNode], first_seq: int
 ) -> None:
-    """Give the new conversation the prefix of its source, before its row `first_seq`; the pinned rows are among its
-    own."""
+    """Give the new conversation the prefix of its source, before its row `first_seq`. The pinned rows are among its
+    own, and the summaries have their numbers, by which the text names them."""
     memory = read_memory(tx, tx.conversations.get_state(made.agent_id, made.seq))
-    copies = [tx.nodes.add(replace(node, conversation_seq=made.seq, children=())) for node in nodes]
+    for node in nodes:
+        tx.nodes.add(replace(node, conversation_seq=made.seq, children=()), keeps_number=True)
     prefix = replace(
-        current,
-        conversation_seq=made.seq,
-        reason="fork",
-        from_message_seq=first_seq,
-        nodes=tuple(node.seq for node in copies),
-        pinned=(),
-        changes=(),
+        current, conversation_seq=made.seq, reason="fork", from_message_seq=first_seq, pinned=(), changes=()
     )
     store_prefix(tx, made, memory, prefix)
 

@@ -24,13 +24,15 @@ def _has_one(seqs: Sequence[int], first: int, last: int) -> bool:
 
 
 class Nodes(Table):
-    def add(self, node: SummaryNode) -> SummaryNode:
-        """Add a node, and return it with its number; the caller has locked the agent. Raises: NotFound: the agent."""
+    def add(self, node: SummaryNode, *, keeps_number: bool = False) -> SummaryNode:
+        """Add a node, and return it with its number, by default a new one; the caller has locked the agent. Raises:
+        NotFound: the agent."""
         next_seq = (
             "(SELECT COALESCE(MAX(seq) + 1, 0) FROM summary_nodes"
             " WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq)"
         )
-        values = ", ".join(next_seq if name == "seq" else f":{name}" for name in _NODE.columns.split(", "))
+        columns = _NODE.columns.split(", ")
+        values = ", ".join(next_seq if name == "seq" and not keeps_number else f":{name}" for name in columns)
         sql = f"INSERT INTO summary_nodes ({_NODE.columns}) SELECT {values} WHERE {OWN_AGENT} RETURNING seq"
         return replace(node, seq=int(first(self._rows(sql, **_NODE.params(node)), "agent", node.agent_id)[0]))
 
