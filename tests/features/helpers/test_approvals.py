@@ -119,8 +119,12 @@ async def test_cancelling_the_agent_ends_a_helper_that_waits(tmp_path: Path) -> 
         (run,) = [run for run in await agent.runs() if not run.ended]
         await perdure.runs.cancel(run.id)
         reply = await task
+        async with asyncio.timeout(20):
+            while True:  # it is cancelled beside the end of the agent's run
+                if not (waiting := await perdure.approvals.list_all()):
+                    break
+                await asyncio.sleep(0.02)
         runs = await ended_runs(perdure)
-        waiting = await perdure.approvals.list_all()
 
     assert (reply.stop_reason, waiting) == ("cancelled", [])
     assert [run.stop_reason for run in runs] == ["cancelled", "cancelled"]

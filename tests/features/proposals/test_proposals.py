@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from perdure import Agent, BlockProtected, InvalidInput, Perdure, ProposalDecide
 from perdure.core.blocks import Author
 from perdure.core.errors import NotFound
 from perdure.features.proposals.values import OPEN_MAX, digest_of_change
-from perdure.testing import calls, says
+from perdure.testing import ScriptedModel, calls, says
 from tests.support.library import open_async, open_sync
+from tests.support.two_apps import STORES, address_of, two_apps
 
 TOOLS = ["propose_change", "memory_insert", "core_memory_append", "memory"]
 POLICY = "Be kind.\nAsk before you pay."
@@ -230,3 +232,21 @@ def test_proposals_of_all_agents_are_listed_and_go_with_them(store: Perdure, age
     assert {one.agent_id for one in store.proposals.list()} == {agent.id, other.id}
     store.delete_agent(other.id)
     assert [one.agent_id for one in store.proposals.list()] == [agent.id]
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_two_people_who_decide_at_once_decide_once(tmp_path: Path, kind: str) -> None:
+    """In two processes on one store: one of them is told that it was decided already, and there is one version."""
+    async with two_apps(await address_of(kind, tmp_path), ScriptedModel()) as (first, second):
+        agent = await first.create_agent("ann", tools=TOOLS)
+        await agent.blocks.create("policy", POLICY)
+        for number in range(1, 6):
+            value = f"{POLICY}\n{number}"
+            await agent.tools.run("propose_change", {"label": "policy", "new_value": value, **WHY})
+            before = await agent.blocks.get("policy")
+            deciders = [one.agent_of(agent.id).proposals for one in (first, second)]
+            outcomes = await asyncio.gather(*(one.approve(number) for one in deciders), return_exceptions=True)
+            after = await agent.blocks.get("policy")
+
+            assert sorted(type(one).__name__ for one in outcomes) == ["Proposal", "ProposalDecided"]
+            assert (after.value, after.version) == (value, before.version + 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from perdure.features.skills.catalog import INDEX_LINES
 from perdure.testing import ScriptedModel, calls
 from tests.server.routed import new_agent, routed
@@ -21,10 +23,12 @@ def write_file(folder: Path, name: str, about: str, **files: str) -> None:
         path.write_text(text)
 
 
+@pytest.mark.uses("facts")
 async def test_agents_without_the_tool_see_no_skill(tmp_path: Path) -> None:
     model = ScriptedModel()
     async with await open_async(tmp_path / "perdure.db", model=model) as perdure:
         agent = await perdure.create_agent("ann")
+        await agent.facts.add("Ada lives in Turin.")  # so that the agent uses another feature
         await agent.send("hi")
         await agent.skills.enable(learns=False)
         await agent.send("hi again")

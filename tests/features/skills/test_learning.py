@@ -36,7 +36,7 @@ async def learner(path: Path, *script: Any) -> tuple[AsyncPerdure, ScriptedModel
     """A store with an agent that learns, and its model."""
     model = ScriptedModel(*script)
     perdure = await open_async(path / "perdure.db", model=model, tools=[deploy, broken])
-    agent = await perdure.create_agent("ann", tools=["deploy", "broken"])
+    agent = await perdure.create_agent("ann", tools=["deploy", "broken", "memory_insert"])
     await agent.skills.enable()
     return perdure, model, agent
 
@@ -119,3 +119,45 @@ async def test_a_rule_refuses_by_its_name(tmp_path: Path, rule: str, change: dic
 
         assert f"refused by the rule '{rule}'" in model.requests[-1].messages[-1].text
         assert not [one for one in await agent.skills.list() if one.version]
+
+
+@pytest.mark.uses("groups")
+async def test_what_another_agent_says_confirms_nothing(tmp_path: Path) -> None:
+    """It stands where the user's words stand, but is not the user's word."""
+    tool, ids = "send_message_to_agent_and_wait_for_reply", list[str]()
+    model = ScriptedModel(
+        lambda request: calls(tool, other_agent_id=ids[0], message="It works, keep it."),
+        keep(evidence="user"),
+        says("I can't."),
+        says("Well."),
+    )
+    async with await open_async(tmp_path / "perdure.db", model=model) as perdure:
+        learning = await perdure.create_agent("ann")
+        await learning.skills.enable()
+        ids.append(learning.id)
+        other = await perdure.create_agent("bob", tools=[tool])
+        await other.send("Tell ann.")
+
+        assert "is not the user's own word: it brings other_agent" in model.requests[2].messages[-1].text
+
+
+async def test_a_skill_keeps_what_it_came_from(tmp_path: Path) -> None:
+    """What a tool brought was in view when the skill was written; a conversation that reads it holds that, too."""
+    perdure, model, agent = await learner(
+        tmp_path,
+        calls("deploy"),
+        keep(),
+        says("Kept."),
+        calls("read_skill", name="deploy-shop"),
+        calls("memory_insert", label="human", new_string="likes tea"),
+        says("Hm."),
+    )
+    async with perdure:
+        await agent.send("Deploy the shop.")
+        await agent.update(settings={"untrusted_writes": "block"})
+        other = await agent.new_conversation()
+        await agent.send("Deploy it again.", conversation=other.id)
+        (version,) = await agent.skills.versions("deploy-shop")
+
+        assert [str(one) for one in version.sources] == ["tool:deploy"]
+        assert "tool:deploy" in model.requests[5].messages[-1].text
