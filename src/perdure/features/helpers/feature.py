@@ -10,7 +10,7 @@ HELPER_OF = "helper_of"
 FEATURE = Feature(
     name="helpers",
     uses=("groups", "plugins"),
-    nouns={"helper": Noun(modules=("commands",), help="List or show the helpers of an agent, and their models.")},
+    nouns={"helper": Noun(modules=("commands",), help="List or show the helpers of an agent; routes, their models.")},
     routes=("routes",),
     sections={"memory": "pages:SECTION"},
     agent_parts={"helpers": "service:AsyncHelpers"},

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.runs import Run
 from perdure.core.text.forms import name_form
@@ -29,7 +29,8 @@ def write_skill(tx: Tx, agent: Agent, new: NewEntry, *, at: datetime) -> tuple[S
     """Write an entry, or the next version of the one of this name; return it, and what was there before. One that says
     the same already stays as it is; an archived one is restored.
 
-    Raises: AdmissionRefused: a rule refuses it; InvalidInput: there is no such layer.
+    Raises: AdmissionRefused: a rule refuses it; InvalidInput: there is no such layer; AlreadyExists: a skill with a
+    file has the name.
     """
     if new.layer not in layers():
         raise InvalidInput(f"layer is {new.layer!r:.40}: give L2 for a fact about the environment, L3 for a procedure")
@@ -48,6 +49,8 @@ def write_skill(tx: Tx, agent: Agent, new: NewEntry, *, at: datetime) -> tuple[S
         has_file=name in file_skills(tx, agent).by_name,
         count=sum(layer == new.layer and name != one for _, one, layer, _ in table.index(agent.id)),
     )
+    if new.has_file and new.by_person:  # of what an agent writes a rule says it
+        raise AlreadyExists("skill", name, helps="it has a file, so choose another name")
     admit(new)
     assert new.evidence is not None
     values: dict[str, Any] = {"layer": new.layer, "description": description, "text": text}
