@@ -21,8 +21,8 @@ READS = {
     "Steps": "context costs_of_runs exchange explain messages_of_step page_of_steps preview request step steps"
     " times_of_step trace_of_step",
     "Episodes": "episodes",
-    "Facts": "counts entities find_graph get get_entity history list origin page page_of_entities rules"
-    " search timezone",
+    "Facts": "counts entities find_graph get get_entity history list list_deleted list_supported origin page"
+    " page_of_entities rules search timezone",
     "FactViews": "communities context profile timeline",
     "Companion": "get info list passes show wait",
     "GroupById": "conversation_of entries messages reply",

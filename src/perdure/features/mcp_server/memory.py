@@ -19,7 +19,7 @@ from perdure.core.text.credentials import without_credentials
 from perdure.core.text.reprs import plural
 from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.archives.passages import NewPassage
-from perdure.features.facts.values.facts import FactHit
+from perdure.features.facts.values.facts import Fact, FactHit
 from perdure.features.mcp_server.context import MemoryReader
 from perdure.features.mcp_server.lines import line_of, note_text
 from perdure.features.mcp_server.listing import list_entity, list_kind, list_times
@@ -397,18 +397,28 @@ async def _forget(level: MemoryLevel, agent: AsyncAgent, id: str) -> str:
     """Remove what an agent has under an id. Raises: NotFound."""
     if is_id("fact", id):
         hit = await _get_own_fact(agent, id)
+        sources = (await agent.facts.history(FactId(id))).sources
         await agent.facts.delete(FactId(id))
-        return f"Forgotten ({level}): {hit.fact.text}\nTo undo: memory_forget(undo='{id}')."
+        kept = "".join(f"\nIts source stays: {one.ref}" for one in sources if one.ref != one.id)
+        return f"Forgotten ({level}): {hit.fact.text}{kept}\nTo undo: memory_forget(undo='{id}')."
+    facts = await agent.facts.list_supported(id)
     if is_id("passage", id):
         passage = await agent.passage(PassageId(id))
         correction = await agent.delete_passages([passage.id])
-        return f"Removed ({level}): {line_of(passage.text)}\n{_how_to_undo(level, correction.number)}"
+        gone = await _gone_lines(agent, facts)
+        return f"Removed ({level}): {line_of(passage.text)}{gone}\n{_how_to_undo(level, correction.number)}"
     result = await agent.forget(id)
     if not result.total:
         raise NotFound("message", id)
     places = ", ".join(f"{count} in {place}" for place, count in result.counts.items() if count)
     undo = "" if result.correction is None else "\n" + _how_to_undo(level, result.correction.number)
-    return f"Forgotten ({level}): {places}.{undo}"
+    return f"Forgotten ({level}): {places}.{await _gone_lines(agent, facts)}{undo}"
+
+
+async def _gone_lines(agent: AsyncAgent, facts: Sequence[Fact]) -> str:
+    """Return those of the facts that are believed no longer, each as a line of its own."""
+    newest = [(await agent.facts.get(fact.id)).fact for fact in facts]
+    return "".join(f"\nForgotten with it: {fact.text} ({fact.id})" for fact in newest if fact.expired_at)
 
 
 def _how_to_undo(level: MemoryLevel, number: int) -> str:
