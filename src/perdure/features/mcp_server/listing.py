@@ -20,10 +20,11 @@ from perdure.features.mcp_server.lines import (
     line_of,
     message_line,
     note_line,
+    note_text,
     passage_line,
     tags_text,
 )
-from perdure.features.notes.values import MemoryLevel
+from perdure.features.notes.values import MemoryLevel, Note
 from perdure.library.agent import AsyncAgent
 from perdure.library.memory.search import period
 from perdure.library.parts.checks import Page
@@ -43,12 +44,15 @@ async def list_kind(
     note_kind: str | None = None,
     stale: bool = False,
     archived: bool = False,
+    id: str = "",
     limit: int = 20,
 ) -> str:
-    """Return what there is of a kind, the newest of each agent first. Raises: InvalidInput: `note_kind`, `stale` or
-    `archived` for what is no list of notes, or the last two together."""
-    if kind != "notes" and (note_kind or stale or archived):
-        raise InvalidInput(f"note_kind, stale and archived are for kind='notes', and kind is {kind!r}")
+    """Return what there is of a kind, the newest of each agent first; or one note whole. Raises: InvalidInput: an
+    argument for notes where there is no list of them, or `stale` with `archived`; NotFound: there is no such note."""
+    if kind != "notes" and (note_kind or stale or archived or id):
+        raise InvalidInput(f"note_kind, stale, archived and id are for kind='notes', and kind is {kind!r}")
+    if id:
+        return note_text((await find_note(readers, id))[2])
     if stale and archived:
         raise InvalidInput("archived notes are not reviewed: give stale or archived")
     found = list[str]()
@@ -64,6 +68,15 @@ async def list_kind(
             found += [f"# {level}: {agent.name}\n{listed[0]}", *listed[1:]]
     which = "stale " * stale + "archived " * archived + f"{note_kind} " * bool(note_kind)
     return fit_parts(found, budget) or (f"There are no {which}{kind}." if which else f"There are no {kind} yet.")
+
+
+async def find_note(readers: Readers, id: str) -> tuple[MemoryLevel, AsyncAgent, Note]:
+    """Return the note whose id begins so, or that has this title, with whose it is. Raises: NotFound; InvalidInput:
+    several notes of an agent do."""
+    for level, agent in readers:
+        with suppress(NotFound):
+            return level, agent, await agent.notes.find(id)
+    raise NotFound("note", f"{id:.80}", hint="memory_list(kind='notes') shows them")
 
 
 async def _list_of(agent: AsyncAgent, level: MemoryLevel, kind: str, limit: int) -> list[str]:

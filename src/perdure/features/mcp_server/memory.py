@@ -22,7 +22,7 @@ from perdure.domain.archives.passages import NewPassage
 from perdure.features.facts.values.facts import Fact, FactHit
 from perdure.features.mcp_server.context import MemoryReader
 from perdure.features.mcp_server.lines import line_of, note_text
-from perdure.features.mcp_server.listing import list_entity, list_kind, list_times
+from perdure.features.mcp_server.listing import find_note, list_entity, list_kind, list_times
 from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs, ask_output, mask_output, read_file
 from perdure.features.mcp_server.shell import ShellRun, run_shell
 from perdure.features.mcp_server.specs import MemoryToolSpec, offered_specs, tool_specs
@@ -155,6 +155,8 @@ class MemoryTools:
             raise InvalidInput("give either id, what to remove, or undo, what to take back")
         if undo:
             return await self._undo(undo)
+        if id.startswith("passage-") and not is_id("passage", id):  # a note's, as memory_context shows it
+            id = (await find_note(await self.readers(), id))[2].id
         if not any(is_id(kind, id) for kind in ("passage", "fact", "message")):
             raise InvalidInput(
                 f"id is {id!r:.80}: give the whole id of a passage, note, fact or message, which memory_search and"
@@ -265,27 +267,22 @@ class MemoryTools:
         is_edit = "title" in changes or bool(changes.get("fields"))
         if keep and (is_edit or archive is not None):
             raise InvalidInput("keep says that a note holds as it is: give it without title, fields and archive")
-        for level, agent in await self.readers():
-            try:
-                note = await agent.notes.find(id)
-            except NotFound:
-                continue
-            ends = list[str]()
-            if is_edit or keep or archive is not None:
-                self._changed = agent.id
-            if is_edit:
-                note, correction = await agent.notes.edit(note.id, archived=archive, **changes)
-                (await self._project.edits()).clear()
-                ends.append(_how_to_undo(level, correction.number))
-            elif archive is not None:
-                note = await (agent.notes.archive(note.id) if archive else agent.notes.restore(note.id))
-            elif keep:
-                note = await agent.notes.keep(note.id)
-                ends.append("It still holds: its review begins anew.")
-            if note.is_archived:
-                ends.append(f"It is archived. To undo: note(id='{note.id}', archive=false).")
-            return "\n".join([note_text(note), *ends])
-        raise NotFound("note", f"{id:.80}", hint="memory_list(kind='notes') shows them")
+        level, agent, note = await find_note(await self.readers(), id)
+        ends = list[str]()
+        if is_edit or keep or archive is not None:
+            self._changed = agent.id
+        if is_edit:
+            note, correction = await agent.notes.edit(note.id, archived=archive, **changes)
+            (await self._project.edits()).clear()
+            ends.append(_how_to_undo(level, correction.number))
+        elif archive is not None:
+            note = await (agent.notes.archive(note.id) if archive else agent.notes.restore(note.id))
+        elif keep:
+            note = await agent.notes.keep(note.id)
+            ends.append("It still holds: its review begins anew.")
+        if note.is_archived:
+            ends.append(f"It is archived. To undo: note(id='{note.id}', archive=false).")
+        return "\n".join([note_text(note), *ends])
 
     async def _outputs_of(self, agent: AsyncAgent) -> Outputs:
         return Outputs(self._project.state_of(agent), await self._transfer.list_forgotten(agent.id))
