@@ -9,7 +9,7 @@ READS = {
     "Search": "recall search search_messages search_passages",
     "Why": "find_answer why",
     "ShortIds": "find",
-    "Approval": "check_arguments find_decided find_decisions list_all open_calls pending",
+    "Approval": "check_arguments find_decided find_decisions list_all open_calls pending pending_edits",
     "Conversations": "conversation_of_message conversation_state conversations find_conversation isolated_blocks"
     " page_of_states resets",
     "History": "message message_count messages shown_messages",
@@ -42,7 +42,7 @@ READS = {
     "ArchiveById": "agents find_named list_passages search tags",
     "Archives": "get list page",
     "Passages": "passage passages",
-    "Notes": "count find get list review search",
+    "Notes": "count find get list list_other_passages review search",
     "AgentBlocks": "compare get history list",
     "Blocks": "count get list page",
     "Sources": "list show",

@@ -47,7 +47,9 @@ _PERSON: Final = frozenset(KIN) | frozenset(_DOCUMENTS["person"])
 _TOLD_OF = re.compile(r"\b(?:The u|the u|U)ser\b(?: (?P<name>[A-Z][\w'-]+(?: [A-Z][\w'-]+){0,2})(?= [a-z]))?")
 _NAME_TOLD = re.compile(r"\b(?:The u|the u|U)ser(?:'s name is| is (?:called|named))\b")
 _TELLS = r"(?:lives in|works (?:at|as|for)|comes from|is from|likes|dislikes|loves|hates|enjoys)"
-_TELLS_TWICE = re.compile(rf"(?P<who>{_TOLD_OF.pattern}) (?P<said>{_TELLS} [^.;\n]{{1,100}}?)(?:,|,? and) (?={_TELLS} )")
+_TELLS_TWICE = re.compile(
+    rf"(?P<who>{_TOLD_OF.pattern}) (?P<said>{_TELLS} [^.;\n]{{1,100}}?)(?:,|,? and) (?={_TELLS} )"
+)
 _LINE = re.compile(r"(?P<path>[^:：\n]+): (?P<value>.+)")
 
 
