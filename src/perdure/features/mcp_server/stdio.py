@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
@@ -32,7 +33,10 @@ _LAST_ID = re.compile(rb'[,{]\s*"id"' + _VALUE.pattern + rb'\s*(?:,\s*"jsonrpc"\
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Serve until the client closes stdin. Every message is read at once: one may take a call back that waits."""
+    """Serve until the client closes stdin, or SIGTERM ends it as SIGINT does: commands that run end with it. Every
+    message is read at once: one may take a call back that waits."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
     # Programs that the server starts must not read the client's messages.
     private, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
