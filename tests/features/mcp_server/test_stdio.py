@@ -237,7 +237,7 @@ def test_a_long_line_that_is_no_message_is_answered_by_the_id_at_its_end(raw: Ra
     begin = time.monotonic()
     call = b'{"method":"tools/call","params":{"name":"note","arguments":{"x":'
     raw.send(call + b'"' + b"x" * 48_000_000 + b'"}},"jsonrpc":"2.0","id":7}')
-    raw.send(call + b"[" + b'"x",' * 300_000 + b']}},"jsonrpc":"2.0","id":"8"}')
+    raw.send(call + b"[" + b'"x",' * 300_000 + b']}},"jsonrpc":"2.0","id":"8",}')
     raw.send(call + b'"' + b"x" * 48_000_000 + b'","id":9}},"jsonrpc":"2.0"}')
     raw.send(call + b'"' + b'\\"' * 1_000_000)
     raw.send(b'{"jsonrpc":"2.0","id":"last","method":"ping"}')

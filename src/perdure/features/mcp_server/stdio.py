@@ -29,7 +29,9 @@ _HEAD_BYTES, _TAIL_BYTES = 500_000, 1_000
 # What repeats gives nothing back (`*+`), and a string without end goes to the end: the time grows with the length.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 _VALUE = re.compile(rb'\s*:\s*(?:(-?\d{1,18})(?![\d.eE])|"((?:[^"\\]|\\.){0,200})")', re.DOTALL)
-_LAST_ID = re.compile(rb'[,{]\s*"id"' + _VALUE.pattern + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z', re.DOTALL)
+_LAST_ID = re.compile(
+    rb'[,{]\s*"id"' + _VALUE.pattern + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?,?\s*\}\s*\Z', re.DOTALL
+)
 
 
 async def serve_stdio(server: Server[Any]) -> None:
