@@ -270,8 +270,6 @@ def _build_passage(
     new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, at: datetime, limits: Limits
 ) -> Passage:
     """Build the passage to store. Raises: InvalidInput, TooMany."""
-    if new.sources:  # by an agent, not by a person
-        new = replace(new, text=without_credentials(new.text), tags=[*map(without_credentials, as_tags(new.tags))])
     passage = check_passage(
         Passage(
             id=passage_id,
@@ -286,4 +284,8 @@ def _build_passage(
         )
     )
     check_item_limits(limits, tags=passage.tags, metadata=passage.metadata, source=passage.source)
+    if new.sources:  # by an agent, not by a person; what is too large was refused before it is masked
+        tags = [*map(without_credentials, passage.tags)]
+        passage = check_passage(replace(passage, text=without_credentials(passage.text), tags=tags))
+        check_item_limits(limits, tags=passage.tags)
     return passage
