@@ -9,7 +9,7 @@ READS = {
     "Search": "recall search search_messages search_passages",
     "Why": "find_answer why",
     "ShortIds": "find",
-    "Approval": "check_arguments find_decided find_decisions list_all open_calls pending",
+    "Approval": "check_arguments find_decided find_decisions list_all open_calls pending pending_edits",
     "Conversations": "conversation_of_message conversation_state conversations find_conversation isolated_blocks"
     " page_of_states resets",
     "History": "message message_count messages shown_messages",
@@ -21,8 +21,8 @@ READS = {
     "Steps": "context costs_of_runs exchange explain messages_of_step page_of_steps preview request step steps"
     " times_of_step trace_of_step",
     "Episodes": "episodes",
-    "Facts": "counts entities find_graph get get_entity history list origin page page_of_entities rules"
-    " search timezone",
+    "Facts": "counts entities find_graph get get_entity history list list_deleted list_supported origin page"
+    " page_of_entities rules search timezone",
     "FactViews": "communities context profile timeline",
     "Companion": "get info list passes show wait",
     "GroupById": "conversation_of entries messages reply",
@@ -42,7 +42,7 @@ READS = {
     "ArchiveById": "agents find_named list_passages search tags",
     "Archives": "get list page",
     "Passages": "passage passages",
-    "Notes": "count find get list review search",
+    "Notes": "count find get list list_other_passages review search",
     "AgentBlocks": "compare get history list",
     "Blocks": "count get list page",
     "Sources": "list show",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from perdure import AsyncPerdure
 from perdure.core.text.credentials import HIDDEN, without_credentials, without_new_credentials
+from perdure.domain.archives import passages
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.support.library import MODEL
@@ -47,6 +48,19 @@ async def test_no_tool_writes_a_credential(tool: str) -> None:
 
         assert not any(KEY in text for text in kept)
         assert any("Deploy with" in text and HIDDEN in text and "on Monday" in text for text in kept)
+
+
+async def test_what_is_too_large_is_refused_before_it_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Masking takes time, in which nobody else writes."""
+    masked = list[str]()
+    monkeypatch.setattr(passages, "without_credentials", lambda text: masked.append(text) or text)
+    script = ScriptedModel(calls("archival_memory_insert", content="x", tags=["my key " * 10_000]), says("Noted."))
+    settings = Settings(model=MODEL, embedding="none")
+    async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: script}, settings=settings) as perdure:
+        agent = await perdure.create_agent("x", tools=["archival_memory_insert"])
+        await agent.send("Keep this.")
+
+        assert not masked and not await agent.passages()
 
 
 async def test_what_a_person_wrote_stays() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from perdure.core.blocks import Author
 from perdure.core.features import Point
@@ -20,6 +20,14 @@ from perdure.storage.tx import Tx
 
 MEMORY_CORRECTED: Point[[Tx, AgentId], None] = Point("memory_corrected")
 """Something that an agent remembered was changed or taken out, or is back."""
+AGENTS_TOLD = 100
+"""So many agents of a block or archive, at most, are told of a change in it."""
+
+
+def tell_agents(tx: Tx, table: Literal["blocks", "archives"], id_: str) -> None:
+    """Tell features that what the agents of a block or archive remember was changed or taken out."""
+    for agent_id in tx.owners.list_agents(table, id_)[:AGENTS_TOLD]:
+        MEMORY_CORRECTED(tx, agent_id)
 
 
 def record(

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from perdure import Perdure
 from perdure.domain.archives.passages import NewPassage
+from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.connect import files, hook_command
 from perdure.features.connect.transcripts import LINE_BYTES, MESSAGE_CHARS, Transcript
 from perdure.features.notes.folders import CONTEXT_FILE, state_folder
@@ -250,6 +252,35 @@ def test_what_was_prepared_goes_when_memory_is_corrected(project: Path) -> None:
             hook_command.run(["work", "renew", str(project)])
 
     assert not prepared.exists()
+
+
+def test_what_was_prepared_goes_when_words_leave_the_memory(project: Path) -> None:
+    """Without a correction that could be undone: reset, archived, detached, or deleted by the id."""
+    prepared = state_folder(project) / CONTEXT_FILE
+    store(project, "s1", transcript(project, "s1", line("u1", "My doctor lives in Turin.")))
+    said = ImportedMessage(role="user", text="We drive to Turin.", occurred_at=datetime.now(UTC))
+    with Perdure() as perdure:
+        (agent,) = perdure.agents()
+        note, _ = agent.notes.add("handoff", "Seen in Turin", {"state": "x"})
+        other, _ = agent.notes.add("plan", "Leave Turin", {"goal": "x"})
+        (archive,) = agent.archives.list()
+        block = agent.blocks.append("project", "Built in Turin.")
+        for change in (
+            lambda: agent.notes.archive(note.id),
+            lambda: perdure.blocks.update(block.id, value="Built in Ghent."),
+            lambda: perdure.blocks.delete(block.id),
+            lambda: archive.update_passage(other.id, text="# Leave it"),
+            lambda: archive.delete_passage(other.id),
+            lambda: archive.delete_where(text="Turin"),
+            lambda: agent.archives.detach(archive.id),
+            lambda: agent.delete_conversation(agent.conversations()[-1].id),
+            lambda: agent.reset(),
+        ):
+            agent.import_messages([said])
+            hook_command.run(["work", "renew", str(project)])
+            assert "Turin" in prepared.read_text()
+            change()
+            assert not prepared.exists()
 
 
 def test_what_was_prepared_of_all_projects_goes_with_the_global_memory(project: Path) -> None:

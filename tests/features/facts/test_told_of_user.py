@@ -26,6 +26,11 @@ async def read(text: str, kind: EpisodeKind = "text") -> Extraction:
         ("User works at Fiat.", ["user works at Fiat."]),
         ("We met on Monday. The user doesn't like tea.", ["user dislikes tea."]),
         ("The user Ada lives in Ghent and prefers tabs.", ["Ada lives in Ghent."]),
+        ("The user Ada lives in Ghent and works at Fiat.", ["Ada lives in Ghent.", "Ada works at Fiat."]),
+        (
+            "User lives in Ghent, likes tea, and works as a baker.",
+            ["user lives in Ghent.", "user likes tea.", "user works as baker."],
+        ),
         ("The user Ada Lovelace works at Fiat.", ["Ada Lovelace works at Fiat."]),
         ("My name is Ada and I live in Ghent.", ["Ada lives in Ghent."]),
     ],

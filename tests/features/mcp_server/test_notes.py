@@ -23,6 +23,23 @@ async def test_a_note_is_read_whole_by_its_id(tmp_path: Path) -> None:
     assert text in shown and note in shown and "To undo" not in shown
 
 
+async def test_a_server_that_only_reads_shows_a_whole_note(tmp_path: Path) -> None:
+    """By its id or the beginning of it, with which it is also forgotten where that is allowed."""
+    text = "\n".join(f"line {number} of a long handoff" for number in range(500))
+    async with await AsyncPerdure.open(store=InlineStore()) as perdure:
+        async with opened(perdure, tmp_path) as client:
+            note = id_in(await said(client, "note", kind="handoff", title="Long", fields={"state": text}))
+        async with opened(perdure, tmp_path, read_only=True) as client:
+            shown = [await said(client, "memory_list", kind="notes", id=id) for id in (note, note[:16])]
+            unknown = await refused(client, "memory_list", kind="notes", id="passage-00000000")
+            other = await refused(client, "memory_list", kind="facts", id=note)
+        async with opened(perdure, tmp_path) as client:
+            gone = await said(client, "memory_forget", id=note[:16])
+
+    assert shown[0] == shown[1] and text in shown[0] and note in shown[0]
+    assert "passage-00000000" in unknown and "kind is 'facts'" in other and "Removed" in gone
+
+
 async def test_what_needs_a_note_is_refused_without_its_id(tmp_path: Path) -> None:
     plan = {"kind": "plan", "title": "t", "fields": {"goal": "g"}}
     async with connected(tmp_path) as client:

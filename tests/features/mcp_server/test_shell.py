@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,6 +104,33 @@ async def test_what_a_command_leaves_behind_ends_with_it(tmp_path: Path) -> None
     done = await run_shell("sleep 300 > /dev/null 2>&1 & echo $! > pid", tmp_path)
 
     assert done.end == "It ended with exit code 0." and await ended(tmp_path / "pid")
+
+
+async def test_a_line_has_ended_when_its_shell_has(tmp_path: Path) -> None:
+    """Though something in the background holds its output open; what was printed is all there."""
+    begin = time.monotonic()
+    done = await run_shell("sleep 300 & echo $! > pid; seq 100000", tmp_path)
+
+    assert done.end == "It ended with exit code 0." and done.output.endswith("99999\n100000\n")
+    assert time.monotonic() - begin < 30 and await ended(tmp_path / "pid")
+
+
+async def test_a_line_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:
+    done = await run_shell("echo begun; exec >&- 2>&-; sleep 0.3; exit 3", tmp_path)
+
+    assert (done.output, done.end) == ("begun\n", "It ended with exit code 3.")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("end", ["true", "sleep 300"])
+async def test_what_left_the_group_of_a_command_ends_with_it(tmp_path: Path, end: str) -> None:
+    """In a session of its own, with a parent that has ended."""
+    line = (
+        "(setsid sh -c 'echo $$ > pid; sleep 300 & wait' > /dev/null 2>&1 &); until [ -s pid ]; do sleep 0.01; done; "
+    )
+    await run_shell(line + end, tmp_path, limit_s=5)
+
+    assert await ended(tmp_path / "pid")
 
 
 async def test_a_call_that_is_cancelled_ends_its_command(tmp_path: Path) -> None:

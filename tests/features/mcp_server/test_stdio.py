@@ -16,6 +16,7 @@ import pytest
 
 from perdure.features.mcp_server.stdio import find_id
 from tests.features.mcp_server.clients import READING, TOOLS, over_stdio, refused, said
+from tests.features.mcp_server.test_shell import ended, is_started
 from tests.support.programs import environment, perdure
 from tests.support.warm import warm
 
@@ -149,10 +150,10 @@ async def test_the_memory_is_open_in_a_server_at_the_same_time(home: Path, proje
 class RawClient:
     """A client that sends bytes to `perdure mcp`, and reads the lines that come back."""
 
-    def __init__(self, home: Path, project: Path) -> None:
+    def __init__(self, home: Path, project: Path, *options: str) -> None:
         ours = {**environment(home), "HOME": str(home)}
         self.program = subprocess.Popen(
-            [warm("perdure", ours), "mcp", "--project", str(project)],
+            [warm("perdure", ours), "mcp", "--project", str(project), *options],
             env=ours,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -190,7 +191,14 @@ class RawClient:
 
 @pytest.fixture
 def raw(home: Path, project: Path) -> Iterator[RawClient]:
-    client = RawClient(home, project)
+    with started(home, project) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def started(home: Path, project: Path, *options: str) -> Iterator[RawClient]:
+    """Such a client, whose server is killed at the end."""
+    client = RawClient(home, project, *options)
     yield client
     client.program.kill()
     client.program.wait()
@@ -229,7 +237,7 @@ def test_a_long_line_that_is_no_message_is_answered_by_the_id_at_its_end(raw: Ra
     begin = time.monotonic()
     call = b'{"method":"tools/call","params":{"name":"note","arguments":{"x":'
     raw.send(call + b'"' + b"x" * 48_000_000 + b'"}},"jsonrpc":"2.0","id":7}')
-    raw.send(call + b"[" + b'"x",' * 300_000 + b']}},"jsonrpc":"2.0","id":"8"}')
+    raw.send(call + b"[" + b'"x",' * 300_000 + b']}},"jsonrpc":"2.0","id":"8",}')
     raw.send(call + b'"' + b"x" * 48_000_000 + b'","id":9}},"jsonrpc":"2.0"}')
     raw.send(call + b'"' + b'\\"' * 1_000_000)
     raw.send(b'{"jsonrpc":"2.0","id":"last","method":"ping"}')
@@ -337,12 +345,23 @@ def test_a_project_that_vanished_keeps_its_memory(raw: RawClient, project: Path)
     assert answers[2]["isError"] and "can't be read" in answers[2]["content"][0]["text"]
 
 
-def test_an_interrupt_ends_it(raw: RawClient) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it(raw: RawClient, number: signal.Signals) -> None:
     """Though stdin stays open, and a thread waits for its next line."""
-    raw.program.send_signal(signal.SIGINT)
+    raw.program.send_signal(number)
 
     assert raw.program.wait(30) in (0, 130)
     assert raw.program.stderr is not None and raw.program.stderr.read() == b""
+
+
+async def test_a_signal_ends_a_command_that_runs(home: Path, project: Path) -> None:
+    with started(home, project, "--allow-run") as client:
+        client.call(1, "index_output", command="echo $$ > pid; sleep 300; sleep 300")
+        assert await is_started(project / "pid")
+        client.program.terminate()
+        client.program.wait(30)
+
+        assert await ended(project / "pid")
 
 
 async def test_each_start_of_the_server_is_a_session_for_the_light_reminder(home: Path, project: Path) -> None:

@@ -130,6 +130,39 @@ async def test_facts_go_and_come_back_with_the_text_that_they_are_from(tmp_path:
         again = await said(client, "memory_list", kind="facts")
 
     assert without == "There are no facts yet." and "Ada lives in Ghent" in again
+    assert "Forgotten with it: Ada lives in Ghent. (fact-" in gone
+
+
+async def test_a_fact_that_is_forgotten_names_the_text_that_stays(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        told = await said(client, "memory_remember", text="My name is Ada and I live in Ghent.")
+        fact = next(one for one in _ID.findall(told) if one.startswith("fact-"))
+        gone = await said(client, "memory_forget", id=fact)
+
+    assert f"Its source stays: {id_in(told)}" in gone
+
+
+async def test_every_change_is_listed_with_what_takes_it_back(tmp_path: Path) -> None:
+    """Texts, notes, blocks and facts, the newest first; removals are named."""
+    async with connected(tmp_path) as client:
+        told = await said(client, "memory_remember", text="My name is Ada and I live in Ghent.")
+        fact = next(one for one in _ID.findall(told) if one.startswith("fact-"))
+        await said(client, "memory_edit_block", label="project", value="Built with make.")
+        await said(client, "memory_edit_block", label="project", old="make", new="just")
+        await said(client, "memory_forget", id=fact)
+        await said(client, "memory_forget", id=id_in(told))
+        changes = await said(client, "memory_list", kind="changes")
+        for line in changes.splitlines()[1:]:
+            await said(client, "memory_forget", undo=line.split()[0])
+        block = await said(client, "memory_list", kind="blocks")
+        after = await said(client, "memory_list", kind="changes", limit=2)
+
+    removed, forgot, second, first, added = (line.split(" ", 3) for line in changes.splitlines()[1:])
+    assert removed[3].startswith("removed passage: My name") and added[3].startswith("new passage: My name")
+    assert forgot[0] == fact and forgot[3] == "forgotten fact: Ada lives in Ghent."
+    assert (second[0], second[3]) == ("project:project@1", "block project: 1 line added, 1 removed")
+    assert (first[0], first[3]) == ("project:project@0", "block project: 1 line added, 0 removed")
+    assert "make" not in block and "just" not in block and len(after.splitlines()) == 3
 
 
 async def test_a_message_is_forgotten_and_comes_back(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from perdure.core.sources import WriteSource
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.words import part_clauses
 from perdure.domain.archives.units import archives_of, check_changeable
+from perdure.domain.corrections import tell_agents
 from perdure.domain.texts import TEXTS_CHANGED, TEXTS_DELETED
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
@@ -156,6 +157,7 @@ def update_passage(tx: Tx, passage: Passage, changes: PassageChanges, *, at: dat
         return passage
     if after.text != passage.text:
         TEXTS_CHANGED(tx, [passage.id], at)
+        tell_agents(tx, "archives", passage.archive_id)
     after = tx.passages.put(after)
     return restore_passage(tx, after, at=at) if after.state == "faded" else after  # somebody cares for it
 
@@ -175,6 +177,7 @@ def shelve_passage(tx: Tx, passage: Passage, *, at: datetime) -> Passage:
         return passage
     after = replace(passage, state="archived", state_origin={"at": at.isoformat(), "reason": "shelved"})
     tx.passages.put_states([after])
+    tell_agents(tx, "archives", passage.archive_id)
     return after
 
 
@@ -242,6 +245,7 @@ def delete_passage(tx: Tx, passage: Passage, *, at: datetime) -> None:
     """Delete a passage. Raises: NotFound; InvalidInput: it belongs to a folder's file."""
     check_changeable(tx, passage.archive_id)
     TEXTS_DELETED(tx, [passage.id], at)
+    tell_agents(tx, "archives", passage.archive_id)
     tx.passages.delete(passage.archive_id, [passage.seq])
 
 
@@ -266,8 +270,6 @@ def _build_passage(
     new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, at: datetime, limits: Limits
 ) -> Passage:
     """Build the passage to store. Raises: InvalidInput, TooMany."""
-    if new.sources:  # by an agent, not by a person
-        new = replace(new, text=without_credentials(new.text), tags=[*map(without_credentials, as_tags(new.tags))])
     passage = check_passage(
         Passage(
             id=passage_id,
@@ -282,4 +284,8 @@ def _build_passage(
         )
     )
     check_item_limits(limits, tags=passage.tags, metadata=passage.metadata, source=passage.source)
+    if new.sources:  # by an agent, not by a person; what is too large was refused before it is masked
+        tags = [*map(without_credentials, passage.tags)]
+        passage = check_passage(replace(passage, text=without_credentials(passage.text), tags=tags))
+        check_item_limits(limits, tags=passage.tags)
     return passage

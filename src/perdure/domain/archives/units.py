@@ -11,6 +11,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, Passage, PassageFilter
+from perdure.domain.corrections import MEMORY_CORRECTED, tell_agents
 from perdure.domain.texts import TEXTS_DELETED
 from perdure.domain.values import batches, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
@@ -81,6 +82,7 @@ def detach_archive(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
     """Take the archive from the agent. Raises: NotFound; InvalidInput: it is a folder's or a graph's."""
     check_changeable(tx, archive_id, help="detach the folder")
     tx.archives.detach(agent_id, archive_id)
+    MEMORY_CORRECTED(tx, agent_id)
 
 
 def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int, at: datetime) -> int | None:
@@ -91,6 +93,7 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int, at: dateti
     Raises: NotFound; InvalidInput: it is a folder's or a graph's, and nothing was deleted.
     """
     check_changeable(tx, archive_id, help="delete the folder")
+    tell_agents(tx, "archives", archive_id)
     if tx.archives.detach_all(archive_id, limit=limit):
         return 0
     passages = tx.passages.page(archive_id, limit=limit)
@@ -154,4 +157,5 @@ def check_archive(archive: Archive) -> Archive:
 def _delete(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage], *, at: datetime) -> int:
     """Delete passages of an archive, and what features learned from them alone; return how many there were."""
     TEXTS_DELETED(tx, [passage.id for passage in passages], at)
+    tell_agents(tx, "archives", archive_id)
     return tx.passages.delete(archive_id, [passage.seq for passage in passages])

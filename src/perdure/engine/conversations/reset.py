@@ -23,6 +23,7 @@ from perdure.core.features import Point
 from perdure.core.ids import AgentId, ConversationId
 from perdure.domain.agents.automatic import AutoCapture, find_automatic
 from perdure.domain.agents.capture import capture_due
+from perdure.domain.corrections import MEMORY_CORRECTED
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.compaction.after_runs import capture_rest
 from perdure.engine.log.run_log import Line
@@ -207,6 +208,7 @@ def _reset(
     ]
     for conversation in conversations:
         renew_system_message(tx, conversation.agent_id, conversation.seq, inputs)
+        MEMORY_CORRECTED(tx, conversation.agent_id)
     return [reset for reset in resets if reset is not None]
 
 

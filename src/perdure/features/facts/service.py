@@ -58,7 +58,7 @@ from perdure.storage.tx import Tx
 
 PERSON: Mapping[str, Any] = {"type": "person"}
 """The origin of versions that a person writes, see `Fact.origin`."""
-NAME_MAX_CHARS = 200
+NAME_MAX_CHARS, VERSIONS_READ = 200, 1_000
 
 
 class NewFactFields(TypedDict, total=False):
@@ -154,6 +154,22 @@ class AsyncFacts(AsyncEpisodes):
         (hit,) = with_entities(tx, tx.of(Graphs).get(last.graph_id), [last])
         sources = sources_of(tx, last.graph_id, [last])[last.first_seq]
         return FactHistory(versions=versions, subject=hit.subject, object=hit.object, sources=sources)
+
+    @reads
+    def list_supported(self, tx: Tx, text_id: str) -> Sequence[Fact]:
+        """The believed facts that the message or passage of this id supports."""
+        graph = find_graph(tx, self._owner)
+        episodes = () if graph is None else tx.of(Episodes).list_by_refs(graph.id, [text_id])
+        return [one for each in episodes for one in tx.of(Facts).list_by_episodes(each.graph_id, [each.seq])]
+
+    @reads
+    def list_deleted(self, tx: Tx, *, limit: int) -> Sequence[Fact]:
+        """The facts that people have deleted and nobody has restored, the last deleted first, as versions with the time
+        of that."""
+        graph = find_graph(tx, self._owner)
+        versions = () if graph is None else tx.of(Facts).list_of_people(graph.id, after=0, limit=VERSIONS_READ)
+        newest = {one.id: one for one in tx.of(Facts).list_by_ids([version.id for version in versions])}
+        return [one for one in versions if one.is_deletion and newest[one.id].seq == one.seq][:limit]
 
     async def add(
         self,

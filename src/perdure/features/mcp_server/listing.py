@@ -8,8 +8,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from perdure.context.sections.expand import Budget
+from perdure.core.blocks import BlockVersion
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.messages import text_of
+from perdure.core.text.reprs import plural
 from perdure.features.mcp_server.context import Readers
 from perdure.features.mcp_server.lines import (
     fact_line,
@@ -18,14 +20,17 @@ from perdure.features.mcp_server.lines import (
     line_of,
     message_line,
     note_line,
+    note_text,
     passage_line,
     tags_text,
 )
-from perdure.features.notes.values import MemoryLevel
+from perdure.features.notes.values import MemoryLevel, Note
 from perdure.library.agent import AsyncAgent
 from perdure.library.memory.search import period
 from perdure.library.parts.checks import Page
 
+_WHAT = {"forget": "forgotten: ", "revert": "taken back: "}
+"""Kind of a correction -> what stands before its text."""
 FACTS_MAX = 100
 NAMING_MAX = 20
 """The most passages, and the most messages, of an agent that are shown because they name something."""
@@ -39,12 +44,15 @@ async def list_kind(
     note_kind: str | None = None,
     stale: bool = False,
     archived: bool = False,
+    id: str = "",
     limit: int = 20,
 ) -> str:
-    """Return what there is of a kind, the newest of each agent first. Raises: InvalidInput: `note_kind`, `stale` or
-    `archived` for what is no list of notes, or the last two together."""
-    if kind != "notes" and (note_kind or stale or archived):
-        raise InvalidInput(f"note_kind, stale and archived are for kind='notes', and kind is {kind!r}")
+    """Return what there is of a kind, the newest of each agent first; or one note whole. Raises: InvalidInput: an
+    argument for notes where there is no list of them, or `stale` with `archived`; NotFound: there is no such note."""
+    if kind != "notes" and (note_kind or stale or archived or id):
+        raise InvalidInput(f"note_kind, stale, archived and id are for kind='notes', and kind is {kind!r}")
+    if id:
+        return note_text((await find_note(readers, id))[2])
     if stale and archived:
         raise InvalidInput("archived notes are not reviewed: give stale or archived")
     found = list[str]()
@@ -62,6 +70,15 @@ async def list_kind(
     return fit_parts(found, budget) or (f"There are no {which}{kind}." if which else f"There are no {kind} yet.")
 
 
+async def find_note(readers: Readers, id: str) -> tuple[MemoryLevel, AsyncAgent, Note]:
+    """Return the note whose id begins so, or that has this title, with whose it is. Raises: NotFound; InvalidInput:
+    several notes of an agent do."""
+    for level, agent in readers:
+        with suppress(NotFound):
+            return level, agent, await agent.notes.find(id)
+    raise NotFound("note", f"{id:.80}", hint="memory_list(kind='notes') shows them")
+
+
 async def _list_of(agent: AsyncAgent, level: MemoryLevel, kind: str, limit: int) -> list[str]:
     """The lines of a list of one agent."""
     match kind:
@@ -75,11 +92,34 @@ async def _list_of(agent: AsyncAgent, level: MemoryLevel, kind: str, limit: int)
         case "messages":
             return [message_line(one, text_of(one.parts)) for one in await agent.messages(limit=limit)]
         case _:
-            return [
-                f"{level}:{one.number} {one.created_at:%Y-%m-%d %H:%M} {line_of(one.text)}"
-                + " (undone)" * bool(one.undone_at)
-                for one in await agent.corrections(limit=limit)
-            ]
+            changes = sorted(await _changes_of(agent, level, limit), reverse=True)[:limit]
+            return [f"{undo} {at:%Y-%m-%d %H:%M} {line_of(what)}" for at, undo, what in changes]
+
+
+async def _changes_of(agent: AsyncAgent, level: MemoryLevel, limit: int) -> list[tuple[datetime, str, str]]:
+    """The newest changes of an agent's texts, blocks and facts: when, what `undo` takes back, what it was."""
+    found = [
+        (
+            one.created_at,
+            f"{level}:{one.number}",
+            f"{_WHAT.get(one.kind, '')}{one.text}" + " (undone)" * bool(one.undone_at),
+        )
+        for one in await agent.corrections(limit=limit)
+    ]
+    for block in await agent.blocks.list():
+        found += [
+            (one.created_at, f"{level}:{block.label}@{one.version - 1}", _edit_of(one))
+            for one in await agent.blocks.history(block.label, limit=limit)
+            if one.version and one.diff
+        ]
+    deleted = await agent.facts.list_deleted(limit=limit)
+    return found + [(fact.created_at, fact.id, f"forgotten fact: {fact.text}") for fact in deleted]
+
+
+def _edit_of(version: BlockVersion) -> str:
+    """Return how much an edit of a block changed. Its texts are not quoted: some may have been forgotten since."""
+    signs = [line[0] for line in version.diff.splitlines() if line[1:].strip()]
+    return f"block {version.label}: {plural(signs.count('+'), 'line')} added, {signs.count('-')} removed"
 
 
 async def list_times(

@@ -19,10 +19,10 @@ from perdure.core.text.credentials import without_credentials
 from perdure.core.text.reprs import plural
 from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.archives.passages import NewPassage
-from perdure.features.facts.values.facts import FactHit
+from perdure.features.facts.values.facts import Fact, FactHit
 from perdure.features.mcp_server.context import MemoryReader
 from perdure.features.mcp_server.lines import line_of, note_text
-from perdure.features.mcp_server.listing import list_entity, list_kind, list_times
+from perdure.features.mcp_server.listing import find_note, list_entity, list_kind, list_times
 from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs, ask_output, mask_output, read_file
 from perdure.features.mcp_server.shell import ShellRun, run_shell
 from perdure.features.mcp_server.specs import MemoryToolSpec, offered_specs, tool_specs
@@ -157,6 +157,8 @@ class MemoryTools:
             raise InvalidInput("give either id, what to remove, or undo, what to take back")
         if undo:
             return await self._undo(undo)
+        if id.startswith("passage-") and not is_id("passage", id):  # a note's, as memory_context shows it
+            id = (await find_note(await self.readers(), id))[2].id
         if not any(is_id(kind, id) for kind in ("passage", "fact", "message")):
             raise InvalidInput(
                 f"id is {id!r:.80}: give the whole id of a passage, note, fact or message, which memory_search and"
@@ -267,27 +269,22 @@ class MemoryTools:
         is_edit = "title" in changes or bool(changes.get("fields"))
         if keep and (is_edit or archive is not None):
             raise InvalidInput("keep says that a note holds as it is: give it without title, fields and archive")
-        for level, agent in await self.readers():
-            try:
-                note = await agent.notes.find(id)
-            except NotFound:
-                continue
-            ends = list[str]()
-            if is_edit or keep or archive is not None:
-                self._changed = agent.id
-            if is_edit:
-                note, correction = await agent.notes.edit(note.id, archived=archive, **changes)
-                (await self._project.edits()).clear()
-                ends.append(_how_to_undo(level, correction.number))
-            elif archive is not None:
-                note = await (agent.notes.archive(note.id) if archive else agent.notes.restore(note.id))
-            elif keep:
-                note = await agent.notes.keep(note.id)
-                ends.append("It still holds: its review begins anew.")
-            if note.is_archived:
-                ends.append(f"It is archived. To undo: note(id='{note.id}', archive=false).")
-            return "\n".join([note_text(note), *ends])
-        raise NotFound("note", f"{id:.80}", hint="memory_list(kind='notes') shows them")
+        level, agent, note = await find_note(await self.readers(), id)
+        ends = list[str]()
+        if is_edit or keep or archive is not None:
+            self._changed = agent.id
+        if is_edit:
+            note, correction = await agent.notes.edit(note.id, archived=archive, **changes)
+            (await self._project.edits()).clear()
+            ends.append(_how_to_undo(level, correction.number))
+        elif archive is not None:
+            note = await (agent.notes.archive(note.id) if archive else agent.notes.restore(note.id))
+        elif keep:
+            note = await agent.notes.keep(note.id)
+            ends.append("It still holds: its review begins anew.")
+        if note.is_archived:
+            ends.append(f"It is archived. To undo: note(id='{note.id}', archive=false).")
+        return "\n".join([note_text(note), *ends])
 
     async def _outputs_of(self, agent: AsyncAgent) -> Outputs:
         return Outputs(self._project.state_of(agent), await self._transfer.list_forgotten(agent.id))
@@ -399,18 +396,28 @@ async def _forget(level: MemoryLevel, agent: AsyncAgent, id: str) -> str:
     """Remove what an agent has under an id. Raises: NotFound."""
     if is_id("fact", id):
         hit = await _get_own_fact(agent, id)
+        sources = (await agent.facts.history(FactId(id))).sources
         await agent.facts.delete(FactId(id))
-        return f"Forgotten ({level}): {hit.fact.text}\nTo undo: memory_forget(undo='{id}')."
+        kept = "".join(f"\nIts source stays: {one.ref}" for one in sources if one.ref != one.id)
+        return f"Forgotten ({level}): {hit.fact.text}{kept}\nTo undo: memory_forget(undo='{id}')."
+    facts = await agent.facts.list_supported(id)
     if is_id("passage", id):
         passage = await agent.passage(PassageId(id))
         correction = await agent.delete_passages([passage.id])
-        return f"Removed ({level}): {line_of(passage.text)}\n{_how_to_undo(level, correction.number)}"
+        gone = await _gone_lines(agent, facts)
+        return f"Removed ({level}): {line_of(passage.text)}{gone}\n{_how_to_undo(level, correction.number)}"
     result = await agent.forget(id, author=_AUTHOR)
     if not result.total:
         raise NotFound("message", id)
     places = ", ".join(f"{count} in {place}" for place, count in result.counts.items() if count)
     undo = "" if result.correction is None else "\n" + _how_to_undo(level, result.correction.number)
-    return f"Forgotten ({level}): {places}.{undo}"
+    return f"Forgotten ({level}): {places}.{await _gone_lines(agent, facts)}{undo}"
+
+
+async def _gone_lines(agent: AsyncAgent, facts: Sequence[Fact]) -> str:
+    """Return those of the facts that are believed no longer, each as a line of its own."""
+    newest = [(await agent.facts.get(fact.id)).fact for fact in facts]
+    return "".join(f"\nForgotten with it: {fact.text} ({fact.id})" for fact in newest if fact.expired_at)
 
 
 def _how_to_undo(level: MemoryLevel, number: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
@@ -28,11 +29,16 @@ _HEAD_BYTES, _TAIL_BYTES = 500_000, 1_000
 # What repeats gives nothing back (`*+`), and a string without end goes to the end: the time grows with the length.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 _VALUE = re.compile(rb'\s*:\s*(?:(-?\d{1,18})(?![\d.eE])|"((?:[^"\\]|\\.){0,200})")', re.DOTALL)
-_LAST_ID = re.compile(rb'[,{]\s*"id"' + _VALUE.pattern + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z', re.DOTALL)
+_LAST_ID = re.compile(
+    rb'[,{]\s*"id"' + _VALUE.pattern + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?,?\s*\}\s*\Z', re.DOTALL
+)
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Serve until the client closes stdin. Every message is read at once: one may take a call back that waits."""
+    """Serve until the client closes stdin, or SIGTERM ends it as SIGINT does: commands that run end with it. Every
+    message is read at once: one may take a call back that waits."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
     # Programs that the server starts must not read the client's messages.
     private, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)

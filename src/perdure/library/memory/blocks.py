@@ -25,7 +25,7 @@ from perdure.domain.blocks.units import (
     restore_block,
     update_block,
 )
-from perdure.domain.corrections import put_block_value, record
+from perdure.domain.corrections import put_block_value, record, tell_agents
 from perdure.engine.conversations.reset import delete
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.library.parts.checks import Page, check_limit, check_number, check_page, check_text, outside
@@ -105,12 +105,19 @@ class AsyncBlocks(AsyncPart):
         check_text("block_id", block_id)
         check_number("expected", expected)
         by, now = author or outside(), self._ports.clock.now()
-        return _update(tx, tx.blocks.get(block_id), changes, expected=expected, author=by, at=now)
+        block = _update(tx, tx.blocks.get(block_id), changes, expected=expected, author=by, at=now)
+        tell_agents(tx, "blocks", block_id)
+        return block
 
     async def delete(self, block_id: BlockId) -> None:
         """Remove the block with its history from every agent, however many there are. Raises: NotFound."""
         check_text("block_id", block_id)
-        await delete(self._ports, lambda tx: tx.blocks.delete(block_id))
+
+        def unit(tx: Tx) -> None:
+            tell_agents(tx, "blocks", block_id)
+            tx.blocks.delete(block_id)
+
+        await delete(self._ports, unit)
 
 
 class AsyncAgentBlocks(AsyncPart):

@@ -242,7 +242,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
             delete_passage(tx, passage, at=now)
             return passage_item(passage, None)
 
-        return await self._correct_passages(ids, delete)
+        return await self._correct_passages(ids, delete, verb="removed ")
 
     async def tag_passages(self, ids: Sequence[PassageId], tag: str) -> Correction:
         """Give passages of the agent one more tag, as one correction. Raises: NotFound, InvalidInput, TooMany."""
@@ -256,9 +256,10 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         return await self._correct_passages(ids, put)
 
     async def _correct_passages(
-        self, ids: Sequence[PassageId], correct: Callable[[Tx, Passage], CorrectionItem]
+        self, ids: Sequence[PassageId], correct: Callable[[Tx, Passage], CorrectionItem], verb: str = ""
     ) -> Correction:
-        """Change each of these passages by `correct`, in one transaction and as one correction. Raises: NotFound."""
+        """Change each of these passages by `correct`, in one transaction and as one correction, whose text begins with
+        `verb`. Raises: NotFound."""
         for passage_id in ids:
             check_text("passage_id", passage_id)
         now = self._ports.clock.now()
@@ -266,7 +267,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         def write(tx: Tx) -> Correction:
             passages = [get_passage(tx, self.id, passage_id) for passage_id in dict.fromkeys(ids)]
             what = f"passage: {passages[0].text}" if len(passages) == 1 else f"{len(passages)} passages"
-            return record(tx, self.id, "passage", what, [correct(tx, one) for one in passages], at=now)
+            return record(tx, self.id, "passage", f"{verb}{what}", [correct(tx, one) for one in passages], at=now)
 
         return await self._write(write)
 

@@ -46,6 +46,10 @@ _OF_PEOPLE_ONLY, _SPEAKER, _PARTS, _TITLES, _JOBS, _SAYING = (
 _PERSON: Final = frozenset(KIN) | frozenset(_DOCUMENTS["person"])
 _TOLD_OF = re.compile(r"\b(?:The u|the u|U)ser\b(?: (?P<name>[A-Z][\w'-]+(?: [A-Z][\w'-]+){0,2})(?= [a-z]))?")
 _NAME_TOLD = re.compile(r"\b(?:The u|the u|U)ser(?:'s name is| is (?:called|named))\b")
+_TELLS = r"(?:lives in|works (?:at|as|for)|comes from|is from|likes|dislikes|loves|hates|enjoys)"
+_TELLS_TWICE = re.compile(
+    rf"(?P<who>{_TOLD_OF.pattern}) (?P<said>{_TELLS} [^.;\n]{{1,100}}?)(?:,|,? and) (?={_TELLS} )"
+)
 _LINE = re.compile(r"(?P<path>[^:：\n]+): (?P<value>.+)")
 
 
@@ -84,6 +88,8 @@ def told_of_user(text: str) -> tuple[str, Mapping[str, str]]:
     """Return a text that a program wrote down about its user, with names said in the first person, and how it calls the
     user -> the subject of what it says so; empty: the speaker. "The user Ada" is Ada: that is no name of the speaker
     ("the user Service lives in a container")."""
+    for _ in range(3):  # "lives in Ghent, likes tea and works at Fiat": as many sentences as it has verbs
+        text = _TELLS_TWICE.sub(r"\g<who> \g<said>. \g<who> ", text)
     named = {match[0]: match["name"] or "" for match in _TOLD_OF.finditer(text)}
     return _NAME_TOLD.sub("My name is", text), dict(sorted(named.items(), key=lambda one: -len(one[0])))
 
