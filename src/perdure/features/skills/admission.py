@@ -15,10 +15,8 @@ from perdure.core.ids import RunId
 from perdure.core.sources import Source
 from perdure.core.text.credentials import without_credentials
 from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, ENGINE_TOOL_SPECS
+from perdure.features.plugins.definitions import is_name
 from perdure.features.skills.values import BY_A_PERSON, Evidence, Layer
-
-NAME = re.compile(r"[\w][\w.-]{0,63}")
-"""The form of names of skills."""
 
 
 class AdmissionRefused(InvalidInput):
@@ -137,7 +135,7 @@ def _tables() -> dict[str, Any]:
 
 def _bad_name(entry: NewEntry) -> str:
     """Why the name can't be used; empty: it can."""
-    if NAME.fullmatch(entry.name) is None:
+    if not is_name(entry.name):
         return f"the name is {entry.name!r:.80}"
     if is_tool_name(entry.name):
         return f"{entry.name!r} is the name of a tool"
