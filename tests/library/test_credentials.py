@@ -53,7 +53,7 @@ async def test_no_tool_writes_a_credential(tool: str) -> None:
 async def test_what_is_too_large_is_refused_before_it_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Masking takes time, in which nobody else writes."""
     masked = list[str]()
-    monkeypatch.setattr(passages, "without_credentials", lambda text: masked.append(text) or text)
+    monkeypatch.setattr(passages, "without_credentials", masked.append)
     script = ScriptedModel(calls("archival_memory_insert", content="x", tags=["my key " * 10_000]), says("Noted."))
     settings = Settings(model=MODEL, embedding="none")
     async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: script}, settings=settings) as perdure:

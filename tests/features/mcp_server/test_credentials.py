@@ -82,7 +82,12 @@ LINE = "a line of a log: PRIVATE KEY, 12\n"
 def test_however_long_an_output_is_it_is_masked_in_short_slices(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are answered between two of them."""
     slices = list[str]()
-    monkeypatch.setattr(outputs, "without_credentials", lambda text, *, named: slices.append(text) or text)
+
+    def keep(text: str, *, named: bool) -> str:
+        slices.append(text)
+        return text
+
+    monkeypatch.setattr(outputs, "without_credentials", keep)
 
     assert mask_output(text) == text == "".join(slices)
     assert max(map(len, slices)) <= 2 * outputs.SLICE_CHARS
@@ -100,9 +105,12 @@ def test_a_key_between_two_slices_is_hidden_whole(lines: int) -> None:
 async def test_arguments_are_masked_while_others_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In another thread; and an argument is short, however many texts it has."""
     threads = set[threading.Thread]()
-    monkeypatch.setattr(
-        memory, "without_credentials", lambda text: threads.add(threading.current_thread()) or f"masked {text}"
-    )
+
+    def mask(text: str) -> str:
+        threads.add(threading.current_thread())
+        return f"masked {text}"
+
+    monkeypatch.setattr(memory, "without_credentials", mask)
     async with connected(tmp_path) as client:
         answer = await said(client, "memory_remember", text="x", tags=["a", "b"])
         tags = await refused(client, "memory_remember", text="x", tags=["x" * 1_000] * 101)

@@ -104,7 +104,7 @@ def test_a_link_that_takes_a_files_place_while_it_is_opened_is_not_followed(
         return open_file(path, flags, mode, dir_fd=dir_fd)
 
     assert outputs.read_file("sub/a.txt", [project]) == "of sub"
-    monkeypatch.setattr(outputs.os, "open", swap_first)
+    monkeypatch.setattr(os, "open", swap_first)
     with pytest.raises(InvalidInput, match="can't be read"):
         outputs.read_file("sub/a.txt", [project])
 

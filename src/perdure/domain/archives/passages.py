@@ -285,7 +285,7 @@ def _build_passage(
     )
     check_item_limits(limits, tags=passage.tags, metadata=passage.metadata, source=passage.source)
     if new.sources:  # by an agent, not by a person; what is too large was refused before it is masked
-        tags = [*map(without_credentials, passage.tags)]
+        tags = tuple(map(without_credentials, passage.tags))
         passage = check_passage(replace(passage, text=without_credentials(passage.text), tags=tags))
         check_item_limits(limits, tags=passage.tags)
     return passage
