@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml  # type: ignore[import-untyped]  # has no types
+import yaml
 
 from perdure.cli.root import verbs
 from perdure.providers.provider import PROVIDERS

@@ -357,6 +357,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             "mcp_tool_name": "look_0",
             "scheduled_message_id": schedule.id,
             "skill_name": "bake",
+            "command_name": "none",
             "group_id": group.id,
         },
         agents=agents,

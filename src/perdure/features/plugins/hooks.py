@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import regex
-
 from perdure.core.hooks import GO_ON, AfterTool, BeforeTool, Hook, HookInfo, HookPayload, RunEnd, RunStart, Verdict
 from perdure.core.text.json_strings import compact_json
 from perdure.features.plugins.installed import active_plugins
@@ -68,6 +66,8 @@ class _CommandOfPlugin:
         matcher = self._hook.matcher
         if matcher in ("", "*") or not isinstance(payload, BeforeTool | AfterTool):
             return True
+        import regex
+
         try:
             return any(regex.fullmatch(matcher, name, timeout=MATCH_S) for name in names_elsewhere(payload.tool))
         except TimeoutError:
