@@ -22,7 +22,7 @@ INPUT_BYTES, CONTEXT_BYTES, LOG_BYTES = 50_000_000, 40_000, 500_000
 
 def run(arguments: Sequence[str]) -> int:
     """Run a hook with the JSON on stdin, or the work that one has left; return the exit code: 0 of every hook."""
-    name, *options = arguments
+    name, *options = arguments or [""]
     try:
         if name == "work":
             from perdure.features.connect.capture import work

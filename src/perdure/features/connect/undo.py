@@ -20,7 +20,7 @@ from perdure.features.connect.files import (
     real_path,
     replace_file,
 )
-from perdure.features.connect.jsonc import JsonText, remove_item, remove_member, set_member
+from perdure.features.connect.jsonc import JsonText, append_item, find_item, remove_item, remove_member, set_member
 from perdure.features.connect.tomltext import find_table, remove_table, set_table
 from perdure.features.notes.folders import data_folder
 
@@ -165,7 +165,8 @@ def _without_entries(path: Path, data: bytes, record: UndoRecord, earlier: bytes
                 table = find_table(before, names)
                 text = remove_table(text, names) if table is None else set_table(text, names, table)
             elif mark:
-                text = remove_item(text, names, mark)
+                item = find_item(before, names, mark)
+                text = remove_item(text, names, mark) if item is None else append_item(text, names, item, mark)
             else:
                 node = JsonText(before).find(names)
                 text = remove_member(text, names) if node is None else set_member(text, names, node.value)
