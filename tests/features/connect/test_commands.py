@@ -112,6 +112,29 @@ def test_a_broken_file_is_left_alone_with_what_to_add_by_hand(home: Path) -> Non
     assert "Claude Code was not connected: nothing was written" in done.stderr
 
 
+@pytest.mark.parametrize("link", [".mcp.json", ".claude"])
+def test_a_link_out_of_a_project_is_not_followed(home: Path, tmp_path: Path, link: str) -> None:
+    """Whoever made the project would choose which file is written. Inside of it a link is followed."""
+    project, other = tmp_path / "project", tmp_path / "other"
+    (project / ".git").mkdir(parents=True)
+    other.mkdir()
+    (project / link).symlink_to(other / "app.json" if link == ".mcp.json" else other)
+    words = ["connect", "claude-code", "--project", str(project), "--yes"]
+    refused = run_inside(home.parent / "data", *words)
+
+    assert refused.returncode == 1 and f"{other}" in refused.stdout and "is not in the project" in refused.stdout
+    assert (list(other.iterdir()), (project / ".mcp.json").exists()) == ([], False)
+    (project / link).unlink()
+    (project / "inner").mkdir()
+    (project / link).symlink_to("inner/app.json" if link == ".mcp.json" else "inner")
+    assert run_inside(home.parent / "data", *words).returncode == 0
+    assert list((project / "inner").iterdir())
+    (project / link).unlink()
+    (project / link).symlink_to(other / "app.json" if link == ".mcp.json" else other)
+    assert run_inside(home.parent / "data", "connect", "claude-code", "--undo").returncode in (0, 1)
+    assert not list(other.iterdir())
+
+
 @pytest.mark.parametrize("line", ["notify-send Done; exec nice perdure hook stop", "perdure hook stop"])
 def test_a_hook_of_the_users_own_stays_or_comes_back(home: Path, line: str) -> None:
     """One that only ends as ours do is theirs; one that they wrote as we do is replaced. Undo leaves both as before,

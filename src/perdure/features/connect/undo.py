@@ -56,7 +56,7 @@ def write_changes(
     with one_at_a_time(_undo_file(program).with_name("lock")):
         known = {record.path: record for record in load_undo(program)}
         for change in changes:
-            check_writable(change.path)
+            check_writable(change.path, project)
             if read_file(change.path) != change.before:
                 raise InvalidInput(
                     f"{change.path} was changed meanwhile, so nothing was written: close the program that it belongs"
@@ -133,7 +133,7 @@ def _record(
 def _undo(record: UndoRecord) -> str:
     """Take the change of one file back; return what was done. Raises: InvalidInput."""
     path, now = Path(record.path), read_file(Path(record.path))
-    check_writable(path)
+    check_writable(path, None if record.project is None else Path(record.project))
     before = None if record.before is None else base64.b64decode(record.before)
     if now == before:
         line = f"{path} is as it was."
