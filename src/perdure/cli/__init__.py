@@ -16,7 +16,7 @@ def main() -> None:
     """Run `perdure` with the arguments of this process, and leave with its exit code."""
     sys.modules.update(dict.fromkeys(UNUSED))  # type: ignore[arg-type]  # None: an import of it fails
     for feature in find_features():
-        if quick := feature.quick_verbs.get(" ".join(sys.argv[1:3])):
+        if sys.argv[1:] and (quick := feature.quick_nouns.get(sys.argv[1])):
             sys.exit(feature.load(quick)(sys.argv[2:]))
     from perdure.cli.app import app
 

@@ -190,7 +190,7 @@ class Feature:
         name: the name of its folder.
         nouns: noun of the command line -> its commands.
         verbs: name of a command without a noun, `perdure VERB` -> its module and help.
-        quick_verbs: noun and verb -> the function that takes the verb and its arguments and returns the exit code.
+        quick_nouns: noun -> the function that takes the verb and its arguments and returns the exit code.
             Other programs run these while a person waits, so neither the command line nor the store is loaded; no help
             lists them.
         routes: modules with a `router` of the HTTP API.
@@ -233,7 +233,7 @@ class Feature:
     uses: Sequence[str] = ()
     nouns: Mapping[str, Noun] = field(default_factory=dict)
     verbs: Mapping[str, Noun] = field(default_factory=dict)
-    quick_verbs: Mapping[str, str] = field(default_factory=dict)
+    quick_nouns: Mapping[str, str] = field(default_factory=dict)
     routes: Sequence[str] = ()
     pages: Sequence[str] = ()
     tabs: Mapping[str, str] = field(default_factory=dict)

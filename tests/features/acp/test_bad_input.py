@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -65,6 +68,19 @@ async def test_lines_that_are_no_messages_are_answered_and_end_nothing(tmp_path:
     assert (answer["id"], answer["result"]["agentInfo"]["name"]) == (7, "perdure")
     assert (listed["id"], listed["result"]) == (8, {"sessions": []})
     assert (last["id"], program.returncode) == (7, 0)
+
+
+@pytest.mark.parametrize("is_out", [False, True])
+def test_without_pipes_it_says_what_starts_it(tmp_path: Path, is_out: bool) -> None:
+    """/dev/null or a file on either side: one line, and no wait."""
+    file, pipe = tmp_path / "out", subprocess.PIPE
+    with file.open("w") as out, Path(os.devnull).open() as null:
+        ends: dict[str, Any] = {"input": b"", "stdout": out} if is_out else {"stdin": null, "stdout": pipe}
+        ours = environment(tmp_path / "data")
+        done = subprocess.run([sys.executable, "-m", "perdure", "acp"], env=ours, stderr=pipe, timeout=60, **ends)
+
+    assert done.returncode == 1
+    assert done.stderr == b"error: stdin and stdout have to be pipes: an editor starts `perdure acp`\n"
 
 
 async def test_a_request_that_is_not_read_is_answered_with_its_id(tmp_path: Path) -> None:

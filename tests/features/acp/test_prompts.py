@@ -298,6 +298,19 @@ async def test_two_prompts_of_a_session_are_answered_in_order(tmp_path: Path) ->
         assert sorted(said) == ["first", "second", "third"]
 
 
+async def test_a_command_that_is_cancelled_before_its_turn_does_nothing(tmp_path: Path) -> None:
+    async with connected(tmp_path / "a.db", model=SlowSpeaker("a ", "b ")) as desk:
+        session = await desk.begin()
+        first = asyncio.create_task(desk.say(session, "first"))
+        await desk.editor.shown.wait()
+        command = asyncio.create_task(desk.say(session, "/remember The code word is marmalade."))
+        await asyncio.sleep(0.05)
+        await desk.connection.cancel(session_id=session)
+
+        assert (await first, await command) == ("cancelled", "cancelled")
+        assert not await desk.agent.passages()
+
+
 async def test_images_reach_the_model_and_come_back_after_a_reload(tmp_path: Path) -> None:
     """With the text and the files around them."""
     model = ScriptedModel(says("A pixel."))

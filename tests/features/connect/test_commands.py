@@ -112,6 +112,48 @@ def test_a_broken_file_is_left_alone_with_what_to_add_by_hand(home: Path) -> Non
     assert "Claude Code was not connected: nothing was written" in done.stderr
 
 
+@pytest.mark.parametrize("link", [".mcp.json", ".claude"])
+def test_a_link_out_of_a_project_is_not_followed(home: Path, tmp_path: Path, link: str) -> None:
+    """Whoever made the project would choose which file is written. Inside of it a link is followed."""
+    project, other = tmp_path / "project", tmp_path / "other"
+    (project / ".git").mkdir(parents=True)
+    other.mkdir()
+    (project / link).symlink_to(other / "app.json" if link == ".mcp.json" else other)
+    words = ["connect", "claude-code", "--project", str(project), "--yes"]
+    refused = run_inside(home.parent / "data", *words)
+
+    assert refused.returncode == 1 and f"{other}" in refused.stdout and "is not in the project" in refused.stdout
+    assert (list(other.iterdir()), (project / ".mcp.json").exists()) == ([], False)
+    (project / link).unlink()
+    (project / "inner").mkdir()
+    (project / link).symlink_to("inner/app.json" if link == ".mcp.json" else "inner")
+    assert run_inside(home.parent / "data", *words).returncode == 0
+    assert list((project / "inner").iterdir())
+    (project / link).unlink()
+    (project / link).symlink_to(other / "app.json" if link == ".mcp.json" else other)
+    assert run_inside(home.parent / "data", "connect", "claude-code", "--undo").returncode in (0, 1)
+    assert not list(other.iterdir())
+
+
+@pytest.mark.parametrize("line", ["notify-send Done; exec nice perdure hook stop", "perdure hook stop"])
+def test_a_hook_of_the_users_own_stays_or_comes_back(home: Path, line: str) -> None:
+    """One that only ends as ours do is theirs; one that they wrote as we do is replaced. Undo leaves both as before,
+    also in a file that was changed since."""
+    group = {"hooks": [{"type": "command", "command": line, "timeout": 3}]}
+    (home / ".claude").mkdir()
+    settings = home / ".claude/settings.json"
+    settings.write_text(json.dumps({"hooks": {"Stop": [group]}}))
+    for _ in range(2):  # what was replaced is kept when it is connected again
+        run_inside(home.parent / "data", "connect", "claude-code", "--yes")
+        found = json.loads(settings.read_text())
+        settings.write_text(json.dumps(found | {"model": "opus"}))
+    run_inside(home.parent / "data", "connect", "claude-code", "--undo")
+
+    assert len(found["hooks"]["Stop"]) == (2 if line.startswith("notify") else 1)
+    after = json.loads(settings.read_text())
+    assert (after["hooks"]["Stop"], after["model"]) == ([group], "opus")
+
+
 def test_hooks_are_added_beside_those_that_are_there(home: Path) -> None:
     """Once, however often; undo leaves the others. Quotes in the path of the data hold in the shell."""
     mine = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "mine"}]}]}}

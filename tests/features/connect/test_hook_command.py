@@ -135,6 +135,15 @@ def test_a_hook_never_blocks(project: Path, name: str) -> None:
     assert f" {name}: InvalidInput: project '/no/such/folder' can't be used" in log(project)
 
 
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["--help"], ["session-start", "--nudges"]])
+def test_a_hook_that_is_not_known_does_not_block(project: Path, arguments: list[str]) -> None:
+    """Another exit code than 0 would stop what Claude Code does."""
+    done = perdure_from_cold(project.parent / "data", "hook", *arguments, stdin="{}", HOME=str(project.parent))
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert arguments[:1] == ["session-start"] or "there are the hooks session-start, " in log(project)
+
+
 def test_a_data_folder_that_can_not_be_written_does_not_block(project: Path) -> None:
     (project.parent / "data").write_text("a file")
     edit = payload(project, tool_input={"file_path": "/a.py"})

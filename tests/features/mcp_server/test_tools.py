@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from perdure import AsyncPerdure, ImportedMessage
 from perdure.features.notes.kinds import note_kinds
+from perdure.features.notes.projects import ProjectMemory
 from perdure.testing import InlineStore
 from tests.features.mcp_server.clients import READING, TOOLS, connected, opened, refused, said
 
@@ -181,6 +183,23 @@ async def test_a_message_is_forgotten_and_comes_back(tmp_path: Path) -> None:
 
     assert "marmalade" in context and "marmalade" in line
     assert "marmalade" not in without and line in again
+
+
+async def test_a_message_of_the_memory_behind_all_projects_is_forgotten(tmp_path: Path) -> None:
+    """With a project's agent before it, which has no such message."""
+    said_once = ImportedMessage(role="user", text="My salary is 91,000.", occurred_at=datetime.now(UTC))
+    async with await AsyncPerdure.open(store=InlineStore()) as perdure:
+        project = ProjectMemory(perdure, tmp_path)
+        behind = await project.open("global")
+        await project.open()
+        await behind.import_messages([said_once])
+        async with opened(perdure, tmp_path) as client:
+            listed = await said(client, "memory_list", kind="messages")
+            gone = await said(client, "memory_forget", id=id_in(listed))
+            without = await said(client, "memory_list", kind="messages")
+
+    assert "91,000" in listed and "91,000" not in without
+    assert gone.startswith("Forgotten (global): 1 in message")
 
 
 async def test_only_ids_are_forgotten(tmp_path: Path) -> None:

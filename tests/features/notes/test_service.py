@@ -88,7 +88,7 @@ async def test_two_apps_that_change_different_fields_at_once_lose_nothing(tmp_pa
 
 def test_an_agent_has_five_hundred_notes_and_room_for_more_once_some_are_archived(agent: Agent) -> None:
     ids = [agent.notes.add("doc", str(one), {"text": "x"})[0].id for one in range(NOTES_MAX)]
-    with pytest.raises(InvalidInput, match="there are 500 notes, the limit is 500: archive some"):
+    with pytest.raises(InvalidInput, match="there are 500 notes, the limit is 500: archive at least 1 "):
         agent.notes.add("doc", "one more", {"text": "x"})
     assert agent.notes.count() == NOTES_MAX
 
@@ -100,6 +100,19 @@ def test_an_agent_has_five_hundred_notes_and_room_for_more_once_some_are_archive
     agent.notes.delete(ids[2])
     assert not agent.notes.restore(ids[0]).is_archived
     assert agent.notes.edit(ids[3], title="changed")[0].title == "changed"
+
+
+def test_a_note_that_is_undeleted_may_pass_the_limit(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is lost for want of room; the next one that is added is told how many have to go."""
+    monkeypatch.setattr(service, "NOTES_MAX", 2)
+    ids = [agent.notes.add("doc", str(one), {"text": "x"})[0].id for one in range(2)]
+    deleted = agent.notes.delete(ids[0])
+    agent.notes.add("doc", "2", {"text": "x"})
+    agent.undo(deleted.number)
+
+    assert sorted(one.title for one in agent.notes.list()) == ["0", "1", "2"]
+    with pytest.raises(InvalidInput, match="there are 3 notes, the limit is 2: archive at least 2 "):
+        agent.notes.add("doc", "3", {"text": "x"})
 
 
 def test_a_note_is_changed_and_brought_back_whole_or_not_at_all(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,6 +149,8 @@ class EditorAgent:
         session.turns.append(turn)
         try:
             async with session.answering:
+                if turn.cancelled.is_set():
+                    return schema.PromptResponse(stop_reason="cancelled")
                 if not images and (line := sessions.find_slash(text)) is not None:
                     shown = await sessions.run_slash(self._perdure, self._agent, session.conversation.id, line)
                     await turn.update(acp.update_agent_message_text(shown))

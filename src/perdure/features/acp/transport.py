@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import stat
 import sys
 from typing import Any
 
@@ -84,19 +85,26 @@ class LineTransport:
 async def open_stdio() -> LineTransport:
     """The connection over stdin and stdout. What else is printed goes to stderr from now on.
 
-    Raises: InvalidInput: they are files, which can't be waited for.
+    Raises: InvalidInput: they are files or devices, which can't be waited for.
     """
     from acp.stdio import stdio_streams
 
+    for file in (sys.stdin, sys.stdout):  # asyncio would wait for /dev/null for ever, and for a file print a traceback
+        if file is None or not _is_pipe(file.fileno()):
+            raise InvalidInput("stdin and stdout have to be pipes: an editor starts `perdure acp`")
     printed, kept = sys.stdout, os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), printed.fileno())
     sys.stdout = kept  # which the SDK connects
     try:
         return LineTransport(*await stdio_streams(limit=LINE_LIMIT_BYTES))
-    except ValueError as error:
-        raise InvalidInput(f"stdin and stdout have to be pipes ({error}): an editor starts `perdure acp`") from error
     finally:
         sys.stdout = printed
+
+
+def _is_pipe(descriptor: int) -> bool:
+    """Whether a file is a pipe, a socket or a terminal."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
 def _id_at_start(line: bytes) -> str | int | None:

@@ -74,7 +74,7 @@ async def connect_program(
     try:
         changes = [one for one in plan_changes(entries) if one.before != one.after]
         for change in changes:
-            check_writable(change.path)
+            check_writable(change.path, folder)
     except InvalidInput as error:
         view.print(f"{visible(str(error))}\n\nTo add by hand:")
         _print_entries(view, entries)

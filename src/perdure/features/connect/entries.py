@@ -12,6 +12,11 @@ from typing import Any
 from perdure.features.connect.programs import ADDRESS, Program, folders_of_programs, kept_environment, own_command
 
 HOOK_TIMEOUT_S = 10
+_QUOTED = r"'(?:[^']|'\"'\"')*"
+_WORD = rf"(?:{_QUOTED}'|[\w@%+=:,./-]+)"
+"""A word as `shlex` writes it into a command; the first: one that is quoted, without its end."""
+_COMMAND = rf"(?:PERDURE_\w+={_WORD} )*(?:{_WORD} -P -m perdure|{_QUOTED}/perdure'|(?:[\w@%+=:,./-]*/)?perdure)"
+"""How a hook starts this program, whole: a command of the user's may end with one of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +29,7 @@ class ConfigEntry:
         names: the place in the file.
         value: what stands there.
         mark: not empty: the place is a list that others share, `value` an item of it, and an item with this mark is an
-            earlier form of it. It is a regular expression for the end of a text.
+            earlier form of it. It is a regular expression for the whole of a text.
     """
 
     path: Path
@@ -89,8 +94,7 @@ def plan_entries(
             line = " ".join([*assignments, shlex.join(words)])
             hook = {"type": "command", "command": line, "timeout": HOOK_TIMEOUT_S}
             group = {**({"matcher": matcher[0]} if matcher else {}), "hooks": [hook]}
-            # The path of the command may be quoted.
-            mark = rf"perdure'? hook {verb}(?: --nudges \w+)?"
+            mark = rf"{_COMMAND} hook {verb}(?: --nudges \w+)?"
             names = ("hooks", event)
             entries.append(ConfigEntry(path=path_of(program.hooks), format="json", names=names, value=group, mark=mark))
     return entries

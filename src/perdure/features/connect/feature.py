@@ -9,8 +9,5 @@ FEATURE = Feature(
     uses=("mcp_server", "notes"),
     sections={"connections": "pages:SECTION"},
     verbs={"connect": Noun(modules=("commands",), help="Connect a program, such as Claude Code, to memory.")},
-    quick_verbs={
-        f"hook {name}": "hook_command:run"
-        for name in ("session-start", "post-tool-use", "pre-compact", "stop", "session-end", "work")
-    },
+    quick_nouns={"hook": "hook_command:run"},
 )

@@ -70,9 +70,12 @@ def file_texts(entries: Sequence[ConfigEntry]) -> Mapping[Path, str]:
     return {path: text.rstrip("\n") for path, text in texts.items()}
 
 
-def check_writable(path: Path) -> None:
-    """Raises: InvalidInput: the file, or the folder for it, can't be written."""
+def check_writable(path: Path, project: Path | None = None) -> None:
+    """Raises: InvalidInput: the file, or the folder for it, can't be written; or it is of a project, and a link in that
+    leads out of it: whoever made the project would choose what is changed."""
     target = real_path(path)
+    if project is not None and not target.is_relative_to(real_path(project)):
+        raise InvalidInput(f"{path} was left alone: it is {target}, which is not in the project")
     folder = target.parent
     while not folder.exists():
         folder = folder.parent

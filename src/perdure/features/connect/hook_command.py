@@ -21,20 +21,23 @@ INPUT_BYTES, CONTEXT_BYTES, LOG_BYTES = 50_000_000, 40_000, 500_000
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a hook with the JSON on stdin, or the work that one has left; return the exit code: 0 of every hook."""
-    name, *options = arguments
+    """Run a hook with the JSON on stdin, or the work that one has left; return the exit code: 0 of every hook, also of
+    one that is not known, as Claude Code takes another one for a refusal."""
+    name, *options = arguments or [""]
     try:
         if name == "work":
             from perdure.features.connect.capture import work
 
             work(*options)
+        elif name not in _HOOKS:
+            raise ValueError(f"there are the hooks {', '.join(_HOOKS)}")
         else:
             payload = json.loads(sys.stdin.buffer.read(INPUT_BYTES) or b"{}")
             if not isinstance(payload, dict):
                 raise ValueError("what came on stdin is no JSON object")
             # The session's folder changes with each `cd`; the variable is where it was started, as for the server.
             folder = find_project_folder(os.environ.get("CLAUDE_PROJECT_DIR") or payload.get("cwd") or ".")
-            {"session-start": _start, "post-tool-use": _count_edit}.get(name, _capture)(folder, payload, options)
+            _HOOKS[name](folder, payload, options)
     except Exception as error:  # nobody sees what it prints
         _log(f"{' '.join(arguments[:3])}: {type(error).__name__}: {error!s:.500}")
         return int(name == "work")
@@ -79,6 +82,15 @@ def _capture(folder: Path, payload: dict[str, Any], options: Sequence[str]) -> N
     transcript, session = payload.get("transcript_path"), payload.get("session_id")
     if isinstance(transcript, str) and isinstance(session, str):
         _work_later(["capture", str(folder), session, transcript])
+
+
+_HOOKS = {
+    "session-start": _start,
+    "post-tool-use": _count_edit,
+    "pre-compact": _capture,
+    "stop": _capture,
+    "session-end": _capture,
+}
 
 
 def _work_later(arguments: Sequence[str]) -> None:

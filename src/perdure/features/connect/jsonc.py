@@ -160,7 +160,7 @@ def append_item(text: str, path: Sequence[str], item: Any, mark: str) -> str:
     """Return the text with an item in the list at a path of names, which is made if there is none.
 
     Args:
-        mark: a regular expression: an item in which the end of a text matches it, with no other item beside it, is an
+        mark: a regular expression: an item in which a whole text matches it, with no other item beside it, is an
             earlier form, and is replaced.
     Raises: InvalidInput: the text can't be read, or there is no list at the path.
     """
@@ -174,6 +174,13 @@ def append_item(text: str, path: Sequence[str], item: Any, mark: str) -> str:
         if _has_mark(known.value, mark):
             return document.with_value(known, item, depth)
     return document.with_last(node, document.dump(item, depth), depth)
+
+
+def find_item(text: str, path: Sequence[str], mark: str) -> Any:
+    """Return the first item of a list that has a mark, see `append_item`; None: there is none. Raises: InvalidInput."""
+    node = (document := JsonText(text)).find(path)
+    places = [] if node is None else document.inside(node)
+    return next((one.value for one in places if one.name is None and _has_mark(one.value, mark)), None)
 
 
 def remove_member(text: str, path: Sequence[str]) -> str:
@@ -200,13 +207,13 @@ def _remove(text: str, path: Sequence[str], is_meant: Callable[[JsonNode], bool]
 
 
 def _has_mark(value: Any, mark: str) -> bool:
-    """Whether the end of a text in the value matches the mark, and no list in it holds anything beside that: what a
+    """Whether a text in the value matches the mark, and no list in it holds anything beside that: what a
     person has added to an item of ours makes it theirs."""
     if isinstance(value, list):
         return len(value) == 1 and _has_mark(value[0], mark)
     if isinstance(value, dict):
         return any(_has_mark(one, mark) for one in value.values())
-    return isinstance(value, str) and re.search(rf"(?:{mark})\Z", value) is not None
+    return isinstance(value, str) and re.fullmatch(mark, value) is not None
 
 
 def _kind(value: Any) -> str:

@@ -20,7 +20,7 @@ from perdure.features.connect.files import (
     real_path,
     replace_file,
 )
-from perdure.features.connect.jsonc import JsonText, remove_item, remove_member, set_member
+from perdure.features.connect.jsonc import JsonText, append_item, find_item, remove_item, remove_member, set_member
 from perdure.features.connect.tomltext import find_table, remove_table, set_table
 from perdure.features.notes.folders import data_folder
 
@@ -56,7 +56,7 @@ def write_changes(
     with one_at_a_time(_undo_file(program).with_name("lock")):
         known = {record.path: record for record in load_undo(program)}
         for change in changes:
-            check_writable(change.path)
+            check_writable(change.path, project)
             if read_file(change.path) != change.before:
                 raise InvalidInput(
                     f"{change.path} was changed meanwhile, so nothing was written: close the program that it belongs"
@@ -133,7 +133,7 @@ def _record(
 def _undo(record: UndoRecord) -> str:
     """Take the change of one file back; return what was done. Raises: InvalidInput."""
     path, now = Path(record.path), read_file(Path(record.path))
-    check_writable(path)
+    check_writable(path, None if record.project is None else Path(record.project))
     before = None if record.before is None else base64.b64decode(record.before)
     if now == before:
         line = f"{path} is as it was."
@@ -165,7 +165,8 @@ def _without_entries(path: Path, data: bytes, record: UndoRecord, earlier: bytes
                 table = find_table(before, names)
                 text = remove_table(text, names) if table is None else set_table(text, names, table)
             elif mark:
-                text = remove_item(text, names, mark)
+                item = find_item(before, names, mark)
+                text = remove_item(text, names, mark) if item is None else append_item(text, names, item, mark)
             else:
                 node = JsonText(before).find(names)
                 text = remove_member(text, names) if node is None else set_member(text, names, node.value)

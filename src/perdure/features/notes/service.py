@@ -217,7 +217,7 @@ class AsyncNotes(AsyncPart):
         return await self._write(write)
 
     async def delete(self, note_id: PassageId) -> Correction:
-        """Remove a note; `undo` brings it back. Raises: NotFound."""
+        """Remove a note; `undo` brings it back, also beyond the limit. Raises: NotFound."""
         await self.get(note_id)
         return await self._archival.delete_passages([note_id])
 
@@ -278,7 +278,7 @@ def _check_room(tx: Tx, agent_id: AgentId) -> None:
         return  # counting passages is quicker than reading notes
     if (count := _count(tx, agent_id)) >= NOTES_MAX:
         raise InvalidInput(
-            f"there are {count} notes, the limit is {NOTES_MAX}: archive some that are no longer needed"
+            f"there are {count} notes, the limit is {NOTES_MAX}: archive at least {count - NOTES_MAX + 1}"
             " (`perdure note review` lists the oldest)"
         )
 

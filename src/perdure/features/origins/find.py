@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Key, Place
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId, ArchiveId, BlockId, MessageId, PassageId, is_id
@@ -47,7 +47,9 @@ def resolve_text(tx: Tx, agent_id: AgentId, text_or_id: str) -> str:
     tx.agents.model(agent_id)
     if is_id("message", text_or_id):
         message = tx.messages.get(MessageId(text_or_id))
-        text = message.text if message.agent_id == agent_id else ""
+        if message.agent_id != agent_id:
+            raise NotFound("message", text_or_id)
+        text = message.text
     elif is_id("passage", text_or_id):
         text = get_passage(tx, agent_id, PassageId(text_or_id)).text
     elif is_id("block", text_or_id):
