@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,8 @@ async def wired(perdure: AsyncPerdure, agent: AsyncAgent, choices: list[str | No
     reader, writer = await asyncio.open_connection(sock=ours, limit=LINE_LIMIT_BYTES)
     agent_reader, agent_writer = await asyncio.open_connection(sock=theirs, limit=LINE_LIMIT_BYTES)
     editor, notes = Editor(choices), list[str]()
-    served: Any = EditorAgent(perdure, agent, notes.append)
+    served: Any = EditorAgent(perdure, partial(asyncio.sleep, 0, agent), notes.append)
+    await served.open()
     serving = asyncio.create_task(
         acp.run_agent(served, LineTransport(agent_reader, agent_writer), use_unstable_protocol=True)
     )

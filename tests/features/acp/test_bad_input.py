@@ -16,8 +16,10 @@ import acp
 import pytest
 from acp import schema
 
+from perdure import AsyncPerdure
 from perdure.core.ids import ConversationId
 from perdure.features.acp.transport import LINE_LIMIT_BYTES
+from perdure.features.notes.projects import ProjectMemory
 from perdure.testing import ScriptedModel, calls
 from tests.features.acp.editors import Desk, Editor, connected
 from tests.support.programs import environment, perdure
@@ -53,6 +55,27 @@ async def started(home: Path) -> AsyncIterator[asyncio.subprocess.Process]:
         yield program
     finally:
         await asyncio.wait_for(program.communicate(b""), 20)
+
+
+@pytest.mark.parametrize("is_memory", [False, True])
+async def test_a_first_agent_is_made_for_the_first_session(tmp_path: Path, is_memory: bool) -> None:
+    """Whoever only looks whether it answers, as `perdure connect zed` does, makes none."""
+    hello = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {"protocolVersion": 1}})
+    begin = '{"jsonrpc": "2.0", "id": 8, "method": "session/new", "params": {"cwd": "/", "mcpServers": []}}'
+    if is_memory:
+        async with await AsyncPerdure.open(tmp_path / "perdure.db") as perdure:
+            await ProjectMemory(perdure).open()
+    async with started(tmp_path) as program:
+        await replies(program, hello, count=1)
+    async with await AsyncPerdure.open(tmp_path / "perdure.db") as perdure:
+        before = [one.name for one in await perdure.agents()]
+    async with started(tmp_path) as program:
+        await replies(program, hello, begin, count=2)
+    async with await AsyncPerdure.open(tmp_path / "perdure.db") as perdure:
+        after = {one.name for one in await perdure.agents()}
+
+    assert before == ["global-memory"] * is_memory
+    assert after == {"Perdure", *before}
 
 
 async def test_lines_that_are_no_messages_are_answered_and_end_nothing(tmp_path: Path) -> None:

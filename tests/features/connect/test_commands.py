@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -350,8 +351,31 @@ def test_an_option_that_changes_nothing_is_refused(home: Path, program: str, opt
     assert (done.returncode, f"leave {options[0]} out" in done.stderr) == (1, True)
 
 
-async def test_the_page_of_connections_has_the_same_snippets() -> None:
+@pytest.mark.parametrize("store", ["/data/my store.db", "postgresql://ada@db/p", "postgresql://ada:secret@db/p"])
+async def test_on_this_machine_the_page_says_where_the_data_is(monkeypatch: pytest.MonkeyPatch, store: str) -> None:
+    """As the command does; not to somebody behind a proxy, and no password."""
+    monkeypatch.setenv("PERDURE_HOME", "/data/perdure")
+    monkeypatch.setenv("PERDURE_STORE", store)
+    async with dashboard() as (client, _):
+        found = (await client.get("/connections?format=json")).json()["connect"]
+        elsewhere = await client.get("/connections?format=json", headers={"x-forwarded-for": "203.0.113.7"})
+    server, hooks = (json.loads(part["text"]) for part in found[0]["texts"])
+    command = hooks["hooks"]["Stop"][0]["hooks"][0]["command"]
+    environment = server["mcpServers"]["perdure"].get("env", {})
+
+    assert "/data/perdure" not in elsewhere.text and "secret" not in json.dumps(found)
+    if "secret" in store:
+        assert (environment, command) == ({}, "perdure hook stop")
+    else:
+        assert environment == {"PERDURE_HOME": "/data/perdure", "PERDURE_STORE": store}
+        variables = f"PERDURE_HOME=/data/perdure PERDURE_STORE={shlex.quote(store)}"
+        assert command == f"{variables} perdure hook stop"
+
+
+async def test_the_page_of_connections_has_the_same_snippets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with a button that copies it, and with nothing of the server's machine."""
+    for name in ("PERDURE_HOME", "PERDURE_STORE"):
+        monkeypatch.delenv(name, raising=False)
     async with dashboard() as (client, _):
         page = (await client.get("/connections")).text
         found = (await client.get("/connections?format=json")).json()["connect"]

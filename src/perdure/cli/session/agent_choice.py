@@ -203,13 +203,18 @@ def _is_memory(agent: Agent) -> bool:
     return agent.model == EXTRACTIVE and any(tag.startswith(OWN_TAGS) for tag in agent.tags)
 
 
+async def find_last_agent(perdure: AsyncPerdure) -> AsyncAgent | None:
+    """The agent used last of those that can be talked to; None: there is none."""
+    latest = await perdure.last_agent()
+    if latest is None or not _is_memory(latest.info):
+        return latest
+    return next((one for one in await perdure.agents(limit=AGENTS_MAX) if not _is_memory(one.info)), None)
+
+
 async def _find_agent(view: Output, perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:
     """The agent of this name, or the one used last; None if there is none, or none yet of the `new` name."""
     if name is None:
-        latest = await perdure.last_agent()
-        if latest is None or not _is_memory(latest.info):
-            return latest
-        return next((one for one in await perdure.agents(limit=AGENTS_MAX) if not _is_memory(one.info)), None)
+        return await find_last_agent(perdure)
     try:
         agent = await get_agent(view, perdure, name)
     except NotFound as error:

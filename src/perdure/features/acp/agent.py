@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import wraps
 from importlib.metadata import version
@@ -32,12 +32,13 @@ _CODES = {NotFound: -32002, InvalidInput: -32602, Conflict: -32602, ModelNotFoun
 
 
 def with_protocol_errors(method: Method) -> Method:
-    """Answer errors of Perdure as the protocol has them, with their text."""
+    """Open the agent, and answer errors of Perdure as the protocol has them, with their text."""
 
     @wraps(method)
-    async def run(*args: Any, **named: Any) -> Any:
+    async def run(self: EditorAgent, *args: Any, **named: Any) -> Any:
         try:
-            return await method(*args, **named)
+            await self.open()
+            return await method(self, *args, **named)
         except (PerdureError, ConnectionError) as error:  # the second: the editor is gone; what it sent is stored
             code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), INTERNAL_ERROR)
             raise acp.RequestError(code, f"{error!s:.{ERROR_CHARS}}") from error  # some repeat what they were sent
@@ -46,12 +47,32 @@ def with_protocol_errors(method: Method) -> Method:
 
 
 class EditorAgent:
-    """One agent of Perdure as an editor sees it. `note` shows a text to whoever looks for what is wrong."""
+    """One agent of Perdure as an editor sees it.
 
-    def __init__(self, perdure: AsyncPerdure, agent: AsyncAgent, note: Callable[[str], None]) -> None:
-        self._perdure, self._agent, self._note = perdure, agent, note
+    Args:
+        find: finds the agent, or makes it; it is called for the first request that needs one.
+        note: shows a text to whoever looks for what is wrong.
+    """
+
+    def __init__(
+        self, perdure: AsyncPerdure, find: Callable[[], Awaitable[AsyncAgent]], note: Callable[[str], None]
+    ) -> None:
+        self._perdure, self._find, self._note = perdure, find, note
+        self._opened: AsyncAgent | None = None
+        self._opening = asyncio.Lock()
         self._sessions: dict[str, sessions.EditorSession] = {}
         self._client: Any = None
+
+    async def open(self) -> None:
+        """Find the agent, if that is not done. Raises: PerdureError."""
+        async with self._opening:
+            if self._opened is None:
+                self._opened = await self._find()
+
+    @property
+    def _agent(self) -> AsyncAgent:
+        assert self._opened is not None, "each method that needs an agent opens it"
+        return self._opened
 
     def on_connect(self, conn: Any) -> None:
         """Keep the connection: updates and questions go there."""
@@ -64,7 +85,7 @@ class EditorAgent:
             "promptCapabilities": {"image": True, "embeddedContext": True},
             "sessionCapabilities": {"list": {}, "fork": {}, "resume": {}, "close": {}},
         }
-        title = f"Perdure: {self._agent.name}"
+        title = "Perdure" if self._opened is None else f"Perdure: {self._opened.name}"
         return schema.InitializeResponse(
             protocol_version=min(protocol_version, acp.PROTOCOL_VERSION) or acp.PROTOCOL_VERSION,
             agent_info=schema.Implementation(name="perdure", title=title, version=version("perdure")),

@@ -9,10 +9,11 @@ from perdure.cli.commands.run import agent_option, command, for_work
 if for_work(__name__):
     import sys
 
-    from perdure.cli.session.agent_choice import open_agent
+    from perdure.cli.session.agent_choice import find_last_agent, open_agent
     from perdure.cli.views.text import TextView
     from perdure.cli.views.view import Output
     from perdure.core.errors import InvalidInput
+    from perdure.library.agent import AsyncAgent
     from perdure.library.perdure import AsyncPerdure
 
 
@@ -37,6 +38,12 @@ async def serve_acp(
         view.hint("an editor starts this command and speaks to it: `perdure connect zed` enters it in Zed")
     connection = await open_stdio()  # stdout is the protocol's: what is printed from here on goes to stderr
     notes = TextView(sys.stderr, sys.stderr, interactive=False)
-    chosen = await open_agent(perdure, name=agent, new=False, model=None, view=notes)
-    served: Any = EditorAgent(perdure, chosen.agent, notes.note)
+
+    async def find() -> AsyncAgent:
+        """The agent to serve, which is made if there is none. Raises: PerdureError."""
+        return (await open_agent(perdure, name=agent, new=False, model=None, view=notes)).agent
+
+    served: Any = EditorAgent(perdure, find, notes.note)
+    if agent is not None or await find_last_agent(perdure) is not None:
+        await served.open()  # what is wrong with it is told at once; a first agent is made for the first session
     await acp.run_agent(served, connection, use_unstable_protocol=True)  # which resume, fork and close are part of

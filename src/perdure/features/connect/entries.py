@@ -46,7 +46,7 @@ def plan_entries(
     read_only: bool = False,
     hooks: bool = True,
     nudges: str = "",
-    portable: bool = False,
+    portable: Mapping[str, str] | None = None,
     address: str = "",
 ) -> Sequence[ConfigEntry]:
     """Return the entries to write; those of hooks come last.
@@ -56,7 +56,8 @@ def plan_entries(
         read_only: whether the server only reads; then there are no hooks.
         hooks: whether there are hooks, for a program that has some.
         nudges: the level of reminders; empty: the one of the server.
-        portable: for any Linux machine: `perdure` by its name, ~ for the user's home, nothing of this process.
+        portable: not None: for any Linux machine: `perdure` by its name, ~ for the user's home, and of this process no
+            more than these variables.
         address: of the server, for programs that reach it over HTTP; empty: the usual one.
     Raises: InvalidInput: a password would stand where others may read it.
     """
@@ -66,9 +67,9 @@ def plan_entries(
         "mcp": [*(["--project", project] if project else []), *(["--read-only"] if read_only else []), *reminders],
         "acp": [],
     }
-    command = ["perdure"] if portable else own_command()
-    environment = {} if portable else kept_environment(shared=folder is not None)
-    folders = folders_of_programs(portable=portable)
+    command = own_command() if portable is None else ["perdure"]
+    environment = kept_environment(shared=folder is not None) if portable is None else portable
+    folders = folders_of_programs(portable=portable is not None)
 
     def path_of(table: Mapping[str, Any]) -> Path:
         return Path(table["user"].format(**folders)) if folder is None else folder / table["project"]
@@ -87,7 +88,7 @@ def plan_entries(
     ]
     if program.hooks and hooks and not read_only:
         # Every user of the machine sees the words of a command that runs.
-        variables = {} if portable else kept_environment(shared=True)
+        variables = kept_environment(shared=True) if portable is None else portable
         assignments = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
         for event, (verb, *matcher) in program.hooks["events"].items():
             words = [*command, "hook", verb, *(reminders if event == "PostToolUse" else [])]

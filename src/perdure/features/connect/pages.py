@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+
 from starlette.requests import Request
 
+from perdure.core.errors import InvalidInput
 from perdure.features.connect.entries import plan_entries
 from perdure.features.connect.files import file_texts
-from perdure.features.connect.programs import programs
+from perdure.features.connect.programs import kept_environment, programs
 from perdure.library.perdure import AsyncPerdure
+from perdure.server.serving.guards import is_of_this_machine
 from perdure.ui.render import Data, Section
 
 
 async def load(request: Request, library: AsyncPerdure) -> list[Data]:
     """Each program with its command, and what that writes into each file; or with what a person does."""
     address = str(request.base_url).rstrip("/")
+    environment: Mapping[str, str] = {}
+    if is_of_this_machine(request.scope):  # whose programs find this server's memory only where it is
+        with suppress(InvalidInput):  # an address with a password stays off the page
+            environment = kept_environment(shared=True)
     shown: list[Data] = []
     for one in programs().values():
         texts = {"": one.by_hand.strip().format(address=address)}
         if not one.by_hand:
-            entries = plan_entries(one, folder=None, portable=True, address=address)
+            entries = plan_entries(one, folder=None, portable=environment, address=address)
             texts = {str(path): text for path, text in file_texts(entries).items()}
         parts = [{"place": place, "text": text} for place, text in texts.items()]
         command = "" if one.by_hand else f"perdure connect {one.name}"

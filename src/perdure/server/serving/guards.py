@@ -165,7 +165,7 @@ class Guard:
             raise NotAdmitted(403, problem)
         if scope["path"] in OPEN_PATHS:  # they need no key, so their bodies are not read
             return receive
-        if scope["path"] == METRICS_PATH and self._config.metrics == "loopback" and _is_of_this_machine(scope):
+        if scope["path"] == METRICS_PATH and self._config.metrics == "loopback" and is_of_this_machine(scope):
             return receive
         segment = _segment(scope)
         is_page = segment in PAGE_ROOTS
@@ -284,7 +284,7 @@ def _is_of_browser(scope: Scope) -> bool:
     return "perdure.principal" in scope and _segment(scope) in PAGE_ROOTS and not wants_json
 
 
-def _is_of_this_machine(scope: Scope) -> bool:
+def is_of_this_machine(scope: Scope) -> bool:
     """Whether a program of this machine sends the request, and not a proxy for somebody else."""
     host = (scope.get("client") or ("",))[0]
     return is_loopback(host) and not any(name in PROXY_HEADERS for name, _ in scope["headers"])
