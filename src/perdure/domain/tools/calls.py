@@ -16,7 +16,6 @@ from perdure.core.runs import Run
 from perdure.core.sources import Source, WriteSource
 from perdure.core.text.forms import match_form
 from perdure.domain.blocks.units import find_block
-from perdure.domain.corrections import tell_agents
 from perdure.storage.tx import Tx
 
 
@@ -96,7 +95,6 @@ def edit_own_block(
     after = edit(before)
     if after != before:
         after = tx.blocks.put(after, expected=before.version, author=call.author, at=call.now)
-        tell_agents(tx, "blocks", after.id)
     return MemoryEdit.between(before, after)
 
 

@@ -33,7 +33,6 @@ from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, feature_tools
 from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import NewBlock, create_block, detach_block
-from perdure.domain.corrections import tell_agents
 from perdure.domain.tools.calls import MemoryCall, edit_own_block, find_own_block
 from perdure.domain.tools.context_tools import context_expand, context_grep
 from perdure.storage.tx import Tx
@@ -106,7 +105,6 @@ def _delete(tx: Tx, call: MemoryCall, label: str) -> ToolOutcome:
     block = find_own_block(tx, call, label)
     if block.read_only:
         raise BlockReadOnly(label)
-    tell_agents(tx, "blocks", block.id)
     # Only detached if it is the agent's: others may share it, and people can restore it.
     detach_block(tx, call.agent.id, block, call.run.conversation_seq, author=call.author)
     return ToolOutcome(text=f"Successfully deleted memory block {label!r}.", edits=(MemoryEdit.between(block, None),))
