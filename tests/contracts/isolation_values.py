@@ -181,6 +181,7 @@ OF_VERBS: Mapping[str, Any] = {
     **{"skills.add.version": new_version(), "skills.add_version.version": new_version(3, text="stolen")},
     **{f"skills.{verb}.name": "walrus" for verb in ("find", "add_use")},
     "skills.archive_unused.before": LATER,
+    **{"proposals.find_equal.state": "open", "proposals.decide.state": "approved"},
     "runs.put_client_tools.digest": "other",
     **{"sources.settings_of_sharers.name": "companion", "sources.settings_of_sharers.but": "agent-nobody"},
     **{"graphs.find_by_name.name": "ada", "graphs.take_numbers.kind": "fact"},
@@ -238,7 +239,7 @@ class Values:
             **{"identity_ids": [of.identity.id], "archive_ids": [of.archive.id]},
             **{"member": GroupMember(agent_id=of.agent.id, name="ada", conversation_seq=1)},
             **{"schedule_id": of.schedule.id, "schedule": of.schedule},
-            "skill": replace(of.skill, text="stolen"),
+            **{"skill": replace(of.skill, text="stolen"), "proposal": of.proposal},
         }
         self._owned_by_verbs: Mapping[str, Any] = {
             "messages.append.to": of.run,
@@ -348,6 +349,7 @@ class Values:
             "schedules.add.schedule": replace(of.schedule, id=ScheduleId(f"schedule-{NEW}")),
             "skills.add.skill": replace(of.skill, name="new"),
             "skills.version.number": 1,
+            "proposals.get.number": of.proposal.number,
             "callbacks.put.due": of.due,
             "callbacks.put.callback": replace(of.due.callback, url="https://stolen.example"),
         }

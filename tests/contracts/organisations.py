@@ -32,6 +32,8 @@ from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.values import McpServer, McpTool
 from perdure.features.origins.tables import Erasures, Journal
 from perdure.features.origins.values import Erasure
+from perdure.features.proposals.tables import Proposals
+from perdure.features.proposals.values import Proposal
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.values import Schedule
 from perdure.features.skills.tables import Skills
@@ -39,6 +41,7 @@ from perdure.features.skills.values import Skill
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
 from tests.contracts.nodes import node_of
+from tests.contracts.proposals import new_proposal
 from tests.contracts.schedules import firing_at, new_schedule
 from tests.contracts.skills import new_skill, new_version
 
@@ -96,6 +99,7 @@ class Property:
     companion_pass: Pass
     schedule: Schedule
     skill: Skill
+    proposal: Proposal
     memory_write: MemoryWrite
 
 
@@ -240,6 +244,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
         companion_pass=_add_pass(tx, group, run, message),
         schedule=schedule,
         skill=_fill_skills(tx, agent, run),
+        proposal=_fill_proposals(tx, agent, block),
     )
 
 
@@ -331,6 +336,13 @@ def _fill_skills(tx: Tx, agent: Agent, run: Run) -> Skill:
     tx.of(Skills).add_version(skill, new_version(2))
     tx.of(Skills).add_use(agent.id, skill.name, run.key.seq, at=AT)
     return skill
+
+
+def _fill_proposals(tx: Tx, agent: Agent, block: Block) -> Proposal:
+    """A proposal for a block of the agent that waits, and an equal one that was refused."""
+    new = new_proposal(agent.id, target_id=block.id)
+    tx.of(Proposals).decide(tx.of(Proposals).add(new), "refused", at=AT, by="ada", decision="no")
+    return tx.of(Proposals).add(new)
 
 
 def _fill_graph(contract: Contract, tx: Tx, agent: Agent) -> tuple[Graph, FactRule, Community]:
