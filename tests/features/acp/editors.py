@@ -150,7 +150,7 @@ async def wired(perdure: AsyncPerdure, agent: AsyncAgent, choices: list[str | No
     reader, writer = await asyncio.open_connection(sock=ours, limit=LINE_LIMIT_BYTES)
     agent_reader, agent_writer = await asyncio.open_connection(sock=theirs, limit=LINE_LIMIT_BYTES)
     editor, notes = Editor(choices), list[str]()
-    served: Any = EditorAgent(perdure, partial(asyncio.sleep, 0, agent), notes.append)
+    served: Any = EditorAgent(perdure, partial(perdure.agent, agent.id), notes.append)
     await served.open()
     serving = asyncio.create_task(
         acp.run_agent(served, LineTransport(agent_reader, agent_writer), use_unstable_protocol=True)

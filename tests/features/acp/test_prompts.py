@@ -239,7 +239,7 @@ async def test_cancelled_in_the_middle_of_an_answer_it_stops(tmp_path: Path) -> 
 async def test_cancelled_at_any_moment_a_prompt_ends(tmp_path: Path) -> None:
     """Before its run is there, while it begins, and after: no run goes on unseen."""
     async with connected(tmp_path / "a.db", model=SlowSpeaker("for ", "ever")) as desk:
-        served = EditorAgent(desk.perdure, partial(asyncio.sleep, 0, desk.agent), desk.notes.append)
+        served = EditorAgent(desk.perdure, partial(desk.perdure.agent, desk.agent.id), desk.notes.append)
         served.on_connect(desk.editor)
         session = (await served.new_session("/")).session_id
         for ticks in range(1, 40):  # the prompt comes first
