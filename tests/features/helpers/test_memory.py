@@ -215,3 +215,16 @@ async def test_a_helper_that_is_the_agent_may_call_the_tools_of_its_definition_o
     assert "Likes Go." not in block.value
     for request in (model.requests[2], model.requests[5]):
         assert "[ToolNotAllowed] memory_insert may not be called" in request.messages[-1].text
+
+
+async def test_a_helper_gives_no_tools_to_its_helpers_that_it_has_not(tmp_path: Path) -> None:
+    define(tmp_path, "limited", memory="agent", tools="run_helper")
+    model = ScriptedModel(
+        *(calls("run_helper", name="limited", prompt="Have it noted"), calls("run_helper", name="general", prompt="x")),
+        *(WRITES, says("I can't."), says("Nor can I."), says("Hm.")),
+    )
+    async with lead(tmp_path, {"lead": model}) as (_, agent):
+        await agent.send("Go")
+        block = await agent.blocks.get("human")
+
+    assert "Likes Go." not in block.value

@@ -117,3 +117,16 @@ async def test_a_matcher_that_takes_for_ever_matches(tmp_path: Path) -> None:
     verdict = await answer(tmp_path, hook, before("a" * 60))
 
     assert verdict.block is not None and time.process_time() - start < 1
+
+
+async def test_a_hook_blocks_where_it_can_not_be_told_whether_it_holds(tmp_path: Path) -> None:
+    """A guard does not go away because a file is broken."""
+    write(tmp_path / "plugins" / "x" / "README.md", "x")
+    hook = {"event": "PreToolUse", "matcher": "", "command": "exit 2"}
+    write(tmp_path / "plugins" / "plugins.json", json.dumps({"x": {"hooks": [hook]}}))
+    (one,) = plugin_hooks(Settings(home=str(tmp_path)))
+    write(tmp_path / "plugins" / "plugins.json", "{")
+
+    verdict = await one(before("pay", amount=5))
+
+    assert verdict.block and "plugins.json" in verdict.block

@@ -250,3 +250,22 @@ async def test_two_people_who_decide_at_once_decide_once(tmp_path: Path, kind: s
 
             assert sorted(type(one).__name__ for one in outcomes) == ["Proposal", "ProposalDecided"]
             assert (after.value, after.version) == (value, before.version + 1)
+
+
+def test_a_proposal_for_a_block_that_the_agent_has_no_more_changes_nothing(store: Perdure, agent: Agent) -> None:
+    """Another agent may have it now."""
+    propose(agent, new_value="Pay at once.")
+    (waiting,) = agent.proposals.list()
+    block, other = agent.blocks.get("policy"), store.create_agent("ben")
+    agent.blocks.detach("policy")
+    other.blocks.attach(block.id)
+
+    with pytest.raises(NotFound, match="no block of the agent any more"):
+        agent.proposals.approve(waiting.number)
+    assert other.blocks.get("policy").value == POLICY
+
+
+def test_a_text_that_is_no_unicode_is_proposed_as_any_other(agent: Agent) -> None:
+    propose(agent, new_value="Pay \ud800 at once.")
+
+    assert len(agent.proposals.list()) == 1

@@ -161,3 +161,15 @@ async def test_a_protected_skill_changes_by_a_proposal_that_a_person_approves() 
         assert "-Flour and salt." in approved.diff
         assert (await agent.skills.get("bake")).is_protected
         assert "hunter2" not in (await agent.proposals.get(2)).new_value
+
+
+async def test_an_unknown_name_is_told_to_the_model_and_a_hostile_text_is_read_at_once() -> None:
+    """A pattern that takes for ever would hold the store's writer."""
+    script = (calls("read_skill", name="bak"), calls("read_skill", name="bake"), says("Done."))
+    async with opened(*script) as (agent, model, _):
+        await agent.skills.write("bake", f"Flour.\n~~~{'-' * 5_000}\n~~~ python oven/heat-up.py\nprint(1)\n~~~\n")
+        reply = await agent.send("Bake.")
+
+        assert reply.text == "Done."
+        assert "'bak' not found" in model.requests[1].messages[-1].text
+        assert "oven/heat-up.py" in model.requests[2].messages[-1].text

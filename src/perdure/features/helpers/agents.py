@@ -88,7 +88,8 @@ def load_caller(tx: Tx, run_id: RunId, models: Models) -> Caller:
             above = tx.runs.get(above.options.caller)
         except NotFound:  # it was deleted with its agent
             break
-    return Caller(run, agent, tuple(waiting), load_roster(tx, agent))
+    limit = run.options.tools if run.options.helper else None  # a helper gives no tools that it does not have
+    return Caller(run, agent, tuple(waiting), load_roster(tx, agent, limit))
 
 
 def conversation_of_call(key: str) -> ConversationId:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, cast, get_args
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, ToolError
 from perdure.core.messages import SEND_MESSAGE
-from perdure.core.tools.engine_specs import tool_writes_memory
+from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, tool_writes_memory
 from perdure.features.plugins.definitions import Definition, DefinitionProblem, Layer
 from perdure.features.plugins.layers import find_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
@@ -125,18 +125,23 @@ class Roster:
         raise HelperUnknown(name, self.callable, problem)
 
 
-def load_roster(tx: Tx, agent: Agent) -> Roster:
-    """Return the helpers of an agent. Where the policy can't be read there are none, and a problem."""
+def load_roster(tx: Tx, agent: Agent, only: Sequence[str] | None = None) -> Roster:
+    """Return the helpers of an agent. Where the policy can't be read there are none, and a problem.
+
+    Args:
+        only: the names of the tools that the caller may call; None: all of the agent's.
+    """
     settings = settings_of(tx)
     try:
         found, policy = find_definitions("agents", settings, project_of(agent)), load_policy(settings)
     except InvalidInput as error:
         return Roster(by_name={}, problems=[DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))])
-    tools = tx.tools.list_by_agent(agent.id)
+    tools = [one for one in tx.tools.list_by_agent(agent.id) if only is None or one.name in only]
     allowed = [one for one in tools if all(map(policy.allows_tool, names_elsewhere(one.name)))]
     allowed = [one for one in allowed if one.name != SEND_MESSAGE]
     codes = tx.tools.codes([one.id for one in allowed if one.spec.kind == "custom"])
     writing = {one.name for one in allowed if one.spec.kind == "memory" and tool_writes_memory(one.name)}
+    writing |= {CHECKPOINT_TOOL}  # its notes are the agent's, too
     writing |= {one.name for one in allowed if one.id in codes and codes[one.id].takes_agent}
     names = [one.name for one in allowed]
     helpers = {name: make_helper(one, names, writing) for name, one in found.by_name.items()}

@@ -99,7 +99,7 @@ class Notes(Part):
         return self._portal.run(self._inner.restore(note_id))
 
     def delete(self, note_id: PassageId) -> Correction:
-        """Remove a note; `undo` brings it back. Raises: NotFound."""
+        """Remove a note; `undo` brings it back, also beyond the limit. Raises: NotFound."""
         return self._portal.run(self._inner.delete(note_id))
 
     def keep(self, note_id: PassageId) -> Note:

@@ -47,7 +47,8 @@ _TEXT = "tag:yaml.org,2002:str"
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PLAIN_FIELD = re.compile(r"([A-Za-z][\w-]*):[ \t]+(\S.*)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
-_COMMA = re.compile(r",\s*(?![^(]*\))")
+_ITEM = re.compile(r"(?:[^,()]|\([^()]*\)|[()])+")
+"""A name in a list: a comma within brackets belongs to it."""
 
 
 class FrontmatterInvalid(ValueError):
@@ -187,7 +188,7 @@ def _typed(key: str, value: Any, line: int) -> Any:
     if kind == "text" and isinstance(value, str):
         return value.strip()
     if kind == "names" and isinstance(value, str):
-        return tuple(name for one in _COMMA.split(value) if (name := one.strip()))
+        return tuple(name for one in _ITEM.findall(value) if (name := one.strip()))
     if kind == "names" and isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
         return tuple(name for one in value if (name := one.strip()))
     if kind == "flag" and isinstance(value, bool):

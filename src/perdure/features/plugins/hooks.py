@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perdure.core.errors import InvalidInput
 from perdure.core.hooks import GO_ON, AfterTool, BeforeTool, Hook, HookInfo, HookPayload, RunEnd, RunStart, Verdict
 from perdure.core.text.json_strings import compact_json
 from perdure.features.plugins.installed import active_plugins
@@ -46,8 +47,13 @@ class _CommandOfPlugin:
 
     async def __call__(self, payload: HookPayload) -> Verdict:
         """Run the command with the event as JSON in its input; return its verdict. Raises: CommandFailed, OSError."""
-        if not self._matches(payload) or all(one.folder != self._folder for one in active_plugins(self._settings)):
+        if not self._matches(payload):
             return GO_ON
+        try:
+            if all(one.folder != self._folder for one in active_plugins(self._settings)):
+                return GO_ON
+        except InvalidInput as error:  # a guard does not go away because a file is broken
+            return Verdict(block=str(error))
         environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
         environment |= {"CLAUDE_PLUGIN_ROOT": str(self._folder), "PERDURE_HOOK": self.info.name}
         data = compact_json(_event(self._hook.event, payload, self._folder)).encode() + b"\n"

@@ -16,6 +16,7 @@ from typing import Any
 from perdure.app import App
 from perdure.core.errors import Conflict, InvalidInput, NotFound
 from perdure.core.features import Point
+from perdure.core.incoming.addresses import without_password
 from perdure.features.plugins.definitions import KINDS, Definition, DefinitionKind, DefinitionProblem
 from perdure.features.plugins.installed import (
     PluginRecord,
@@ -180,7 +181,7 @@ class AsyncPlugins(AsyncPart):
         records = load_records(settings)
         manifest = await asyncio.to_thread(read_manifest, copy.folder, name=copy.name)
         record = PluginRecord(
-            source=copy.source,
+            source=without_password(copy.source),
             installed_at=self._ports.clock.now().isoformat(),
             **{name: getattr(manifest, name) for name in ("name", "version", "description", "dependencies", "roots")},
             hooks=manifest.hooks,

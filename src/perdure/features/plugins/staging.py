@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput
+from perdure.core.incoming.addresses import without_password
 from perdure.toolbox.hook_commands import run_command
 
 FILES_MAX, BYTES_MAX, DEPTH_MAX = 2_000, 50_000_000, 12
@@ -109,11 +110,12 @@ async def _clone(source: str, folder: Path) -> Path:
             clone = (*command, "--", url, str(folder))
             code, _, errors = await run_command(clone, b"", folder=folder.parent, environment=environment)
     except TimeoutError as error:
-        raise InvalidInput(f"git clone of {url!r:.200} took longer than {GIT_S:.0f} s") from error
+        raise InvalidInput(f"git clone of {without_password(url)!r:.200} took longer than {GIT_S:.0f} s") from error
     except OSError as error:
         raise InvalidInput(f"git can't be run: {error}") from error
     if code:
-        raise InvalidInput(f"git clone of {url!r:.200} failed: {' '.join(errors.split())[-500:]}")
+        why = without_password(" ".join(errors.split())[-500:])
+        raise InvalidInput(f"git clone of {without_password(url)!r:.200} failed: {why}")
     return folder
 
 

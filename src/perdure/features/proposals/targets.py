@@ -44,11 +44,14 @@ class BlockTargets:
         return _target(find_own_block(tx, call, label))
 
     def get(self, tx: Tx, agent_id: AgentId, target_id: str) -> ProposalTarget:
-        """The block as it is now. Raises: NotFound."""
+        """The block as it is now. Raises: NotFound, also where the agent has it no more."""
+        if agent_id not in tx.owners.list_agents("blocks", target_id):
+            raise NotFound("block", target_id, hint="it is no block of the agent any more")
         return _target(tx.blocks.get(BlockId(target_id)))
 
     def put(self, tx: Tx, agent_id: AgentId, target_id: str, value: str, author: Author, at: datetime) -> int:
         """Give the block this value, and return its version then. Raises: NotFound, BlockLimitExceeded."""
+        self.get(tx, agent_id, target_id)
         return update_block(tx, BlockId(target_id), {"value": value}, author=author, at=at).version
 
 

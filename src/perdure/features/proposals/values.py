@@ -84,4 +84,6 @@ def digest_of_change(diff: str) -> str:
     """Return a digest of the lines that a unified diff takes out and puts in, whatever stands around them, and
     whatever white space they have."""
     lines = (" ".join(line.split()) for line in diff.splitlines() if line[:1] in ("+", "-"))
-    return hashlib.sha256("\n".join(line for line in lines if line not in ("+", "-")).encode()).hexdigest()
+    return hashlib.sha256(
+        "\n".join(line for line in lines if line not in ("+", "-")).encode("utf-8", "replace")
+    ).hexdigest()

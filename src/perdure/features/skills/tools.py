@@ -33,15 +33,15 @@ CUT = "\n[cut here: the skill is longer than fits]"
 
 
 def read_skill(tx: Tx, call: MemoryCall, name: str, file: str | None = None) -> ToolOutcome:
-    """Return the instructions of a skill, or one of its files, and count the use. Raises: SkillNotFound, ToolError."""
+    """Return the instructions of a skill, or one of its files, and count the use. Raises: ToolError."""
     holder = holder_of(tx, call.agent)
     try:
         skill = find_skill(tx, holder, name)
-    except SkillNotFound:
+    except SkillNotFound as error:
         for one in _client_skills(tx, call):
             if one.name == name.strip():
                 return ToolOutcome(text=f"{one.name} is on the client's machine: read {one.path} with your tools.")
-        raise
+        raise ToolError(str(error)) from error
     text = read_file(skill, file.strip()).decode("utf-8", "replace") if file else _instructions(skill)
     if call.person is None:
         count_use(tx, holder.id, skill.name, call.run, at=call.now)

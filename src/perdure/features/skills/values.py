@@ -22,8 +22,9 @@ UNUSED_FOR = timedelta(days=90)
 """An entry that was neither used, changed nor restored for so long is archived."""
 
 DESCRIPTION_CHARS = 200
-_FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})[^\n`]*?(?P<name>[\w-]+(?:[./-][\w-]+)*\.py)[ \t]*\n", re.MULTILINE)
-"""The first line of a block of code that is a script with a name, such as ```` ```python check.py ````."""
+_FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<words>[^\n`]*)\n", re.MULTILINE)
+"""The first line of a block of code, such as ```` ```python check.py ````."""
+_SCRIPT = re.compile(r"[\w-][\w./-]*\.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +137,8 @@ def scripts_in(text: str) -> Mapping[str, str]:
     """Return name -> code of the blocks of code in a skill's text whose first line names a Python file."""
     scripts: dict[str, str] = {}
     for match in _FENCE.finditer(text):
-        if (end := text.find(f"\n{match['fence']}", match.end() - 1)) >= 0:
-            scripts[match["name"]] = text[match.end() : end + 1]
+        # The name is the last word: a pattern that looks for it within the line takes for ever with some lines.
+        name = (match["words"].split() or [""])[-1]
+        if _SCRIPT.fullmatch(name) and (end := text.find(f"\n{match['fence']}", match.end() - 1)) >= 0:
+            scripts[name] = text[match.end() : end + 1]
     return scripts
