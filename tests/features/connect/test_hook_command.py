@@ -168,7 +168,7 @@ def test_a_session_is_stored_by_a_process_of_its_own(project: Path) -> None:
 def test_many_sessions_at_once_are_all_stored(project: Path) -> None:
     """They wait for one another."""
     for number in range(4):
-        message = {"role": "user", "content": f"Session {number}."}
+        message = {"role": "user", "content": f"The ship number {number} is blue."}
         entry = {"type": "user", "uuid": f"u{number}", "timestamp": "2026-11-29T04:00:00Z", "message": message}
         (project.parent / f"s{number}.jsonl").write_text(json.dumps(entry) + "\n")
     ours = environment(project.parent / "data", HOME=str(project.parent))
@@ -179,7 +179,7 @@ def test_many_sessions_at_once_are_all_stored(project: Path) -> None:
     assert [one.wait(90) for one in started] == [0] * 4
 
     text = (state_folder(project) / CONTEXT_FILE).read_text()
-    assert [number for number in range(4) if f"Session {number}." not in text] == []
+    assert [number for number in range(4) if f"The ship number {number} is blue." not in text] == []
 
 
 def test_a_hook_imports_little() -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -72,7 +71,9 @@ def _make_folder(parent: Path) -> Path:
     for old in parent.glob(f"{PREFIX}*"):
         if time.time() - old.stat().st_mtime > LEFTOVER_S:
             shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+    folder = parent / f"{PREFIX}{os.urandom(8).hex()}"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 def _remove(work: Path) -> None:
