@@ -130,3 +130,16 @@ def test_a_skill_is_found_by_its_words_also_in_the_archive(tmp_path: Path) -> No
         assert [one.name for one in agent.skills.search("harbour server")] == ["deploy-shop"]
         assert [one.name for one in agent.skills.search("bread")] == ["bake"]
         assert agent.skills.search("zebra") == []
+
+
+async def test_a_description_does_not_fill_the_window(tmp_path: Path) -> None:
+    skill = tmp_path / "skills" / "long"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text(f"---\nname: long\ndescription: {'very ' * 10_000}\n---\nDo it.\n")
+    model = ScriptedModel()
+    async with await open_async(tmp_path / "perdure.db", model=model, home=str(tmp_path)) as perdure:
+        agent = await perdure.create_agent("ann")
+        await agent.skills.enable()
+        await agent.send("hi")
+
+    assert 100 < model.requests[0].system.count("very ") <= 200

@@ -26,6 +26,8 @@ SKILL_HOLDER: Point[[Tx, Agent], Agent | None] = Point("skill_holder")
 
 INDEX_LINES = 60
 """The most lines of the index in a prompt; the others are searched."""
+FILE_DESCRIPTION_CHARS = 1_000
+"""What the index shows of a file's description; a longer one could fill the window."""
 NEAR_NAMES = 5
 _MORE = "…"
 """The name of the line that stands for those behind the last one; it sorts behind them."""
@@ -104,7 +106,7 @@ def build_index(tx: Tx, agent: Agent) -> Sequence[IndexLine]:
     what it and people wrote, the newest first where there is no room for all."""
     files = file_skills(tx, agent).by_name
     lines = [
-        IndexLine(f"skill/{one.name}", one.name, one.layer, one.description)
+        IndexLine(f"skill/{one.name}", one.name, one.layer, one.description[:FILE_DESCRIPTION_CHARS])
         for one in files.values()
         if not one.fields.get("disable_model_invocation")
     ]
