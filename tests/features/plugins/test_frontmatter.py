@@ -75,6 +75,8 @@ def test_texts_stay_texts(text: str, fields: dict[str, object]) -> None:
         ("---\nmax_turns: 5\nmaxTurns: 6\n---\n", 3, "twice"),
         ("---\nmax_turns: many\n---\n", 2, "whole number"),
         ("---\nname: x\nmax_turns: 0\n---\n", 3, "whole number"),
+        ("---\nmax_turns: 1000000\n---\n", 2, "from 1 to 999,999"),
+        (f"---\nmax_turns: 0x{'f' * 20_000}\n---\n", 2, "too large"),
         ("---\nmax_cost_usd: .inf\n---\n", 2, "number above 0"),
         ("---\ntools: {a: b}\n---\n", 2, "list of names"),
         ("---\ndisable-model-invocation: perhaps\n---\n", 2, "true or false"),

@@ -107,12 +107,13 @@ def test_what_a_policy_denies_is_in_no_layer(layered: Layered, kind: DefinitionK
 
 def test_a_denied_tool_or_model_is_denied_by_its_pattern(layered: Layered) -> None:
     """As the policy's file says it."""
-    text = 'allowed_models = ["anthropic/*"]\ndenied_models = ["*/claude-opus-*"]\ndenied_tools = ["run_*", "mcp_x"]\n'
+    text = 'allowed_models = ["anthropic/*"]\ndenied_models = ["*/claude-opus-*"]\ndenied_tools = ["run_*", "mcp__x"]\n'
     write(layered.policy / "policy.toml", text)
     policy = load_policy(layered.settings)
 
     assert [policy.allows_model(one) for one in ("anthropic/claude-opus-4", "anthropic/x", "openai/x")] == [0, 1, 0]
-    assert [policy.allows_tool(one) for one in ("run_code", "mcp_x", "mcp_xy")] == [False, False, True]
+    assert [policy.allows_tool(one) for one in ("run_code", "mcp__x", "mcp__x__y")] == [False, False, False]
+    assert policy.allows_tool("mcp__xy__z")
 
 
 @pytest.mark.parametrize(

@@ -193,18 +193,19 @@ def _typed(key: str, value: Any, line: int) -> Any:
         return tuple(name for one in value if (name := one.strip()))
     if kind == "flag" and isinstance(value, bool):
         return value
-    if kind == "whole" and type(value) is int and value > 0:
+    if kind == "whole" and type(value) is int and 0 < value < 1e6:
         return value
     if kind == "number" and type(value) in (int, float) and 0 < value < 1e12:
         return float(value)
     needed = {
         "text": "one text",
         "names": "names with commas between them, or a list of names",
-        "whole": "a whole number above 0",
+        "whole": "a whole number from 1 to 999,999",
         "number": "a number above 0",
         "flag": "true or false",
     }
-    raise FrontmatterInvalid(line, f"{key} is {value!r:.80}: {needed[kind]} is needed")
+    shown = "too large" if isinstance(value, int) and abs(value) >= 1e12 else f"{value!r:.80}"  # digits have a limit
+    raise FrontmatterInvalid(line, f"{key} is {shown}: {needed[kind]} is needed")
 
 
 def _quote_plain(source: Sequence[str]) -> list[str]:

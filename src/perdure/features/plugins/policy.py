@@ -48,7 +48,8 @@ class Policy:
 
     def allows_tool(self, name: str) -> bool:
         """Whether helpers, commands and skills may use the tool."""
-        return _allows(name, None, self.denied_tools)
+        servers = (f"{one}__*" for one in self.denied_tools if one.startswith("mcp__"))  # all tools of each
+        return _allows(name, None, (*self.denied_tools, *servers))
 
     def allows_plugin(self, name: str) -> bool:
         """Whether the plug-in may be installed and used."""
