@@ -345,7 +345,16 @@ def test_a_project_that_vanished_keeps_its_memory(raw: RawClient, project: Path)
     assert answers[2]["isError"] and "can't be read" in answers[2]["content"][0]["text"]
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """SIGINT does what it does in a terminal, also where these tests run in the background of a script."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("interrupts")
 def test_a_signal_ends_it(raw: RawClient, number: signal.Signals) -> None:
     """Though stdin stays open, and a thread waits for its next line."""
     raw.program.send_signal(number)
@@ -354,6 +363,7 @@ def test_a_signal_ends_it(raw: RawClient, number: signal.Signals) -> None:
     assert raw.program.stderr is not None and raw.program.stderr.read() == b""
 
 
+@pytest.mark.usefixtures("interrupts")
 async def test_a_signal_ends_a_command_that_runs(home: Path, project: Path) -> None:
     with started(home, project, "--allow-run") as client:
         client.call(1, "index_output", command="echo $$ > pid; sleep 300; sleep 300")

@@ -37,8 +37,9 @@ _LAST_ID = re.compile(
 async def serve_stdio(server: Server[Any]) -> None:
     """Serve until the client closes stdin, or SIGTERM ends it as SIGINT does: commands that run end with it. Every
     message is read at once: one may take a call back that waits."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    interrupt = signal.getsignal(signal.SIGINT)  # in the background of a script it is ignored
+    if callable(interrupt) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, interrupt)
     # Programs that the server starts must not read the client's messages.
     private, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
