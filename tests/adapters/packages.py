@@ -1,4 +1,5 @@
-"""The packages whose interfaces the adapters have: read as source, because what they need is not installed."""
+"""The packages whose interfaces the adapters have, installed apart: mem0 and Zep are read as source, because what they
+need is not installed, the others are imported."""
 
 from __future__ import annotations
 
@@ -16,6 +17,16 @@ def need(name: str) -> None:
     """Skip the test where this package is not installed."""
     if not (FOLDER / name).is_dir():
         pytest.skip(f"{name} is installed by `make setup`")
+
+
+@pytest.fixture(scope="module")
+def frameworks() -> Iterator[None]:
+    """The packages can be imported."""
+    if not FOLDER.is_dir():
+        pytest.skip("the frameworks are installed by `make setup`")
+    sys.path.append(str(FOLDER))
+    yield
+    sys.path.remove(str(FOLDER))
 
 
 def source(path: str) -> ast.Module:

@@ -157,7 +157,7 @@ def test_a_query_finds_by_words(stores: tuple[PerdureStore, InMemoryStore]) -> N
 
 def test_many_items_are_listed_page_by_page(store: PerdureStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an offset, and a filter that few meet."""
-    monkeypatch.setattr("perdure.adapters.langgraph.PAGE", 2)
+    monkeypatch.setattr("perdure.adapters.opening.PAGE", 2)
     store.batch([PutOp(("n",), str(number), {"n": number}) for number in range(7)])
 
     assert [item.key for item in store.search(("n",), limit=3, offset=3)] == ["3", "4", "5"]

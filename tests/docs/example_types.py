@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.adapters.packages import FOLDER
 from tests.docs.markdown import PAGES, ROOT, fences
 
 PYRIGHT = ROOT / "tests" / "wire" / "typescript" / "node_modules" / ".bin" / "pyright"
@@ -38,7 +39,7 @@ def main() -> int:
         if not PYRIGHT.exists():
             print("There is no pyright here (install npm, then `make setup`): mypy alone read the examples.")
             return failed
-        config = {"extraPaths": [str(ROOT), str(ROOT / "src")], "pythonVersion": "3.11"}
+        config = {"extraPaths": [str(ROOT), str(ROOT / "src"), str(FOLDER)], "pythonVersion": "3.11"}
         (Path(folder) / "pyrightconfig.json").write_text(json.dumps(config))
         pyright = [str(PYRIGHT), "--project", folder, "--pythonpath", sys.executable]
         return subprocess.run(pyright).returncode or failed

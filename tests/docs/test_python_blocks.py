@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.adapters.packages import frameworks as frameworks
 from tests.docs.example_types import write_examples
 from tests.docs.markdown import PAGES, RUN_PAGES, Fence, fences, page_name
 
@@ -21,6 +22,7 @@ NO_RUN_MAX = 4
 """Of all pages together: what is not run is not known to be true."""
 
 
+@pytest.mark.usefixtures("frameworks")
 @pytest.mark.parametrize("page", RUN_PAGES, ids=page_name)
 def test_python_blocks_run_alone_and_print_what_the_page_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
+from perdure.core.ids import PassageId
+from perdure.core.passages import Passage
 from perdure.features.facts.service import AsyncFacts
+from perdure.library.memory.archives import AsyncArchive
+from perdure.library.memory.passages import passage_filter
+from perdure.library.parts.checks import Page
 from perdure.library.parts.portal import Portal
 from perdure.library.perdure import AsyncPerdure
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Inner = TypeVar("Inner", covariant=True)
+PAGE = 500
 
 
 class OwnStore:
@@ -43,10 +49,43 @@ class OwnStore:
             self._portal.close()
 
 
-class Closing:
+class ArchiveStore(OwnStore):
+    """An open store, and its archive with the name `archive`, which is created with the first call."""
+
+    def __init__(self, address: str | Path | None = None, *, archive: str, **options: Any) -> None:
+        super().__init__(address, **options)
+        self._name = archive
+        self._found: AsyncArchive | None = None
+
+    async def archive(self) -> AsyncArchive:
+        """Return the archive."""
+        if self._found is None:
+            self._found = await self.perdure.archives.open(self._name)
+        return self._found
+
+    async def passages(
+        self, tags: Sequence[str], *, newest_first: bool = False, page_size: int | None = None
+    ) -> AsyncIterator[Passage]:
+        """Yield the passages that have all of these tags, by their creation; `page_size` of them are read at once.
+        Collect them before you delete some."""
+        where, archive, size = passage_filter(tags=tags, tag_match="all"), await self.archive(), page_size or PAGE
+        after: PassageId | None = None
+        while True:
+            page = await archive.list_passages(Page(size, ascending=not newest_first, after=after), where=where)
+            for passage in page:
+                yield passage
+            if len(page) < size:
+                return
+            after = page[-1].id
+
+
+Store = TypeVar("Store", bound=OwnStore)
+
+
+class Closing(Generic[Store]):
     """The base of adapters that own a store, which `close`, or the end of `with`, closes."""
 
-    _store: OwnStore
+    _store: Store
 
     def close(self) -> None:
         """Close the store. Closing twice is no error."""

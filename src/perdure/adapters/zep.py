@@ -214,7 +214,7 @@ class Sessions:
     delete = plain(AsyncSessions.delete)
 
 
-class Zep(Closing):
+class Zep(Closing[OwnStore]):
     """Zep's client as far as sessions go: `memory.add_session`, `add`, `get` and `delete`, over a store of its own.
 
     Args:

@@ -329,7 +329,7 @@ def _no_memory(memory_id: str) -> ValueError:
     return ValueError(f"there is no memory {memory_id!r:.80}")
 
 
-class Memory(Closing):
+class Memory(Closing[OwnStore]):
     """Memories of users, agents and runs, as mem0's `Memory` has them.
 
     Each method is that of `AsyncMemory`.

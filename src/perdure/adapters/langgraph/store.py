@@ -8,24 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from langgraph.store import base
+
 from perdure import NewPassage
-from perdure.adapters.opening import Closing, OwnStore
-from perdure.library.memory.archives import AsyncArchive
-from perdure.library.memory.passages import passage_filter
-from perdure.library.parts.checks import Page, name_form
+from perdure.adapters.opening import ArchiveStore, Closing
+from perdure.library.parts.checks import name_form
 
-try:
-    from langgraph.store import base
-except ImportError as error:
-    raise ImportError("the store for LangGraph needs its base class: install 'perdure[langgraph]'") from error
-
-PAGE = 500
 SEARCH_MAX = 1_000
 INDEXED = "indexed"
 Namespace = tuple[str, ...]
 
 
-class PerdureStore(Closing, base.BaseStore):
+class PerdureStore(Closing[ArchiveStore], base.BaseStore):
     """LangGraph's store of items, each a JSON object under a namespace and a key, in an archive of Perdure's store.
 
     Args:
@@ -44,9 +38,8 @@ class PerdureStore(Closing, base.BaseStore):
         fields: Sequence[str] | None = None,
         **options: Any,
     ) -> None:
-        self._store = OwnStore(address, **options)
-        self._perdure, self._name, self._fields = self._store.perdure, archive, fields
-        self._found: AsyncArchive | None = None
+        self._store = ArchiveStore(address, archive=archive, **options)
+        self._fields = fields
 
     def batch(self, ops: Iterable[base.Op]) -> list[base.Result]:
         """Return the results of operations, in order. All read what was there before; of several puts of a key the last
@@ -67,7 +60,7 @@ class PerdureStore(Closing, base.BaseStore):
                 puts[name_form((op.namespace, op.key))] = op
                 results.append(None)
             elif isinstance(op, base.GetOp):
-                passage = await (await self._archive()).find_named((*op.namespace, op.key))
+                passage = await (await self._store.archive()).find_named((*op.namespace, op.key))
                 results.append(None if passage is None else base.Item(**_fields_of(passage)))
             elif isinstance(op, base.SearchOp):
                 results.append(await self._find(op))
@@ -83,7 +76,7 @@ class PerdureStore(Closing, base.BaseStore):
         """Store an item, or delete it, if its value is None."""
         name = (*op.namespace, op.key)
         if op.value is None:
-            await (await self._archive()).delete_named(name)
+            await (await self._store.archive()).delete_named(name)
             return
         paths = self._fields if op.index is None else op.index
         text = "" if paths is False else _text(op.value, paths or None)
@@ -91,7 +84,7 @@ class PerdureStore(Closing, base.BaseStore):
         tags = [*prefixes, _tag("at", op.namespace), *([INDEXED] if text else [])]
         metadata = {"namespace": list(op.namespace), "key": op.key, "value": dict(op.value)}
         new = NewPassage(text=text or "(not indexed)", tags=tags, metadata=metadata)
-        await (await self._archive()).put_named(name, new)
+        await (await self._store.archive()).put_named(name, new)
 
     async def _find(self, op: base.SearchOp) -> list[base.SearchItem]:
         """Return the items below a namespace that meet a filter: with a query the best first, else by creation."""
@@ -101,7 +94,7 @@ class PerdureStore(Closing, base.BaseStore):
             listed = [base.SearchItem(**one) async for one in self._list(tags, op.filter or {}, end)]
             return listed[op.offset : end]
         most = SEARCH_MAX if op.filter else max(1, min(end, SEARCH_MAX))
-        archive = await self._archive()
+        archive = await self._store.archive()
         hits = await archive.search(op.query, tags=[*tags, INDEXED], tag_match="all", limit=most)
         found = [(_fields_of(hit.passage), hit.score) for hit in hits]
         chosen = [(fields, score) for fields, score in found if _meets(fields["value"], op.filter or {})]
@@ -109,34 +102,23 @@ class PerdureStore(Closing, base.BaseStore):
 
     async def _list(self, tags: Sequence[str], condition: Mapping[str, Any], most: int) -> Any:
         """Yield the fields of the first `most` items with these tags that meet a condition, by creation."""
-        last, count = None, 0
-        while count < most:
-            page = await (await self._archive()).list_passages(
-                Page(PAGE, ascending=True, after=last), where=passage_filter(tags=tags)
-            )
-            for passage in page:
-                fields = _fields_of(passage)
-                if count < most and _meets(fields["value"], condition):
-                    count += 1
-                    yield fields
-            if len(page) < PAGE:
+        count = 0
+        async for passage in self._store.passages(tags):
+            if count >= most:
                 return
-            last = page[-1].id
+            fields = _fields_of(passage)
+            if _meets(fields["value"], condition):
+                count += 1
+                yield fields
 
     async def _namespaces(self, op: base.ListNamespacesOp) -> list[Namespace]:
         """Return the namespaces of items that meet the conditions, cut to `max_depth` labels, sorted."""
-        tags = await (await self._archive()).tags()
+        tags = await (await self._store.archive()).tags()
         namespaces: Iterator[Namespace] = (tuple(json.loads(tag[3:])) for tag in tags if tag.startswith("at:"))
         matching = [
             one for one in namespaces if all(_matches(one, condition) for condition in op.match_conditions or ())
         ]
         return sorted({one[: op.max_depth] for one in matching})[op.offset : op.offset + op.limit]
-
-    async def _archive(self) -> AsyncArchive:
-        """Return the archive, which is created with the first call."""
-        if self._found is None:
-            self._found = await self._perdure.archives.open(self._name)
-        return self._found
 
 
 def _tag(kind: str, namespace: Namespace) -> str:

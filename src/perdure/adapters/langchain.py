@@ -1,0 +1,53 @@
+"""LangChain's chat message history over a session of an archive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from perdure.adapters.opening import Closing
+from perdure.adapters.sessions import SessionArchive, SessionItem
+
+try:
+    from langchain_core.chat_history import BaseChatMessageHistory
+    from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+except ImportError as error:
+    raise ImportError("the history for LangChain needs its base class: install langchain-core") from error
+
+
+class PerdureChatMessageHistory(Closing[SessionArchive], BaseChatMessageHistory):
+    """The messages of one session, kept whole. Other processes see them at once.
+
+    Args:
+        session_id: whose messages these are.
+        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
+        archive: the name of the archive; it is created with the first call.
+        options: as `Perdure` takes them.
+    Raises: StoreError, InvalidInput.
+    """
+
+    def __init__(
+        self, session_id: str, address: str | Path | None = None, *, archive: str = "langchain", **options: Any
+    ) -> None:
+        self.session_id = session_id
+        self._store = SessionArchive(address, archive=archive, **options)
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # there it is an attribute
+        """The messages, oldest first."""
+        return messages_from_dict(self._store.run(self._store.load(self.session_id)))
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Add messages at the end. Up to 500 are added all or not at all. Raises: InvalidInput."""
+        items = [SessionItem(message_to_dict(one), str(one.text)) for one in messages]
+        self._store.run(self._store.append(self.session_id, items))
+
+    def clear(self) -> None:
+        """Remove all messages of the session."""
+        self._store.run(self._store.clear(self.session_id))
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """As `messages`, in a thread: the store has an event loop of its own."""
+        return await asyncio.to_thread(lambda: self.messages)

@@ -1,0 +1,76 @@
+"""The `Session` of OpenAI's Agents SDK over a session of an archive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from perdure.adapters.opening import Closing
+from perdure.adapters.sessions import SessionArchive, SessionItem
+
+try:
+    from agents.items import TResponseInputItem
+    from agents.memory import SessionABC, SessionSettings
+    from agents.memory.session_settings import resolve_session_limit
+except ImportError as error:
+    raise ImportError("the session for OpenAI's Agents SDK needs its base class: install openai-agents") from error
+
+
+class PerdureSession(Closing[SessionArchive], SessionABC):
+    """The items of one session, kept whole. Other processes see them at once.
+
+    Args:
+        session_id: whose items these are.
+        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
+        archive: the name of the archive; it is created with the first call.
+        session_settings: as the SDK's own sessions take them: how many items a run reads.
+        options: as `Perdure` takes them.
+    Raises: StoreError, InvalidInput.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        address: str | Path | None = None,
+        *,
+        archive: str = "openai-agents",
+        session_settings: SessionSettings | None = None,
+        **options: Any,
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = session_settings or SessionSettings()
+        self._store = SessionArchive(address, archive=archive, **options)
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the items, oldest first; with a limit, the newest of them."""
+        most = resolve_session_limit(limit, self.session_settings)
+        if most is not None and most <= 0:
+            return []
+        return list(await self._run(self._store.load(self.session_id, limit=most)))
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Add items at the end. Up to 500 are added all or not at all. Raises: InvalidInput."""
+        await self._run(self._store.append(self.session_id, [SessionItem(one, _text(one)) for one in items]))
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Remove the newest item and return it; None: there is none."""
+        return await self._run(self._store.remove(self.session_id, -1))
+
+    async def clear_session(self) -> None:
+        """Remove all items of the session."""
+        await self._run(self._store.clear(self.session_id))
+
+    async def _run(self, work: Any) -> Any:
+        """Run a coroutine of the store, whose event loop is its own, in a thread."""
+        return await asyncio.to_thread(self._store.run, work)
+
+
+def _text(item: Mapping[str, Any]) -> str:
+    """Return what an item says: its text, or the output of a tool."""
+    content = item.get("content") or item.get("output") or ""
+    if isinstance(content, str):
+        return content
+    parts: Sequence[Any] = content if isinstance(content, Sequence) else ()
+    return "\n".join(str(part["text"]) for part in parts if isinstance(part, Mapping) and part.get("text"))

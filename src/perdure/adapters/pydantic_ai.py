@@ -1,0 +1,57 @@
+"""The message history of pydantic-ai's agents over a session of an archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from perdure.adapters.opening import Closing
+from perdure.adapters.sessions import SessionArchive, SessionItem
+
+try:
+    from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+except ImportError as error:
+    raise ImportError("the history for pydantic-ai needs its messages: install pydantic-ai-slim") from error
+
+
+class MessageHistory(Closing[SessionArchive]):
+    """The messages of one session: `agent.run_sync(text, message_history=history.load())`, then
+    `history.append(result.new_messages())`. Other processes see them at once.
+
+    Args:
+        session_id: whose messages these are.
+        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
+        archive: the name of the archive; it is created with the first call.
+        options: as `Perdure` takes them.
+    Raises: StoreError, InvalidInput.
+    """
+
+    def __init__(
+        self, session_id: str, address: str | Path | None = None, *, archive: str = "pydantic-ai", **options: Any
+    ) -> None:
+        self.session_id = session_id
+        self._store = SessionArchive(address, archive=archive, **options)
+
+    def load(self) -> list[ModelMessage]:
+        """Return the messages, oldest first. In an event loop, call it by `asyncio.to_thread`."""
+        return ModelMessagesTypeAdapter.validate_python(list(self._store.run(self._store.load(self.session_id))))
+
+    def append(self, messages: Sequence[ModelMessage]) -> None:
+        """Add messages at the end. Up to 500 are added all or not at all. Raises: InvalidInput."""
+        values = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+        items = [SessionItem(value, "\n".join(_texts(one))) for value, one in zip(values, messages, strict=True)]
+        self._store.run(self._store.append(self.session_id, items))
+
+    def clear(self) -> None:
+        """Remove all messages of the session."""
+        self._store.run(self._store.clear(self.session_id))
+
+
+def _texts(message: ModelMessage) -> Iterator[str]:
+    """Yield the texts of a message's parts."""
+    for part in message.parts:
+        content: Any = getattr(part, "content", None)
+        for one in [content] if isinstance(content, str) else content if isinstance(content, list | tuple) else ():
+            if isinstance(one, str):
+                yield one

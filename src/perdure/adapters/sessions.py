@@ -1,0 +1,103 @@
+"""Sessions of messages in an archive, for frameworks that keep a list of messages for each session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from perdure import NewPassage, NotFound
+from perdure.adapters.opening import PAGE, ArchiveStore
+from perdure.core.passages import Passage
+from perdure.library.parts.checks import name_form
+
+NO_TEXT = "(no text)"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionItem:
+    """A message of a session. `value` is its JSON as the framework writes it, `text` what searches find it by."""
+
+    value: Mapping[str, Any]
+    text: str
+
+
+class SessionArchive(ArchiveStore):
+    """The messages of sessions as passages of one archive, in the order in which they were added.
+
+    An agent that has the archive finds what was said in any session.
+    """
+
+    async def load(self, session: str, *, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return the values of a session's messages, oldest first; with a limit, those of the newest."""
+        return [_value(one) for one in await self._load(session, limit=limit)]
+
+    async def append(self, session: str, items: Sequence[SessionItem]) -> None:
+        """Add messages at the end of a session. Up to 500 are added all or not at all. Raises: InvalidInput."""
+        session = name_form(session)
+        await (await self.archive()).insert_many(
+            [
+                NewPassage(
+                    text=item.text if item.text.strip() else NO_TEXT,
+                    tags=[_tag(session)],
+                    metadata={"session": session, "value": dict(item.value)},
+                )
+                for item in items
+            ]
+        )
+
+    async def remove(self, session: str, place: int) -> dict[str, Any] | None:
+        """Remove the message at a place, from 0, or with -1 the newest one; return its value. None: there is none."""
+        while True:
+            passages = await self._load(session, limit=1 if place == -1 else None)
+            if not -1 <= place < len(passages) or not passages:
+                return None
+            with suppress(NotFound):  # somebody else has removed it: look again
+                await (await self.archive()).delete_passage(passages[place].id)
+                return _value(passages[place])
+
+    async def replace(self, session: str, items: Sequence[SessionItem]) -> list[dict[str, Any]]:
+        """Put messages in the place of all that a session has; return the values of those. The new ones are stored
+        before the old ones are removed, so that nothing is lost if the process is killed. Raises: InvalidInput."""
+        before = await self._load(session)
+        await self.append(session, items)
+        for one in before:
+            with suppress(NotFound):
+                await (await self.archive()).delete_passage(one.id)
+        return [_value(one) for one in before]
+
+    async def clear(self, session: str) -> None:
+        """Remove all messages of a session."""
+        await (await self.archive()).delete_where(tags=[_tag(session)])
+
+    async def sessions(self) -> Sequence[str]:
+        """Return the names of the sessions that have messages, in order; at most 10,000."""
+        tags = await (await self.archive()).tags()
+        return sorted(json.loads(tag.partition(":")[2]) for tag in tags if tag.startswith("session:"))
+
+    async def search(self, session: str, text: str, *, limit: int) -> list[dict[str, Any]]:
+        """Return the values of a session's messages that match a text best, best first."""
+        hits = await (await self.archive()).search(text, tags=[_tag(session)], limit=limit)
+        return [_value(hit.passage) for hit in hits]
+
+    async def _load(self, session: str, *, limit: int | None = None) -> Sequence[Passage]:
+        """Return a session's passages, oldest first; with a limit, the newest of them."""
+        size = PAGE if limit is None else min(PAGE, limit)
+        found: list[Passage] = []
+        async for passage in self.passages([_tag(session)], newest_first=True, page_size=size):
+            found.append(passage)
+            if len(found) == limit:
+                break
+        return found[::-1]
+
+
+def _tag(session: str) -> str:
+    """Return the tag of a session's passages."""
+    return f"session:{json.dumps(name_form(session), ensure_ascii=False)}"
+
+
+def _value(passage: Passage) -> dict[str, Any]:
+    """Return the value of the message that a passage stores."""
+    return dict(passage.metadata["value"])

@@ -1,0 +1,3 @@
+"""Fixtures of the adapters' tests."""
+
+from tests.adapters.packages import frameworks as frameworks

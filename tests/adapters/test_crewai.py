@@ -1,0 +1,111 @@
+"""`PerdureStorage` as CrewAI's protocol of storages says, with its own records."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from perdure.testing import InlineStore
+from tests.adapters.packages import FOLDER, need
+
+
+@pytest.fixture(scope="module", autouse=True)
+def crewai() -> Iterator[None]:
+    """CrewAI's modules of memory; the package itself imports a hundred others, so its empty parents stand in."""
+    need("crewai")
+    for name in ("crewai", "crewai.memory", "crewai.memory.storage"):
+        parent = ModuleType(name)
+        parent.__path__ = [str(FOLDER / name.replace(".", "/"))]
+        sys.modules[name] = parent
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "crewai"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def storage() -> Iterator[Any]:
+    from perdure.adapters.crewai import PerdureStorage
+
+    with PerdureStorage(store=InlineStore()) as storage:
+        yield storage
+
+
+def record(number: int, scope: str = "/team/ada", **fields: Any) -> Any:
+    """A record with a vector that lies nearer to (1, 0) the larger its number is."""
+    types = importlib.import_module("crewai.memory.types")
+    values = {"content": f"fact {number}", "categories": ["odd" if number % 2 else "even"], "metadata": {"n": number}}
+    at = datetime(2026, 1, 1 + number, 12)
+    return types.MemoryRecord(
+        **{**values, "embedding": [float(number), 1.0], "created_at": at, "scope": scope, "source": "ada", **fields}
+    )
+
+
+def test_it_is_a_storage_of_crewai(storage: Any) -> None:
+    backend = importlib.import_module("crewai.memory.storage.backend")
+    assert isinstance(storage, backend.StorageBackend)
+
+
+def test_records_come_back_as_they_were(storage: Any) -> None:
+    records = [record(number) for number in range(3)]
+    storage.save(records)
+
+    assert [storage.get_record(one.id) for one in records] == records
+    assert storage.list_records() == records[::-1]
+    assert storage.list_records(limit=1, offset=1) == [records[1]]
+    assert storage.get_record("none") is None
+
+
+async def test_the_nearest_are_found_within_scope_categories_and_metadata(storage: Any) -> None:
+    records = [record(number, scope="/team/ada" if number < 3 else "/team/adam") for number in range(5)]
+    await storage.asave(records)
+
+    found = await storage.asearch([1.0, 0.0], limit=2)
+    assert [one for one, _ in found] == [records[4], records[3]]
+    assert 1 > found[0][1] > found[1][1] > 0.9
+    assert [one for one, _ in storage.search([1.0, 0.0], scope_prefix="/team/ada/")] == records[2::-1]
+    assert [one for one, _ in storage.search([1.0, 0.0], categories=["odd"])] == [records[3], records[1]]
+    assert [one for one, _ in storage.search([1.0, 0.0], metadata_filter={"n": 2})] == [records[2]]
+    assert storage.search([-1.0, 0.0], min_score=0.1) == []
+    assert storage.search([0.0, 0.0]) == []
+
+
+def test_vectors_of_another_model_are_refused(storage: Any) -> None:
+    backend = importlib.import_module("crewai.memory.storage.backend")
+    storage.save([record(1), record(2, embedding=None)])
+
+    with pytest.raises(backend.EmbeddingDimensionMismatchError, match="2-dimensional"):
+        storage.search([1.0, 0.0, 0.0])
+
+
+def test_scopes_and_categories_are_counted(storage: Any) -> None:
+    storage.save([record(1), record(2, "/team/bob/notes"), record(3, "/")])
+
+    assert storage.list_scopes() == ["/team"]
+    assert storage.list_scopes("/team") == ["/team/ada", "/team/bob"]
+    assert (storage.count(), storage.count("/team"), storage.count("/tea")) == (3, 2, 0)
+    assert storage.list_categories("/team") == {"odd": 1, "even": 1}
+    info = storage.get_scope_info("/team")
+    assert (info.record_count, info.categories, info.child_scopes) == (2, ["even", "odd"], ["/team/ada", "/team/bob"])
+    assert (info.oldest_record, info.newest_record) == (datetime(2026, 1, 2, 12), datetime(2026, 1, 3, 12))
+
+
+async def test_records_are_updated_and_deleted(storage: Any) -> None:
+    records = [record(number) for number in range(6)]
+    storage.save(records)
+    storage.update(records[0].model_copy(update={"scope": "/moved"}))
+    storage.touch_records([records[1].id, "none"])
+
+    assert storage.count("/moved") == 1
+    assert storage.count("/team/ada") == 5
+    assert storage.get_record(records[1].id).last_accessed > records[1].last_accessed
+    assert await storage.adelete(record_ids=[records[2].id]) == 1
+    assert storage.delete(older_than=datetime(2026, 1, 3)) == 2
+    assert storage.delete(categories=["odd"], metadata_filter={"n": 5}) == 1
+    storage.reset("/team")
+    assert storage.count() == 0
