@@ -53,6 +53,7 @@ NOT_WRITTEN = {
     "PUT /v1/agents/{agent_id}/skills/{skill_name}": 422,
     "POST /v1/agents/{agent_id}/summarize": 409,
     "POST /v1/agents/import": 422,
+    "POST /v1/imports": 422,
     "POST /v1/chat/completions": 422,
     "POST /v1/groups/{group_id}/messages/cancel": 409,
     "POST /v1/agents/{agent_id}/memory-sources/revert": 422,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
     from typing import Any
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from perdure.app import App
     from perdure.core.blocks import Author
     from perdure.core.forgetting.corrections import Correction
-    from perdure.core.ids import ConversationId
+    from perdure.core.ids import AgentId, ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.costs.ledger import CostLedger
+    from perdure.features.exports.service import ExportedAgent
     from perdure.features.facts.service import AsyncFacts
     from perdure.features.facts.values.facts import FactEvent, Profile
     from perdure.features.files.folder_service import AsyncAgentFiles, AsyncFolders
     from perdure.features.groups.companion_service import AsyncCompanion
     from perdure.features.groups.service import AsyncGroups
     from perdure.features.helpers.service import AsyncHelpers
+    from perdure.features.imports.service import AsyncImports
     from perdure.features.mcp.service import AsyncMcp
     from perdure.features.notes.service import AsyncNotes
     from perdure.features.origins.find import Progress
@@ -82,6 +84,25 @@ class AsyncStoreFeatures:
 
         return AsyncFolders(self._app)
 
+    async def export(
+        self,
+        folder: str | Path,
+        *agents: AgentId,
+        overwrite: bool = False,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Sequence[ExportedAgent]:
+        """Write agents, by default all, to a folder that appears when all is written. One agent's files lie in it, of
+        several each has a folder in it. `perdure.imports.run("jsonl", folder)` reads it back.
+
+        Args:
+            overwrite: replace a folder that an export has written.
+            progress: takes how many messages and passages are written.
+        Raises: NotFound; InvalidInput: the folder is not empty, or can't be written; StoreError.
+        """
+        from perdure.features.exports.service import AsyncExports
+
+        return await AsyncExports(self._app).export(folder, *agents, overwrite=overwrite, progress=progress)
+
     @property
     def groups(self) -> AsyncGroups:
         """All groups of the store."""
@@ -95,6 +116,13 @@ class AsyncStoreFeatures:
         from perdure.features.groups.companion_service import AsyncCompanion
 
         return AsyncCompanion(self._app)
+
+    @property
+    def imports(self) -> AsyncImports:
+        """Brings conversations and memories from other programs."""
+        from perdure.features.imports.service import AsyncImports
+
+        return AsyncImports(self._app)
 
     @property
     def mcp(self) -> AsyncMcp:

@@ -97,11 +97,13 @@ class Importer:
     """Builds the drafts of one import, in order.
 
     A message's id derives from its conversation and its own `id`, or else from its content and how many equal
-    messages came before it. So a second import of the same history has the same ids.
+    messages came before it. So a second import of the same history has the same ids. `source`: what the messages come
+    from; empty: the import itself.
     """
 
-    def __init__(self, agent_id: AgentId, conversation_id: ConversationId) -> None:
+    def __init__(self, agent_id: AgentId, conversation_id: ConversationId, source: str = "") -> None:
         self._scope = (agent_id, conversation_id)
+        self._sources = (Source.of("import", source),) if source else ()
         self._repeats: Counter[str] = Counter()
         self._newest: datetime | None = None
         self.out_of_order = 0
@@ -119,6 +121,7 @@ class Importer:
             parts=message.parts or (Text(message.text),),
             name=message.name,
             occurred_at=message.occurred_at,
+            sources=self._sources,
         )
 
     def _message_id(self, message: ImportedMessage) -> str:
@@ -158,8 +161,8 @@ def add_imported(
 
 
 def as_imported(draft: Draft, at: datetime) -> Draft:
-    """Return a message with the source that all messages of an import have."""
-    return replace(draft, sources=(Source.of("import", f"messages of {at:%Y-%m-%d %H:%M:%S}"),))
+    """Return a message with the source that all messages of an import have, if it has none."""
+    return replace(draft, sources=draft.sources or (Source.of("import", f"messages of {at:%Y-%m-%d %H:%M:%S}"),))
 
 
 def _parse_short_text(name: str, value: Any, limit: int) -> str | None:

@@ -156,6 +156,7 @@ class AsyncHistory(AsyncRequests):
         *,
         conversation: ConversationId | None = None,
         checked: bool = False,
+        source: str = "",
         progress: Callable[[int], None] = lambda done: None,
     ) -> ImportResult:
         """Put history that took place elsewhere at the end of a conversation (default: the agent's first), in the order
@@ -168,6 +169,7 @@ class AsyncHistory(AsyncRequests):
             messages: (role, name, text, occurred_at), or `ImportedMessage`s, or mappings with the same names. Roles are
                 user, assistant and system; times have a zone. All are checked before the first is stored.
             checked: `messages` are `ImportedMessage`s, which are read as they are stored.
+            source: what they come from, such as "chatgpt", by which all of it can be found; by default this import.
             progress: takes how many messages are stored or skipped, after each transaction of up to 500.
         Raises: InvalidInput, naming the message by its place from 0, and nothing was stored; NotFound;
             ConversationBusy, ApprovalPending, StoreError: what was stored stays, and the same import goes on there,
@@ -177,7 +179,7 @@ class AsyncHistory(AsyncRequests):
         if not checked:
             found = check_messages(messages, limit_chars=self._ports.settings.message_limit_chars)
         target = await self._ports.store.read(find_conversation, self.id, conversation)
-        return await import_history(self._ports, target, found, progress=progress)
+        return await import_history(self._ports, target, found, source=source, progress=progress)
 
     async def import_waiting(self, conversation: Conversation, rows: Sequence[ImportedMessage]) -> None:
         """Put an answer of which calls wait for an approval or a client, and the results of its other calls, behind

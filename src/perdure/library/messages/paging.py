@@ -256,16 +256,18 @@ async def import_history(
     conversation: Conversation,
     messages: Iterable[ImportedMessage],
     *,
+    source: str = "",
     progress: Callable[[int], None] = lambda done: None,
 ) -> ImportResult:
     """Put the messages at the conversation's end, in transactions of up to 500; what is there already is skipped.
 
     Args:
+        source: as that of an `Importer`.
         progress: takes how many messages are stored or skipped, after each transaction.
     Raises: ConversationBusy, ApprovalPending, StoreError: what was imported before stays; the same import goes on
         there.
     """
-    importer = Importer(conversation.agent_id, conversation.id)
+    importer = Importer(conversation.agent_id, conversation.id, source)
     done = new = reset = 0
     for batch in batches(messages):
         drafts = [importer.draft(message) for message in batch]

@@ -6,22 +6,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
     from typing import Any
 
     from perdure.core.blocks import Author
     from perdure.core.forgetting.corrections import Correction
-    from perdure.core.ids import ConversationId
+    from perdure.core.ids import AgentId, ConversationId
     from perdure.engine.run.accept import Accepted
     from perdure.features.costs.ledger import CostLedger
+    from perdure.features.exports.service import ExportedAgent
     from perdure.features.facts.sync_service import Facts
     from perdure.features.facts.values.facts import FactEvent, Profile
     from perdure.features.files.sync_folder_service import AgentFiles, Folders
     from perdure.features.groups.sync_companion_service import Companion
     from perdure.features.groups.sync_service import Groups
     from perdure.features.helpers.sync_service import Helpers
+    from perdure.features.imports.sync_service import Imports
     from perdure.features.mcp.sync_service import Mcp
     from perdure.features.notes.sync_service import Notes
     from perdure.features.origins.find import Progress
@@ -82,12 +84,36 @@ class StoreFeatures:
 
         return Folders(self._portal, self._inner.folders)
 
+    def export(
+        self,
+        folder: str | Path,
+        *agents: AgentId,
+        overwrite: bool = False,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Sequence[ExportedAgent]:
+        """Write agents, by default all, to a folder that appears when all is written. One agent's files lie in it, of
+        several each has a folder in it. `perdure.imports.run("jsonl", folder)` reads it back.
+
+        Args:
+            overwrite: replace a folder that an export has written.
+            progress: takes how many messages and passages are written.
+        Raises: NotFound; InvalidInput: the folder is not empty, or can't be written; StoreError.
+        """
+        return self._portal.run(self._inner.export(folder, *agents, overwrite=overwrite, progress=progress))
+
     @property
     def groups(self) -> Groups:
         """All groups of the store."""
         from perdure.features.groups.sync_service import Groups
 
         return Groups(self._portal, self._inner.groups)
+
+    @property
+    def imports(self) -> Imports:
+        """Brings conversations and memories from other programs."""
+        from perdure.features.imports.sync_service import Imports
+
+        return Imports(self._portal, self._inner.imports)
 
     @property
     def mcp(self) -> Mcp:

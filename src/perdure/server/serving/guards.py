@@ -71,7 +71,9 @@ DRAIN_S = 5.0
 """How much of a body that is too long is still read, and for how long, before the answer is sent. Many clients read no
 answer before they have sent the whole body, and closing a connection with unread bytes discards the answer."""
 
-_UPLOAD = re.compile(r"/v1/(?:(?:folders|sources)/[^/]+/upload|agents/import)/?|/data/folders/[^/]+/files")
+_UPLOAD = re.compile(
+    r"/v1/(?:(?:folders|sources)/[^/]+/upload|agents/import|imports)/?|/data/(?:folders/[^/]+/files|imports)"
+)
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]/@?#\s]+)(?::(?P<port>\d{1,5}))?")
 _JSON = re.compile(rb"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)")
 

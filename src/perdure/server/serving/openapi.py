@@ -144,7 +144,7 @@ _ERROR_RULES: Sequence[tuple[re.Pattern[str], frozenset[int]]] = [
 operation's inputs."""
 
 _UPLOADS = {f"POST /v1/{folders}/{{folder_id}}/upload" for folders in ("folders", "sources")} | {
-    "POST /v1/agents/import"
+    *("POST /v1/agents/import", "POST /v1/imports")
 }
 _FILE: Shape = {
     "type": "object",

@@ -69,6 +69,7 @@ class History(Requests):
         *,
         conversation: ConversationId | None = None,
         checked: bool = False,
+        source: str = "",
         progress: Callable[[int], None] = lambda done: None,
     ) -> ImportResult:
         """Put history that took place elsewhere at the end of a conversation (default: the agent's first), in the order
@@ -81,11 +82,14 @@ class History(Requests):
             messages: (role, name, text, occurred_at), or `ImportedMessage`s, or mappings with the same names. Roles are
                 user, assistant and system; times have a zone. All are checked before the first is stored.
             checked: `messages` are `ImportedMessage`s, which are read as they are stored.
+            source: what they come from, such as "chatgpt", by which all of it can be found; by default this import.
             progress: takes how many messages are stored or skipped, after each transaction of up to 500.
         Raises: InvalidInput, naming the message by its place from 0, and nothing was stored; NotFound;
             ConversationBusy, ApprovalPending, StoreError: what was stored stays, and the same import goes on there,
             because a message that is there already is skipped.
         """
         return self._portal.run(
-            self._inner.import_messages(messages, conversation=conversation, checked=checked, progress=progress)
+            self._inner.import_messages(
+                messages, conversation=conversation, checked=checked, source=source, progress=progress
+            )
         )

@@ -1,0 +1,1 @@
+"""Exports: agents as folders that people and programs can read; see `feature`."""

@@ -1,0 +1,217 @@
+"""Agents written as folders: whole as JSON lines, and as Markdown for people."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.core.conversations import Conversation
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId
+from perdure.core.messages import Message, parts_to_json
+from perdure.core.passages import Passage
+from perdure.domain.conversations.transfer import parse_line
+from perdure.features.agent_files.exporting import export_text
+from perdure.features.exports.folders import MARKER, absolute, check_target, new_folder, safe_name, unused_name
+from perdure.features.exports.texts import archival_text, conversation_text, memory_text
+from perdure.library.agent import AsyncAgentById
+from perdure.library.parts.checks import Page
+from perdure.library.parts.part import AsyncPart
+from perdure.library.perdure import AsyncPerdure
+
+PAGE = 500
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedAgent:
+    """An agent that was written to `folder`. `content_hash`: equal where messages and passages are."""
+
+    id: AgentId
+    name: str
+    folder: Path
+    conversations: int
+    messages: int
+    passages: int
+    content_hash: str
+
+
+class AsyncExports(AsyncPart):
+    """Writes agents to folders."""
+
+    async def export(
+        self,
+        folder: str | Path,
+        *agents: AgentId,
+        overwrite: bool = False,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Sequence[ExportedAgent]:
+        """Write agents, by default all, to a folder that appears when all is written. One agent's files lie in it, of
+        several each has a folder in it. `perdure.imports.run("jsonl", folder)` reads it back.
+
+        Args:
+            overwrite: replace a folder that an export has written.
+            progress: takes how many messages and passages are written.
+        Raises: NotFound; InvalidInput: the folder is not empty, or can't be written; StoreError.
+        """
+        library, target = AsyncPerdure(self._app), absolute(folder)
+        check_target(target, overwrite=overwrite)
+        chosen = [await library.agent(one) for one in agents] or await _all_agents(library)
+        if not chosen:
+            raise InvalidInput("there is no agent yet to export")
+        written: list[ExportedAgent] = []
+        used: set[str] = set()
+        done = 0
+        with new_folder(target, overwrite=overwrite) as part:
+            for agent in chosen:
+                own = part
+                if len(agents) != 1:
+                    own = part / unused_name(safe_name(agent.name, "agent"), used)
+                    own.mkdir()
+                writer = _Writer(library, agent.id, agent.name, own, lambda count, start=done: progress(start + count))  # type: ignore[misc]
+                result = await writer.write(target / own.relative_to(part))
+                written.append(result)
+                done += result.messages + result.passages
+            (part / MARKER).write_text(json.dumps(_marker(written, target), indent=2) + "\n", "utf-8")
+        return written
+
+
+async def _all_agents(library: AsyncPerdure) -> Sequence[Any]:
+    """Return all agents of the store, oldest first."""
+    found: list[Any] = []
+    while page := await library.agents(limit=PAGE, after=found[-1].id if found else None):
+        found += page
+    return found[::-1]
+
+
+def _marker(written: Sequence[ExportedAgent], target: Path) -> dict[str, Any]:
+    """Return what the folder says about itself."""
+    agents = [
+        {
+            "id": one.id,
+            "name": one.name,
+            "folder": one.folder.relative_to(target).as_posix(),
+            "conversations": one.conversations,
+            "messages": one.messages,
+            "passages": one.passages,
+            "content_hash": one.content_hash,
+        }
+        for one in written
+    ]
+    return {"perdure": "export", "version": VERSION, "agents": agents}
+
+
+class _Writer:
+    """Writes one agent to a folder."""
+
+    def __init__(
+        self, library: AsyncPerdure, agent_id: AgentId, name: str, folder: Path, progress: Callable[[int], None]
+    ) -> None:
+        self._library, self._id, self._name, self._folder, self._progress = library, agent_id, name, folder, progress
+        self._agent: AsyncAgentById = library.agent_of(agent_id)
+        self._hash = hashlib.sha256()
+        self._messages = self._passages = self._conversations = 0
+
+    async def write(self, shown: Path) -> ExportedAgent:
+        """Write all files; `shown` is where they will be."""
+        await self._write_agent()
+        await self._write_messages()
+        await self._write_passages()
+        return ExportedAgent(
+            id=self._id,
+            name=self._name,
+            folder=shown,
+            conversations=self._conversations,
+            messages=self._messages,
+            passages=self._passages,
+            content_hash=self._hash.hexdigest(),
+        )
+
+    async def _write_agent(self) -> None:
+        """Write the agent without messages and passages, which have files of their own."""
+        document = json.loads(await export_text(self._library, self._id, with_messages=False))
+        for copy in document["metadata"]["perdure"]["agents"].values():
+            copy["passages"] = []
+        document["exported_agent_id"] = self._id
+        (self._folder / "agent.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+        blocks = (await self._agent.state()).blocks
+        (self._folder / "memory.md").write_text(memory_text(self._name, blocks), "utf-8")
+
+    async def _write_messages(self) -> None:
+        """Write all conversations, each behind a line about it, and each as a text."""
+        texts = self._folder / "conversations"
+        texts.mkdir()
+        with (self._folder / "messages.jsonl").open("w", encoding="utf-8", newline="\n") as lines:
+            after = -1
+            while page := await self._agent.conversations(limit=PAGE, after_seq=after):
+                for conversation in page:
+                    after = conversation.seq
+                    found = [one async for one in self._list_messages(conversation)]
+                    if not found and conversation.seq == 0:
+                        continue
+                    print(self._line(_head(conversation), {"conversation": conversation.id}), file=lines)
+                    for message in found:
+                        own = {"conversation": conversation.id, "id": message.id}
+                        print(self._line(_shape(message), own), file=lines)
+                    self._conversations += 1
+                    self._messages += len(found)
+                    title = conversation.summary or ("first conversation" if conversation.seq == 0 else "conversation")
+                    name = f"{conversation.seq:03}-{safe_name(title, 'conversation')}.md"
+                    text = await asyncio.to_thread(conversation_text, title, found)
+                    (texts / name).write_text(text, "utf-8")
+                    self._progress(self._messages)
+
+    async def _list_messages(self, conversation: Conversation) -> AsyncIterator[Message]:
+        """Yield the messages of a conversation, oldest first."""
+        after: int | None = None
+        while page := await self._agent.messages(conversation=conversation.id, limit=PAGE, after_seq=after):
+            after = page[-1].seq
+            for message in page:
+                if message.kind == "message":
+                    yield message
+
+    async def _write_passages(self) -> None:
+        """Write the passages of all archives of the agent."""
+        found: list[Passage] = []
+        with (self._folder / "passages.jsonl").open("w", encoding="utf-8", newline="\n") as lines:
+            for archive in await self._library.archives.page(Page(PAGE, ascending=True), agent_id=self._id):
+                async for line in self._library.transfer.export_archive(archive.id):
+                    passage = parse_line(line)
+                    if isinstance(passage, Passage):
+                        fields = {name: value for name, value in json.loads(line).items() if name != "id"}
+                        print(self._line(fields, {"id": passage.id}), file=lines)
+                        found.append(passage)
+                        self._passages += 1
+                        self._progress(self._messages + self._passages)
+        (self._folder / "archival.md").write_text(archival_text(self._name, found), "utf-8")
+
+    def _line(self, fields: dict[str, Any], ids: dict[str, Any]) -> str:
+        """Return the line of a thing, and count its fields, without ids, to the hash of the content."""
+        self._hash.update(json.dumps(fields, sort_keys=True).encode() + b"\n")
+        return json.dumps(ids | fields)
+
+
+def _head(conversation: Conversation) -> dict[str, Any]:
+    """Return what is said about a conversation."""
+    is_first = conversation.seq == 0
+    return {
+        "title": conversation.summary or "",
+        "created_at": None if is_first else conversation.created_at.isoformat(),
+        "first": is_first,
+        "archived": conversation.archived_at is not None,
+    }
+
+
+def _shape(message: Message) -> dict[str, Any]:
+    """Return a message without its id."""
+    return {
+        "role": message.role,
+        "name": message.name,
+        "occurred_at": message.occurred_at.isoformat(),
+        "parts": json.loads(parts_to_json(message.parts)),
+    }

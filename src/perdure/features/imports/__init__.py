@@ -1,0 +1,1 @@
+"""Imports: the past that people bring from other programs; see `feature`."""

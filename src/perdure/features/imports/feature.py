@@ -1,0 +1,15 @@
+"""The past that people bring from ChatGPT, Claude, mem0, Zep, Letta's server, Markdown and lines of JSON."""
+
+from __future__ import annotations
+
+from perdure.core.features import Feature, Noun, TableUse
+
+FEATURE = Feature(
+    name="imports",
+    uses=("agent_files",),
+    verbs={"import": Noun(modules=("commands",), help="Bring conversations and memories from another program.")},
+    routes=("routes",),
+    sections={"data": "pages:SECTION"},
+    store_parts={"imports": "service:AsyncImports"},
+    tables=(TableUse(name="imported", key=("id",)),),
+)

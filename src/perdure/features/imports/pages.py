@@ -1,0 +1,41 @@
+"""Imports on the page of data: a file is dropped, looked at, and imported when that is confirmed."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from perdure.features.imports.forms import read_form
+from perdure.features.imports.sources.items import IMPORT_SOURCES
+from perdure.features.imports.views import report_lines
+from perdure.library.perdure import AsyncPerdure
+from perdure.ui.render import Data, Notice, Section
+
+PROGRAMS = {
+    "chatgpt": "ChatGPT",
+    "claude": "Claude",
+    "mem0": "mem0",
+    "zep": "Zep",
+    "letta-db": "Letta's database (SQLite)",
+    "markdown": "Markdown (a ZIP file of a folder)",
+    "jsonl": "Lines of JSON, or a ZIP file of an export",
+}
+
+
+async def load(request: Request, library: AsyncPerdure) -> Data:
+    """The programs to choose from, and what an import that was just asked for did or would do."""
+    found: Data = {"programs": [(one, PROGRAMS[one]) for one in IMPORT_SOURCES], "asked": False, "lines": [], "new": 0}
+    return found | getattr(request.state, "imported", {})
+
+
+async def import_file(request: Request, library: AsyncPerdure) -> Notice:
+    """Import a file, or with `choice` `check` only say what that would do."""
+    request.state.imported = {"asked": True}
+    async with request.form(max_files=1, max_fields=10) as form:
+        read = read_form(form)
+        report = await read.carry_out(library)
+    new = report.new or report.conversations.new if read.dry else 0
+    request.state.imported |= {"lines": report_lines(report, done=not read.dry), "new": new, "dry": read.dry}
+    return Notice("")
+
+
+SECTION = Section(name="imports", load=load, actions={"/data/imports": import_file})

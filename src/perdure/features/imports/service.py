@@ -1,0 +1,71 @@
+"""Imports from other programs, planned and carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from perdure.features.imports.sources.items import IMPORT_SOURCES, ImportSource
+from perdure.features.imports.values import ImportReport
+from perdure.features.imports.work import ImportWork
+from perdure.library.parts.checks import check_choice
+from perdure.library.parts.part import AsyncPart
+
+
+class AsyncImports(AsyncPart):
+    """Brings conversations and memories from other programs.
+
+    A second import of the same adds nothing, and one that was interrupted goes on.
+    """
+
+    async def plan(
+        self, source: ImportSource, place: str | Path | BinaryIO, *, agent: str | None = None, label: str = ""
+    ) -> ImportReport:
+        """What `run` would do: everything is read and checked, and nothing is stored. Raises: as `run`."""
+        return await self._work(source, place, agent, label, dry=True)
+
+    async def run(
+        self,
+        source: ImportSource,
+        place: str | Path | BinaryIO,
+        *,
+        agent: str | None = None,
+        facts: bool = False,
+        label: str = "",
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> ImportReport:
+        """Import what a file, folder, ZIP file or database holds.
+
+        Args:
+            source: "chatgpt", "claude", "mem0", "zep", "letta-db", "markdown" or "jsonl".
+            place: a path; for "letta-db" also postgresql://...; or an open file.
+            agent: name or id of the agent that gets it, which is made if it is missing; by default one named after the
+                source, and agents of the source as themselves.
+            facts: whether facts are extracted from it in the background.
+            label: what errors call an open file.
+            progress: takes how many messages and memories are stored or were here.
+        Raises: InvalidInput: what can't be read, with file and line or byte; StoreError. What was stored stays, and the
+            same import goes on there.
+        """
+        return await self._work(source, place, agent, label, dry=False, facts=facts, progress=progress)
+
+    async def _work(
+        self,
+        source: ImportSource,
+        place: str | Path | BinaryIO,
+        agent: str | None,
+        label: str,
+        *,
+        dry: bool,
+        facts: bool = False,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> ImportReport:
+        check_choice("source", source, IMPORT_SOURCES)
+        label = label or (Path(place).name if isinstance(place, (str, Path)) else "the file")
+        work = ImportWork(self._app, source, agent, dry=dry, progress=progress)
+        report = await work.run(place, label)
+        if facts:
+            for agent_id in report.agents.values():
+                self._ports.unread.note((agent_id, 0), now=True)
+        return report

@@ -1,0 +1,150 @@
+"""JSON of any size, read one item at a time; errors name the file, and the line and byte of it."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from typing import IO, Any
+
+from perdure.core.errors import InvalidInput
+from perdure.core.incoming.json_limits import JsonLimits, check_json, parse_json
+from perdure.features.imports.sources.files import SourceFiles
+
+CHUNK_BYTES = 1 << 20
+ITEM_BYTES = 64 << 20
+"""The longest item of a list."""
+_ITEM = JsonLimits(size_bytes=ITEM_BYTES, containers=1_000_000)
+_WHOLE = JsonLimits(size_bytes=256 << 20, containers=3_000_000)
+_LINE = JsonLimits(size_bytes=16 << 20)
+_NEAR_END = 32
+"""A parser that stops so near to the end of what was read may only lack the rest."""
+_CLOSERS = " \t\r\n,"
+
+_DECODER = json.JSONDecoder(strict=False)
+
+
+def json_items(files: SourceFiles, name: str, *keys: str) -> Iterator[Any]:
+    """Yield the items of a list in JSON; of an object those of the list under the first of `keys` that it has, or else
+    the object. Raises: InvalidInput."""
+    with files.open(name) as file:
+        text = _Text(file, name)
+        start = text.skip(" \t\r\n")
+        if start == "[":
+            yield from text.items()
+            return
+        if start != "{":
+            raise text.error("it is no JSON" if start else "it is empty")
+    data = files.read(name, _WHOLE.size_bytes)
+    value = _parse(data.removeprefix(codecs.BOM_UTF8), _WHOLE, name, 0, 1)
+    found = next((value[key] for key in keys if isinstance(value.get(key), list)), None)
+    yield from [value] if found is None else found
+
+
+def json_lines(files: SourceFiles, name: str) -> Iterator[tuple[int, Any]]:
+    """Yield (number from 1, value) of each line that is not blank. Raises: InvalidInput."""
+    with files.open(name) as file:
+        start = 0
+        for number, line in enumerate(iter(lambda: file.readline(_LINE.size_bytes + 2), b""), 1):
+            data = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            if data.strip():
+                yield number, _parse(data, _LINE, name, start, number)
+            start += len(line)
+
+
+def _parse(data: bytes, limits: JsonLimits, name: str, start: int, line: int) -> Any:
+    """Return the value of JSON that begins at this byte and line of a file. Raises: InvalidInput."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name}: byte {start + error.start + 1:,} (line {line:,}) is no UTF-8") from error
+    try:
+        return parse_json(text, limits)
+    except json.JSONDecodeError as error:
+        at = start + len(text[: error.pos].encode())
+        where = f"line {line + error.lineno - 1:,}, byte {at + 1:,}"
+        raise InvalidInput(f"{name}: {where}: {_why(error, len(text))}") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{name}: line {line:,}: {error!s:.200}") from error
+
+
+def _why(error: json.JSONDecodeError, end: int) -> str:
+    """Say what is wrong with a text of `end` characters."""
+    if error.pos >= end or error.msg.startswith("Unterminated"):
+        return "it ends in the middle; get the file once more"
+    return f"it is no JSON ({error.msg})"
+
+
+class _Text:
+    """The text of a file as far as it was read and not taken yet: `pending` from `at` on."""
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self._file, self._name = file, name
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._pending, self._at, self._ended = "", 0, False
+        self._bytes = self._lines = self._read = 0  # before `pending`, and read
+
+    def skip(self, chars: str) -> str:
+        """Skip these characters; return the next one, empty at the end. Raises: InvalidInput."""
+        while True:
+            while self._at < len(self._pending):
+                if self._pending[self._at] not in chars:
+                    return self._pending[self._at]
+                self._at += 1
+            if not self._fill():
+                return ""
+
+    def items(self) -> Iterator[Any]:
+        """Yield the items of the list that begins here. Raises: InvalidInput."""
+        self._at += 1
+        while (start := self.skip(_CLOSERS)) != "]":
+            if not start:
+                raise self.error("it ends in the middle; get the file once more")
+            yield self._item()
+
+    def error(self, why: str, at: int | None = None) -> InvalidInput:
+        """Return an error about the text at this place of `pending`."""
+        before = self._pending[: self._at if at is None else at]
+        line = self._lines + before.count("\n") + 1
+        byte = self._bytes + len(before.encode("utf-8", "surrogatepass")) + 1
+        return InvalidInput(f"{self._name}: line {line:,}, byte {byte:,}: {why}")
+
+    def _item(self) -> Any:
+        """Return the item that begins here. Raises: InvalidInput."""
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._pending, self._at)
+            except json.JSONDecodeError as error:
+                is_cut = error.pos >= len(self._pending) - _NEAR_END or error.msg.startswith("Unterminated")
+                if is_cut and self._fill(len(self._pending) - self._at):
+                    continue
+                if is_cut and self._ended:
+                    raise self.error("it ends in the middle; get the file once more", error.pos) from error
+                raise self.error(f"it is no JSON ({error.msg})", error.pos) from error
+            except (ValueError, RecursionError) as error:
+                raise self.error(f"an item can't be read: {error!s:.100}") from error
+            self._at = end
+            return value
+
+    def _fill(self, least: int = 0) -> bool:
+        """Drop what was taken and read on, at least so many bytes; False: there is nothing more. Raises:
+        InvalidInput."""
+        if self._ended:
+            return False
+        taken = self._pending[: self._at]
+        self._bytes += len(taken.encode("utf-8", "surrogatepass"))
+        self._lines += taken.count("\n")
+        self._pending, self._at = self._pending[self._at :], 0
+        if least > CHUNK_BYTES:
+            try:
+                check_json(self._pending.encode("utf-8", "surrogatepass"), _ITEM)
+            except ValueError as error:
+                raise self.error(f"an item is {error}") from error
+        data, held = self._file.read(max(least, CHUNK_BYTES)), len(self._decoder.getstate()[0])
+        self._ended = not data
+        try:
+            self._pending += self._decoder.decode(data, final=self._ended)
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"{self._name}: byte {self._read - held + error.start + 1:,} is no UTF-8") from error
+        self._read += len(data)
+        return not self._ended

@@ -1,0 +1,28 @@
+"""`tx.of(ImportedItems)`: what imports have brought, by the ids that these derive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perdure.core.ids import AgentId
+from perdure.storage.tables.table import OWN_AGENT, Table, own_agent
+
+
+class ImportedItems(Table):
+    """The conversations and passages that imports have brought, and the messages that they have withdrawn. They stay
+    known when the thing itself is deleted."""
+
+    def find(self, agent_id: AgentId, ids: Sequence[str]) -> Mapping[str, str]:
+        """Id -> digest of what was imported, of those that are known; empty: it is not complete."""
+        sql = f"SELECT id, digest FROM imported WHERE {{keys}} AND agent_id = :agent_id AND {OWN_AGENT}"
+        found = self._rows_of_each(sql, "id", ids, agent_id=agent_id)
+        return {id_: rows[0][0] for id_, rows in found.items() if rows}
+
+    def put(self, agent_id: AgentId, digests: Mapping[str, str]) -> None:
+        """Note that these were imported (id -> digest). Raises: NotFound: there is no such agent."""
+        own = own_agent(self._db, self._org_id, agent_id)
+        self._db.run_many(
+            "INSERT INTO imported (agent_id, id, digest) VALUES (:agent_id, :id, :digest)"
+            " ON CONFLICT (agent_id, id) DO UPDATE SET digest = :digest",
+            [{"agent_id": own, "id": id_, "digest": digest} for id_, digest in digests.items()],
+        )

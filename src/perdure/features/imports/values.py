@@ -1,0 +1,56 @@
+"""What an import did or would do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from perdure.core.ids import AgentId
+from perdure.features.imports.sources.items import ImportSource
+
+
+@dataclass(slots=True)
+class ItemCount:
+    """How many of a kind are `new`, and how many are here `already`."""
+
+    new: int = 0
+    already: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.new + self.already
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportReport:
+    """What an import did, or would do.
+
+    Args:
+        agents: name -> id of the agents that get something; an empty id: it is not made yet.
+        withdrawn: messages that an earlier import brought, and that the source has left since.
+        left_out: why, in words -> how many.
+    """
+
+    source: ImportSource
+    agents: dict[str, AgentId] = field(default_factory=dict)
+    conversations: ItemCount = field(default_factory=ItemCount)
+    messages: ItemCount = field(default_factory=ItemCount)
+    memories: ItemCount = field(default_factory=ItemCount)
+    withdrawn: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def total(self) -> int:
+        """How many messages and memories the source has, without those that are left out."""
+        return self.messages.total + self.memories.total
+
+    @property
+    def new(self) -> int:
+        """How many of them are new."""
+        return self.messages.new + self.memories.new
+
+    def leave_out(self, why: str, count: int = 1) -> None:
+        """Count things that are left out."""
+        if count:
+            self.left_out[why] += count

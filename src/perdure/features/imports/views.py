@@ -1,0 +1,40 @@
+"""What an import did, or would do: as lines for people, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from perdure.core.text.reprs import plural
+from perdure.features.imports.values import ImportReport, ItemCount
+
+
+def report_lines(report: ImportReport, *, done: bool = False) -> Sequence[str]:
+    """Return a line for each kind of things, and for each reason why some are left out."""
+    new = "imported" if done else "new"
+    lines = [f"Agent {name!r}{'' if id_ else ' (is made)'}" for name, id_ in report.agents.items()]
+    for kind in ("conversation", "message", "memory"):
+        count: ItemCount = getattr(report, f"{kind[:-1]}ies" if kind == "memory" else f"{kind}s")
+        if count.total:
+            total = plural(count.total, kind, "memories") if kind == "memory" else plural(count.total, kind)
+            lines.append(f"{total}: {count.new:,} {new}, {count.already:,} here already")
+    if report.withdrawn:
+        lines.append(f"{plural(report.withdrawn, 'message')} taken out: the source has left that branch")
+    lines += [f"Left out: {count:,} {why}" for why, count in report.left_out.items()]
+    return lines
+
+
+def report_shape(report: ImportReport) -> dict[str, Any]:
+    """Return a report as JSON has it."""
+    counts = {
+        name: {"new": count.new, "already": count.already}
+        for name in ("conversations", "messages", "memories")
+        if isinstance(count := getattr(report, name), ItemCount)
+    }
+    return {
+        "source": report.source,
+        "agents": [{"name": name, "id": id_ or None} for name, id_ in report.agents.items()],
+        **counts,
+        "withdrawn": report.withdrawn,
+        "left_out": dict(report.left_out),
+    }

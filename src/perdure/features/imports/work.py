@@ -1,0 +1,298 @@
+"""One import, planned or carried out: item by item of its source, in small transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import groupby, islice
+from pathlib import Path
+from typing import BinaryIO
+
+from perdure.app import App
+from perdure.core.agents import AgentFilter
+from perdure.core.errors import AlreadyExists, ApprovalPending, ConversationBusy, InvalidInput, NotFound
+from perdure.core.forgetting.corrections import Correction
+from perdure.core.forgetting.redaction import REDACTED, Redactor
+from perdure.core.ids import AgentId, ArchiveId
+from perdure.core.passages import Passage
+from perdure.core.sources import Source, WriteSource
+from perdure.domain.archives.passages import check_passage
+from perdure.domain.conversations.importing import ImportedMessage
+from perdure.domain.values import batches
+from perdure.features.agent_files.importing import Import, ImportOptions
+from perdure.features.agent_files.reading import read_agent_file
+from perdure.features.imports import units
+from perdure.features.imports.sources import reader_of
+from perdure.features.imports.sources.files import SourceFiles
+from perdure.features.imports.sources.items import (
+    ImportSource,
+    LeftOut,
+    SourceAgent,
+    SourceConversation,
+    SourceItem,
+    SourceMemory,
+    hash_of,
+)
+from perdure.features.imports.sources.letta_db import is_server, read_server
+from perdure.features.imports.values import ImportReport
+from perdure.library.parts.checks import Page
+from perdure.library.perdure import AsyncPerdure
+
+Place = str | Path | BinaryIO
+"""A file, folder, ZIP file, the address of a database, or an open file."""
+Progress = Callable[[int], None]
+
+DELETED = "conversations that were deleted here"
+DELETED_MEMORIES = "memories that were deleted here"
+FORGOTTEN = "memories that the agent has forgotten"
+BUSY = "conversations in which something waits or runs; import again later"
+TOO_LONG = "messages of more than {limit:,} characters"
+
+ITEMS_AT_ONCE = 50
+PIECE_CHARS = 8_000
+"""A longer memory becomes several passages, of whole paragraphs where these are not longer."""
+_UNFINISHED = " - being imported"
+_NOT_IN_NAME = re.compile(r"[^\w '-]+")
+_NAME_CHARS = 150
+
+
+def read_items(source: ImportSource, place: Place, label: str) -> Iterator[SourceItem]:
+    """Yield what a source holds. Raises: InvalidInput."""
+    if source == "letta-db" and is_server(place):
+        yield from read_server(str(place))
+        return
+    opened = Path(place).expanduser() if isinstance(place, (str, Path)) else place
+    with closing(SourceFiles(opened, label)) as files:
+        yield from reader_of(source)(files)
+
+
+class ImportWork:
+    """One import: `dry` only counts. `agent`: the name or id of the agent that gets what belongs to none at the source,
+    or that the only agent of the source gets."""
+
+    def __init__(self, app: App, source: ImportSource, agent: str | None, *, dry: bool, progress: Progress) -> None:
+        self._app, self._store, self._source, self._dry = app, app.ports.store, source, dry
+        self._library, self._named, self._progress = AsyncPerdure(app), agent, progress
+        self._agents: dict[str, AgentId] = {}
+        self._forgotten: dict[AgentId, Sequence[Correction]] = {}
+        self.report = ImportReport(source=source)
+
+    async def run(self, place: Place, label: str) -> ImportReport:
+        """Take everything that the source holds. Raises: InvalidInput, StoreError: what was stored stays."""
+        items = read_items(self._source, place, label)
+        with closing(items):  # type: ignore[type-var]
+            while part := await asyncio.to_thread(lambda: list(islice(items, ITEMS_AT_ONCE))):
+                for (kind, agent), group in groupby(part, lambda one: (type(one), getattr(one, "agent", ""))):
+                    if kind is SourceMemory:
+                        await self._memories(agent, [one for one in group if isinstance(one, SourceMemory)])
+                        continue
+                    for one in group:
+                        await self._take(one)
+        if not self.report.agents and not self.report.left_out:
+            raise InvalidInput(f"{label}: there is nothing to import in it")
+        return self.report
+
+    async def _take(self, item: SourceItem) -> None:
+        match item:
+            case LeftOut():
+                self.report.leave_out(item.why, item.count)
+            case SourceAgent():
+                await self._agent(item)
+            case SourceConversation():
+                await self._conversation(item)
+
+    # --- agents
+
+    async def _agent(self, found: SourceAgent) -> None:
+        """Find or make an agent of the source. Raises: InvalidInput."""
+        if self._named is not None and self._agents:
+            raise InvalidInput("the source has several agents, which keep their names: leave --agent out")
+        tag = f"{self._source}:{hash_of(found.id)}"
+        name = self._named or _NOT_IN_NAME.sub(" ", found.name)[:_NAME_CHARS].strip() or self._source
+        where = AgentFilter(tags=(tag,))
+        there = await self._library.all_agents.page(where, Page(1, ascending=True))
+        if there:
+            self._set(found.id, there[0].name, there[0].id)
+            return
+        name = await self._free_name(name)
+        if self._dry:
+            self._set(found.id, name, AgentId(""))
+        elif found.file is not None:
+            self._set(found.id, name, await self._from_file(found.file, name, tag))
+        else:
+            made = await self._library.create_agent(
+                name, system=found.system, description=found.description, blocks=found.blocks, tags=(tag,)
+            )
+            self._set(found.id, made.name, made.id)
+
+    async def _from_file(self, file: bytes, name: str, tag: str) -> AgentId:
+        """Make an agent of its agent file, anew if a killed import has begun it."""
+        unfinished = f"{name}{_UNFINISHED}"
+        with suppress(NotFound):
+            await self._library.delete_agent((await self._library.agent(unfinished)).id)
+        document = await asyncio.to_thread(read_agent_file, file)
+        work = Import(self._library, document, ImportOptions(name=unfinished, without_messages=True))
+        (agent_id,) = await work.run()
+        for warning in work.warnings:
+            self.report.leave_out(warning)
+        agent = await self._library.agent(agent_id)
+        await agent.update(name=name, tags=(*agent.info.tags, tag))
+        return agent_id
+
+    async def _free_name(self, name: str) -> str:
+        """Return the name, with a number behind it if an agent has it."""
+        number, free = 1, name
+        while await self._library.all_agents.count(AgentFilter(name=free)):
+            number += 1
+            free = f"{name}-{number}"
+        return free
+
+    async def _target(self, key: str) -> AgentId:
+        """Return the agent that gets what belongs to this one of the source; empty: it is not made yet."""
+        if key not in self._agents:
+            name = self._named or self._source
+            try:
+                agent = await self._library.agent(name)
+            except NotFound:
+                if self._dry:
+                    self._set(key, name, AgentId(""))
+                    return AgentId("")
+                with suppress(AlreadyExists):
+                    await self._library.create_agent(name)
+                agent = await self._library.agent(name)
+            self._set(key, agent.name, agent.id)
+        return self._agents[key]
+
+    def _set(self, key: str, name: str, agent_id: AgentId) -> None:
+        self._agents[key] = self.report.agents[name] = agent_id
+
+    # --- conversations
+
+    async def _conversation(self, found: SourceConversation) -> None:
+        """Count a conversation, and store what of it is not here."""
+        agent_id = await self._target(found.agent)
+        found = replace(found, messages=await self._fitting(agent_id, found.messages))
+        report, all_ = self.report, len(found.messages)
+        if not agent_id:
+            report.conversations.new += 1
+            report.messages.new += all_
+            return
+        if found.is_first:
+            conversation_id = await self._store.read(units.first_conversation, agent_id)
+        else:
+            conversation_id = units.conversation_id_of(agent_id, self._source, found.id)
+        ids = units.message_ids(agent_id, conversation_id, found.messages)
+        standing = await self._store.read(units.look, agent_id, conversation_id, ids)
+        if standing.state == "deleted":
+            self.report.leave_out(DELETED, 1)
+            return
+        new = len({*ids} - standing.existing)
+        if not self._dry and standing.state != "done":
+            try:
+                new = await self._store_conversation(agent_id, conversation_id, found, ids)
+            except (ConversationBusy, ApprovalPending):
+                self.report.leave_out(BUSY, 1)
+                return
+        report.conversations.new += standing.state == "new"
+        report.conversations.already += standing.state != "new"
+        report.messages.new += new
+        report.messages.already += all_ - new
+        self._progress(report.total)
+
+    async def _store_conversation(
+        self,
+        agent_id: AgentId,
+        conversation_id: units.ConversationId,
+        found: SourceConversation,
+        ids: Sequence[units.MessageId],
+    ) -> int:
+        """Store a conversation; return how many messages are new. Raises: ConversationBusy, ApprovalPending."""
+        inputs = self._app.ports.inputs()
+        messages, withdrawn = await self._store.write(
+            units.begin, agent_id, conversation_id, found, self._source, inputs
+        )
+        self.report.withdrawn += withdrawn
+        result = await self._library.agent_of(agent_id).import_messages(
+            messages, conversation=conversation_id, checked=True, source=self._source
+        )
+        await self._store.write(units.finish, agent_id, conversation_id, ids)
+        return result.imported
+
+    async def _fitting(self, agent_id: AgentId, messages: Sequence[ImportedMessage]) -> Sequence[ImportedMessage]:
+        """Return the messages that are not too long, without what the agent has forgotten since they were said."""
+        limit = self._app.settings.message_limit_chars
+        kept = [one for one in messages if len(one.text) <= limit]
+        if len(kept) < len(messages):
+            self.report.leave_out(TOO_LONG.format(limit=limit), len(messages) - len(kept))
+        for correction, redactor in await self._redactors(agent_id):
+            for at, one in enumerate(kept):
+                if one.occurred_at <= correction.created_at and not one.parts and redactor.finds(one.text):
+                    kept[at] = replace(one, text=redactor.redact(one.text))
+        return kept
+
+    async def _redactors(self, agent_id: AgentId) -> Sequence[tuple[Correction, Redactor]]:
+        """Return what the agent has forgotten, each with what finds it."""
+        if not agent_id:
+            return ()
+        if agent_id not in self._forgotten:
+            self._forgotten[agent_id] = await self._library.transfer.list_forgotten(agent_id)
+        return [(one, Redactor(one.needle)) for one in self._forgotten[agent_id] if one.needle != REDACTED]
+
+    # --- memories
+
+    async def _memories(self, key: str, found: Sequence[SourceMemory]) -> None:
+        """Count memories of an agent, and store those that are not here."""
+        agent_id, report = await self._target(key), self.report
+        passages = [passage for one in found for passage in self._passages(agent_id, one)]
+        for correction, redactor in await self._redactors(agent_id):
+            kept = [one for one in passages if one.occurred_at > correction.created_at or not redactor.finds(one.text)]
+            self.report.leave_out(FORGOTTEN, len(passages) - len(kept))
+            passages = kept
+        if not agent_id:
+            report.memories.new += len(passages)
+            return
+        for batch in batches(passages):
+            new_id, at = ArchiveId(self._app.ports.ids.new("archive")), self._app.ports.clock.now()
+            put = partial(units.put_passages, agent_id=agent_id, passages=batch, new_id=new_id, at=at, dry=self._dry)
+            counts = await (self._store.read(put) if self._dry else self._store.write(put))
+            report.memories.new += counts.new
+            report.memories.already += counts.already
+            self.report.leave_out(DELETED_MEMORIES, counts.deleted)
+            self._progress(report.total)
+
+    def _passages(self, agent_id: AgentId, memory: SourceMemory) -> Iterator[Passage]:
+        """Yield the passages that a memory becomes. Raises: InvalidInput."""
+        if memory.passage is not None:
+            yield replace(memory.passage, id=units.passage_id_of(agent_id, self._source, memory.id))
+            return
+        texts = list(pieces(memory.text))
+        for number, text in enumerate(texts):
+            key = memory.id if number == 0 else f"{memory.id}#{number + 1}"
+            yield check_passage(
+                Passage(
+                    id=units.passage_id_of(agent_id, self._source, key),
+                    archive_id=ArchiveId(""),
+                    text=text,
+                    tags=memory.tags,
+                    metadata=memory.metadata,
+                    source={"import": self._source, "id": memory.id, units.DIGEST: hash_of(text)},
+                    created_at=self._app.ports.clock.now(),
+                    occurred_at=memory.created_at,
+                    sources=(WriteSource(Source.of("import", self._source)),),
+                )
+            )
+
+
+def pieces(text: str) -> Iterator[str]:
+    """Yield a text in pieces of at most `PIECE_CHARS` characters, cut between paragraphs where that can be."""
+    while len(text) > PIECE_CHARS:
+        cut = max(text.rfind("\n\n", 1, PIECE_CHARS), 0) or max(text.rfind("\n", 1, PIECE_CHARS), 0) or PIECE_CHARS
+        if piece := text[:cut].strip():
+            yield piece
+        text = text[cut:].strip()
+    if text:
+        yield text

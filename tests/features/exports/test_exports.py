@@ -1,0 +1,99 @@
+"""Agents as folders: what stands in them, and that reading them back loses nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure import InvalidInput, Perdure
+from perdure.testing import calls, says
+from tests.support.library import open_sync
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Perdure]:
+    answers = (calls("archival_memory_insert", content="Ada has a boat"), says("Noted ⛵"))
+    with open_sync(tmp_path / "perdure.db", *answers) as opened:
+        yield opened
+
+
+def filled(store: Perdure) -> str:
+    """An agent with a block, a chat with a tool, imported history, and passages; its id."""
+    agent = store.create_agent("Ann' é", human="Ada is here")
+    agent.send("I have a boat")
+    agent.archive("A passage 🐚", tags=["sea"])
+    line = agent.new_conversation(summary="CON: ../../etc")
+    agent.import_messages([("user", "Ada", "x\ud83dy\0z", "2024-01-01T00:00:00Z")], conversation=line.id)
+    return agent.id
+
+
+def test_an_export_that_is_read_back_has_the_same_content(store: Perdure, tmp_path: Path) -> None:
+    agent_id = filled(store)
+    (first,) = store.export(tmp_path / "out", agent_id)
+    with open_sync(tmp_path / "other.db") as other:
+        report = other.imports.run("jsonl", tmp_path / "out")
+        (agent,) = other.agents()
+        (second,) = other.export(tmp_path / "again", agent.id)
+        again = other.imports.run("jsonl", tmp_path / "out")
+        assert (agent.name, agent.blocks.get("human").value) == ("Ann' é", "Ada is here")
+
+    assert (first.messages, first.passages, first.conversations) == (report.messages.new, report.memories.new, 2)
+    assert first.content_hash == second.content_hash
+    assert again.new == 0
+
+
+def test_people_can_read_it(store: Perdure, tmp_path: Path) -> None:
+    store.export(tmp_path / "out", filled(store))
+    out = tmp_path / "out"
+    names = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
+
+    assert names == [
+        "agent.json",
+        "archival.md",
+        "conversations/000-first-conversation.md",
+        "conversations/001-CON-etc.md",
+        "export.json",
+        "memory.md",
+        "messages.jsonl",
+        "passages.jsonl",
+    ]
+    assert "## human" in (out / "memory.md").read_text("utf-8")
+    assert "I have a boat" in (out / "conversations" / "000-first-conversation.md").read_text("utf-8")
+    assert "A passage 🐚" in (out / "archival.md").read_text("utf-8")
+
+
+def test_a_folder_that_is_no_export_is_never_replaced(store: Perdure, tmp_path: Path) -> None:
+    agent_id = filled(store)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(InvalidInput, match="not empty"):
+        store.export(tmp_path / "mine", agent_id)
+    with pytest.raises(InvalidInput, match="no export"):
+        store.export(tmp_path / "mine", agent_id, overwrite=True)
+    store.export(tmp_path / "out", agent_id)
+    with pytest.raises(InvalidInput, match="--overwrite"):
+        store.export(tmp_path / "out", agent_id)
+    store.export(tmp_path / "out", agent_id, overwrite=True)
+
+    assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
+    assert sorted(path.name for path in tmp_path.iterdir() if "part" in path.name or "old" in path.name) == []
+
+
+def test_all_agents_have_folders_of_their_own(store: Perdure, tmp_path: Path) -> None:
+    filled(store)
+    store.create_agent("nul")
+    store.create_agent("Ann é")
+    written = store.export(tmp_path / "out")
+
+    assert [one.folder.name for one in written] == ["Ann-é", "agent", "Ann-é-2"]
+    assert [one["folder"] for one in json.loads((tmp_path / "out" / "export.json").read_text())["agents"]] == [
+        "Ann-é",
+        "agent",
+        "Ann-é-2",
+    ]
+    with open_sync(tmp_path / "other.db") as other:
+        other.imports.run("jsonl", tmp_path / "out")
+        assert sorted(one.name for one in other.agents()) == ["Ann é", "Ann' é", "nul"]

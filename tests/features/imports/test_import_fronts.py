@@ -1,0 +1,100 @@
+"""Imports by the command line, over HTTP, and on the page of data: looked at first, confirmed, and refused plainly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.features.imports import golden
+from tests.server.routed import routed
+from tests.support.programs import perdure
+from tests.ui.browser import dashboard, tags_of, text_of
+
+HEADERS = {"x-requested-with": "tests"}
+
+
+def test_the_command_shows_what_is_new_asks_and_says_what_it_did(tmp_path: Path) -> None:
+    place = str(golden.write_claude(tmp_path))
+    asked = perdure(tmp_path, "import", "claude", place)
+    done = perdure(tmp_path, "import", "claude", place, "--yes", "--agent", "mine", "--facts")
+    again = perdure(tmp_path, "import", "claude", place, "--agent", "mine", "--json")
+
+    assert asked.returncode == 1 and "4 messages: 4 new" in asked.stdout and "--yes" in asked.stderr
+    assert done.returncode == 0, done.stderr
+    assert "4 messages: 4 imported" in done.stdout and "perdure chat mine" in done.stderr
+    assert json.loads(again.stdout)["messages"] == {"new": 0, "already": 4}
+    assert perdure(tmp_path, "agent", "list", "--json").stdout.count('"mine"') == 1
+
+
+def test_the_command_exports_and_says_how_it_comes_back(tmp_path: Path) -> None:
+    perdure(tmp_path, "import", "mem0", str(golden.WRITERS["mem0"](tmp_path)), "--yes")
+    out = perdure(tmp_path, "export", "mem0", str(tmp_path / "out"))
+    every = json.loads(perdure(tmp_path, "export", "--all", str(tmp_path / "all"), "--json").stdout)
+    wrong = perdure(tmp_path, "export", "mem0")
+
+    assert "2 passages" in out.stdout and "perdure import jsonl" in out.stderr
+    assert [one["passages"] for one in every["exported"]] == [2]
+    assert wrong.returncode == 1 and "Traceback" not in wrong.stderr
+
+
+async def test_a_file_is_imported_over_http(tmp_path: Path) -> None:
+    data = golden.write_chatgpt(tmp_path).read_bytes()
+
+    async with routed() as server:
+
+        async def post(**fields: str) -> httpx.Response:
+            files = {"file": ("export.zip", data)}
+            return await server.http.post("/v1/imports", files=files, data=fields, headers=HEADERS)
+
+        dry = (await post(source="chatgpt", dry_run="true")).json()
+        nothing = await server.library.agents()
+        made = (await post(source="chatgpt", agent="ada", facts="true")).json()
+        again = (await post(source="chatgpt", agent="ada")).json()
+        wrong, unknown = await post(source="claude"), await post(source="word")
+
+    assert dry["messages"] == made["messages"] == {"new": 8, "already": 0}
+    assert (dry["agents"][0]["id"], nothing, made["agents"][0]["name"]) == (None, [], "ada")
+    assert again["messages"] == {"new": 0, "already": 8}
+    assert wrong.status_code == unknown.status_code == 422
+    assert "use `perdure import chatgpt`" in wrong.text
+
+
+async def test_the_page_of_data_looks_first_and_imports_when_that_is_confirmed(tmp_path: Path) -> None:
+    file = {"file": ("mem0.json", golden.WRITERS["mem0"](tmp_path).read_bytes())}
+    fields = {"source": "mem0", "agent": ""}
+
+    async with dashboard() as (client, library):
+        empty = await client.get("/data")
+        looked = await client.post("/data/imports", files=file, data={**fields, "choice": "check"})
+        before = [one.name for one in await library.agents()]
+        done = await client.post("/data/imports", files=file, data={**fields, "choice": "import"})
+        again = await client.post("/data/imports", files=file, data={**fields, "choice": "check"})
+        wrong = await client.post("/data/imports", files={"file": ("x", b"[1]")}, data=fields)
+        none = await client.post("/data/imports", data=fields, files={"other": b""})
+        names = [one.name for one in await library.agents()]
+
+    buttons = [[values.get("id") for _, values in tags_of(page.text)] for page in (empty, looked, done)]
+    assert ["import-run" in found for found in buttons] == [False, True, False]
+    assert "2 memories: 2 new, 0 here already" in text_of(looked.text) and "mem0" not in before
+    assert "2 memories: 2 imported" in text_of(done.text) and "mem0" in names
+    assert "Everything is here already." in text_of(again.text)
+    assert wrong.status_code == none.status_code == 422
+    assert "is not a memory" in text_of(wrong.text)
+
+
+@pytest.mark.parametrize("source", golden.WRITERS)
+async def test_an_upload_is_read_as_a_file_is(tmp_path: Path, source: str) -> None:
+    place = golden.WRITERS[source](tmp_path)
+    if place.is_dir():
+        names = {path.relative_to(place).as_posix(): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+        place = golden.write_zip(tmp_path / "folder.zip", names)
+
+    async with routed() as server:
+        files = {"file": (place.name, place.read_bytes())}
+        answer = await server.http.post("/v1/imports", files=files, data={"source": source}, headers=HEADERS)
+
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["messages"]["new"] + answer.json()["memories"]["new"] > 0
