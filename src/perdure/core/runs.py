@@ -113,6 +113,7 @@ class RunOptions:
         key_id: the API key whose use of the day the run counts for; None: none's.
         key_limits: what that key may use in a day, by the names of `Limits`.
         note: the run only stores its messages, and ends without a model call.
+        settings: options of the model's answers, by the names of an agent's settings.
         form: in which form the caller gets the run's messages. Only the server reads it.
         alone: a schedule or an event began the run, and no person waits for what it says.
     """
@@ -133,6 +134,7 @@ class RunOptions:
     key_id: str | None = None
     key_limits: Mapping[str, Any] = field(default_factory=dict, hash=False)
     note: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     form: Mapping[str, Any] = field(default_factory=dict, hash=False)
     alone: bool = False
 
@@ -156,8 +158,8 @@ class RunOptions:
     def model_settings(self) -> dict[str, Any]:
         """The options of the model's answer, as the settings of an agent hold them."""
         if not self.wants_tokens:
-            return {}
-        return {"logprobs": True, "top_logprobs": self.top_logprobs, "token_ids": self.token_ids}
+            return dict(self.settings)
+        return {**self.settings, "logprobs": True, "top_logprobs": self.top_logprobs, "token_ids": self.token_ids}
 
 
 NO_OPTIONS = RunOptions()

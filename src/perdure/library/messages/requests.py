@@ -103,7 +103,8 @@ class AsyncRequests(AsyncAgentPart):
         if max_steps is None and is_new_turn:
             max_steps = self._app.settings.max_steps
         answers = None if answers is None else tuple(answers)
-        return with_run(request, ports, messages=messages, answers=answers, max_steps=max_steps, options=options)
+        run_id = request.run_id or None
+        return with_run(request, ports, run_id, messages=messages, answers=answers, max_steps=max_steps, options=options)
 
     def follow_accepted(self, accepted: Accepted) -> AsyncIterator[StoredEvent | Delta]:
         """The events of the run from the first to the last, and previews. Raises: NotFound, StoreError."""

@@ -29,6 +29,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core.errors import DataTooLarge, FileTooLarge, StoreError
+from perdure.core.features import Point
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.incoming.limits import Limits
 from perdure.core.incoming.principals import LOCAL, current_principal
@@ -54,6 +55,9 @@ PAGE_ROOTS = frozenset({"", "settings", *PAGES, *OPEN_PAGES})
 VALUES_MAX = 250_000
 """Values in one body; enough for 5 MB of vectors in full precision. Parsing blocks the event loop: 250,000 values take
 0.15 s, 700,000 floats 0.4 s."""
+
+ERROR_FORM: Point[[Scope, Send], Send | None] = Point("error_form")
+"""What sends an answer whose errors have another form than Letta's; None: the path is not the feature's."""
 
 RefusedPage = Callable[[Request, int, str], Response]
 """The page for a request that is refused, with this status and text."""
@@ -128,6 +132,7 @@ class Guard:
         current_trace.set(secrets.token_hex(16))
         request_limits.set(self._limits)
         started = False
+        send = next(filter(None, ERROR_FORM(scope, send)), send)
 
         async def send_and_note(message: Message) -> None:
             nonlocal started

@@ -101,6 +101,25 @@ class Unprocessable(TypedDict):
     examples: list[str]
 
 
+class OpenAIFailure(TypedDict):
+    """What is wrong, as OpenAI's API says it."""
+
+    message: str
+    type: str
+    code: str | None
+    param: str | None
+
+
+class OpenAIError(TypedDict):
+    """An error of a path of OpenAI's API."""
+
+    error: OpenAIFailure
+
+
+_OPENAI = re.compile(r"\w+ /openai/.*")
+_OPENAI_STATUSES: Mapping[int, int] = {402: 429, 422: 400, 501: 400, 507: 503}
+"""Status of an error -> that of OpenAI's API, where it is another."""
+
 _TEXT: Shape = {"type": "string"}
 _DATA: Shape = {**_TEXT, "contentMediaType": JSON}
 _CHUNK: Shape = {
@@ -116,7 +135,7 @@ _EVENTS: Mapping[str, Shape] = {
 _ANY, _CHANGING = r"\w+ .*", r"(?!GET )\w+ .*"
 _SENDS = (
     r"POST /v1/((agents|conversations|groups)/{\w+}/messages(/stream|/async|/preview-raw-payload)?"
-    r"|agents/{\w+}/generate|chat/completions)"
+    r"|agents/{\w+}/generate|chat/completions)|POST /openai/v1/(chat/completions|responses)"
 )
 _CHECKS = r"(POST|PATCH) /v1/providers/(check|{\w+}/(check|refresh))"
 _MCP = r"/v1/(mcp-servers|tools/mcp/servers)"
@@ -129,7 +148,7 @@ _ERROR_RULES: Sequence[tuple[re.Pattern[str], frozenset[int]]] = [
         (r"(POST|PATCH) /v1/providers/.*", {501}),
         (_CHECKS, {401}),
         (_SENDS, {401, 402, 429, 501, 502, 504}),
-        (r"POST /v1/conversations/ephemeral", {404}),
+        (r"POST /v1/conversations/ephemeral|POST /openai/.*", {404}),
         (r"POST /v1/(runs|conversations)/{\w+}/stream", {410}),
         (r"PATCH /v1/(agents|groups)/{\w+}/messages/{\w+}", {501, 502, 504}),
         (r"(POST|PATCH) /v1/(agents|conversations|groups)/({\w+})?", {501}),
@@ -210,6 +229,7 @@ def build(title: str, version: str, routes: Sequence[BaseRoute], *, has_key: boo
             _add_errors(name, operation, schemas, has_key=has_key and path not in OPEN_PATHS)
     kinds: dict[str, Any] = {name: returned[name][0] for name in answers}
     kinds |= {"Chunk": Chunk, "Error": Error, "RunError": RunError, "Unprocessable": Unprocessable}
+    kinds |= {"OpenAIError": OpenAIError}
     shapes, defs = TypeAdapter.json_schemas(
         [(name, "serialization", TypeAdapter[Any](kind)) for name, kind in kinds.items()],
         ref_template=_REF,
@@ -275,7 +295,7 @@ def _remove_null(parameter: Shape) -> None:
 
 def _add_stream(name: str, content: Shape) -> None:
     """Add server-sent events to the answers of an operation."""
-    kind = "ConnectEvent" if name.endswith(("/connect", "/completions")) else "StreamEvent"
+    kind = "ConnectEvent" if name.endswith(("/connect", "/completions", "/responses")) else "StreamEvent"
     event = {"$ref": _REF.format(model=kind)}
     # `itemSchema` is one event; `schema` is all of them, for readers that know no other.
     content[STREAM] = {"schema": {"type": "array", "items": event}, "itemSchema": event}
@@ -296,9 +316,13 @@ def _add_errors(name: str, operation: Shape, schemas: Shape, *, has_key: bool) -
         statuses.add(401)
     responses: Shape = operation["responses"]
     responses.pop("422", None)
+    is_openai = _OPENAI.fullmatch(name) is not None
+    if is_openai:
+        statuses = {_OPENAI_STATUSES.get(status, status) for status in statuses}
     failed = re.fullmatch(f"{_SENDS}|{_CHECKS}", name) is not None
     for status in sorted(statuses):
         shapes = ["Unprocessable"] if status == 422 else ["Error", "RunError"] if failed else ["Error"]
+        shapes = ["OpenAIError"] if is_openai else shapes
         refs = [{"$ref": _REF.format(model=shape)} for shape in shapes]
         schema = refs[0] if len(refs) == 1 else {"anyOf": refs}
         responses[str(status)] = {"description": DESCRIPTIONS[status], "content": {JSON: {"schema": schema}}}

@@ -198,27 +198,6 @@ class BatchMessages(TypedDict):
     messages: list[StoredMessage]
 
 
-class CompletionText(TypedDict):
-    role: Literal["assistant"]
-    content: str
-    tool_calls: NotRequired[list[Object]]
-
-
-class CompletionChoice(TypedDict):
-    index: int
-    message: CompletionText
-    finish_reason: Literal["stop", "length", "tool_calls"]
-
-
-class Completion(TypedDict):
-    id: str
-    object: Literal["chat.completion"]
-    created: int
-    model: ids.AgentIdIn
-    choices: list[CompletionChoice]
-    usage: Object
-
-
 class ToolRun(WireShape, of=ToolOutcome, fields="status", unlisted={"sandbox_config_fingerprint": None}):
     status: Literal["success", "error"]
     func_return: Any = computed(lambda outcome: outcome.text)

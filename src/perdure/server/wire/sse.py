@@ -96,7 +96,7 @@ class Streams:
                     for chunk in chunks.of(event, now=self._clock.now()):
                         yield _encode(chunk, chunks)
                 while not (await asyncio.wait({following}, timeout=PING_S if pings else None))[0]:
-                    yield _data(chunks.ping(self._clock.now()))
+                    yield _encode(chunks.ping(self._clock.now()), chunks)
                 if following.cancelled():
                     failure = STOPPING
                 else:
@@ -127,6 +127,8 @@ async def _next(events: AsyncIterator[E]) -> E | None:
 
 def _encode(chunk: Chunk, chunks: ChunkMaker[Any]) -> bytes:
     """A chunk as a server-sent event."""
+    if chunks.named and isinstance(chunk, dict):
+        return b"event: %b\n%b" % (chunk["type"].encode(), _data(chunk))
     return _data(chunk) if isinstance(chunk, dict) else b"event: error\n" + _data(chunks.error(chunk))
 
 

@@ -1,0 +1,1 @@
+"""Agents, and any model with memory, behind OpenAI's API."""

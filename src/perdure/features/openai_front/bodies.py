@@ -1,0 +1,226 @@
+"""The bodies of requests to OpenAI's chat API, and what an agent is asked by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from perdure.core.errors import InvalidInput
+from perdure.core.runs import RunOptions
+from perdure.core.tools.answers import Answer, ToolReturn
+from perdure.domain.agents.options import check_options
+from perdure.engine.records.run_request import NewMessage
+from perdure.features.openai_front.values import Said
+from perdure.library.messages.client_tools import client_tools_of
+from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
+from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
+
+_EXTRA = ("stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias", "service_tier", "verbosity")
+"""Fields that go to the model as they are."""
+
+
+class CompletionMessage(WireRequest):
+    """One message. `content` may be missing beside a tool call of an earlier answer."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | Items[Part] | None = None
+    name: str | None = None
+    tool_call_id: Name | None = None
+
+    @property
+    def text(self) -> str:
+        """Its texts in lines."""
+        if self.content is None or isinstance(self.content, str):
+            return self.content or ""
+        return "\n".join(one["text"] for one in self.content if isinstance(one.get("text"), str))
+
+
+class CompletionFunction(WireRequest):
+    """A function of the caller, as `client_tools` has it."""
+
+    name: Filled
+    description: str | None = None
+    parameters: JsonObject | None = None
+
+
+class CompletionTool(WireRequest):
+    """A tool that the caller runs: its calls are in the answer, and their results in the next request."""
+
+    type: Literal["function"] = "function"
+    function: CompletionFunction
+
+
+class StreamOptions(WireRequest):
+    """What a stream has besides its pieces."""
+
+    include_usage: bool = False
+
+
+class CompletionRequest(WireRequest):
+    """A request to an agent in OpenAI's shape. Only what users said since the last answer is sent, and what the
+    caller's tools returned: the agent knows the rest, has its own instructions, and calls its own tools itself."""
+
+    model: Annotated[AgentIdIn, Field(description="The id of an agent.")]
+    messages: Annotated[list[CompletionMessage], MaxItems("messages_per_request"), keywords(minItems=1)]
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    tools: Annotated[list[CompletionTool], MaxItems("tools_per_agent")] | None = None
+
+    @property
+    def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
+        """The caller's tools, as a run stores them. Raises: InvalidInput: no tool can be made of one."""
+        functions = [tool.function for tool in self.tools or ()]
+        shapes = [
+            {"name": one.name, "description": one.description or "", "parameters": one.parameters or {"type": "object"}}
+            for one in functions
+        ]
+        return client_tools_of(shapes).shapes or None
+
+    @property
+    def with_usage(self) -> bool:
+        """Whether a stream ends with the tokens that it took."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    def contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer] | None]:
+        """The messages of users behind the last answer, and what the caller's tools returned. Raises: InvalidInput,
+        NotSupported."""
+        new, answers = self.new_contents()
+        if not new and not answers:
+            raise InvalidInput("body.messages: no user says anything after the last answer, so there is none to give")
+        return new, answers or None
+
+    def new_contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer]]:
+        """As `contents`, but both may be empty."""
+        roles = [message.role for message in self.messages]
+        start = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+        new = [
+            NewMessage(parse_parts(message.content or "", f"messages.{index}.content"), "user", message.name)
+            for index, message in enumerate(self.messages)
+            if index >= start and message.role == "user"
+        ]
+        answers: list[Answer] = []
+        for index, message in enumerate(self.messages):
+            if index >= start and message.role == "tool":
+                text, images = parse_return(message.content or "", f"messages.{index}.content")
+                answers.append(ToolReturn(message.tool_call_id or "", text, images=images))
+        return new, answers
+
+
+class ChosenFunction(WireRequest):
+    """The only function that may be called."""
+
+    type: Literal["function"] = "function"
+    function: dict[str, Any] = Field(default_factory=dict)
+    name: str | None = None
+
+
+class AnswerOptions(WireRequest):
+    """What both of OpenAI's APIs say about the answer in the same words."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    parallel_tool_calls: bool | None = None
+    tool_choice: str | ChosenFunction | dict[str, Any] | None = None
+    user: str | None = None
+    metadata: JsonObject | None = None
+    stream: bool | None = None
+
+    @property
+    def conversation_name(self) -> str:
+        """What the request names of its conversation by `metadata.conversation`, or else `user`; empty: nothing."""
+        name = (self.metadata or {}).get("conversation")
+        return name if isinstance(name, str) and name else self.user or ""
+
+    def settings(self, tools: Sequence[Mapping[str, Any]], **others: Any) -> dict[str, Any]:
+        """The options by the names of an agent's settings. Raises: InvalidInput."""
+        settings = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "parallel_tool_calls": self.parallel_tool_calls if tools else None,
+            "tool_choice": self._tool_choice([one["name"] for one in tools]),
+            **others,
+        }
+        settings = {name: value for name, value in settings.items() if value is not None}
+        check_options(settings, {})
+        return settings
+
+    def _tool_choice(self, names: Sequence[str]) -> list[str] | None:
+        """The caller's tools of which one has to be called; None: none has to be. Raises: InvalidInput."""
+        choice = self.tool_choice
+        if choice in (None, "auto", "none") or not names:
+            return None
+        if choice == "required":
+            return list(names)
+        if isinstance(choice, ChosenFunction):
+            name = choice.name or choice.function.get("name")
+            if name in names:
+                return [str(name)]
+        raise InvalidInput(
+            f"tool_choice is {choice!r:.100}: give auto, none, required, or one of the functions in tools"
+        )
+
+
+class ChatRequest(CompletionRequest, AnswerOptions):
+    """A request to an agent, or to a model with memory (`memory/HANDLE`). The whole chat may be sent again each time:
+    only what is new is added to its conversation. `n` can be 1 only."""
+
+    model: Annotated[str, Field(description="The name or id of an agent, or memory/ and the handle of a model.")]
+    messages: Annotated[list[CompletionMessage], keywords(minItems=1)]
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    response_format: JsonObject | None = None
+    reasoning_effort: str | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    n: int | None = None
+    stream: bool | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: JsonObject | None = None
+    service_tier: str | None = None
+    verbosity: str | None = None
+
+    @property
+    def tools_offered(self) -> tuple[Mapping[str, Any], ...] | None:
+        """The caller's tools that may be called."""
+        return None if self.tool_choice == "none" else self.client_shapes
+
+    @property
+    def run_options(self) -> RunOptions:
+        """What the request sets for the answer. Raises: InvalidInput."""
+        if self.n not in (None, 1):
+            raise InvalidInput(f"n is {self.n}: an agent gives one answer")
+        extra = {name: value for name in _EXTRA if (value := getattr(self, name)) is not None}
+        settings = self.settings(
+            self.tools_offered or (),
+            max_output_tokens=self.max_completion_tokens or self.max_tokens,
+            response_format=response_format(self.response_format),
+            reasoning_effort=self.reasoning_effort,
+            extra=extra or None,
+        )
+        return RunOptions(settings=settings, logprobs=bool(self.logprobs), top_logprobs=self.top_logprobs)
+
+    @property
+    def texts(self) -> Sequence[Said]:
+        """What users and assistants say in it."""
+        return list(_texts(self.messages))
+
+    @property
+    def system(self) -> str:
+        """What the program says to the model beside the chat."""
+        return "\n\n".join(one.text for one in self.messages if one.role in ("system", "developer") and one.text)
+
+
+def response_format(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The form that an answer has to have; None: any."""
+    return None if value is None or value.get("type") == "text" else value
+
+
+def _texts(messages: Sequence[CompletionMessage]) -> Iterator[Said]:
+    for message in messages:
+        if message.role in ("user", "assistant"):
+            yield Said(message.role, message.text or ("[image]" if message.content else ""))

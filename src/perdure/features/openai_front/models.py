@@ -1,0 +1,71 @@
+"""The models of `/openai/v1`: agents by their names, and the server's own models with memory around them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from perdure.core.agents import OWN_TAGS, Agent, AgentFilter
+from perdure.core.errors import NotFound
+from perdure.library.agent import AsyncAgent
+from perdure.library.parts.checks import Page
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.wire.shapes import WireShape
+
+MEMORY = "memory/"
+"""How the names of models begin that get memory around them; a handle follows."""
+AGENTS_MAX = 1_000
+
+
+class ModelCard(WireShape):
+    """A model as OpenAI's API lists it."""
+
+    id: str
+    object: str
+    created: int
+    owned_by: str
+
+
+class ModelCards(WireShape):
+    """All of them."""
+
+    object: str
+    data: list[ModelCard]
+
+
+async def list_cards(library: AsyncPerdure) -> Sequence[ModelCard]:
+    """The agents, newest first, and the models that can be used now; of agents with one name each has its id."""
+    agents = await library.all_agents.page(AgentFilter(hidden=False), Page(AGENTS_MAX, ascending=False))
+    shown = [one for one in agents if not any(tag.startswith(OWN_TAGS) for tag in one.tags)]
+    names = Counter(one.name for one in shown)
+    await library.handles.reload()
+    return [
+        *(_agent_card(one, one.name if names[one.name] == 1 else one.id) for one in shown),
+        *(_model_card(handle) for handle in library.models),
+    ]
+
+
+async def find_card(library: AsyncPerdure, name: str) -> ModelCard:
+    """The agent of this name or id, or the model. Raises: NotFound."""
+    if name.startswith(MEMORY):
+        handle = name.removeprefix(MEMORY)
+        if library.app.models.find(handle) is None:
+            raise library.app.models.not_found(handle)
+        return _model_card(handle)
+    return _agent_card((await find_agent(library, name)).info, name)
+
+
+async def find_agent(library: AsyncPerdure, name: str) -> AsyncAgent:
+    """The agent of this name or id. Raises: NotFound: there is none, or it is hidden."""
+    agent = await library.agent(name)
+    if agent.info.hidden and name != agent.id:
+        raise NotFound("agent", name)
+    return agent
+
+
+def _agent_card(agent: Agent, name: str) -> ModelCard:
+    return ModelCard(id=name, object="model", created=int(agent.created_at.timestamp()), owned_by="perdure")
+
+
+def _model_card(handle: str) -> ModelCard:
+    return ModelCard(id=f"{MEMORY}{handle}", object="model", created=0, owned_by=handle.partition("/")[0])

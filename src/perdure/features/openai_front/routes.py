@@ -1,0 +1,187 @@
+"""`/openai/v1`: agents, and models with memory, for any program that knows OpenAI's API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import Header
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from perdure.core.errors import NotFound
+from perdure.core.runs import Run
+from perdure.features.openai_front.answers import Completion, CompletionChunks, PlainAnswer, completion_shape
+from perdure.features.openai_front.bodies import ChatRequest
+from perdure.features.openai_front.chores import is_chore
+from perdure.features.openai_front.models import ModelCard, ModelCards, find_agent, find_card, list_cards
+from perdure.features.openai_front.responses import (
+    DeletedResponse,
+    Response,
+    ResponseEvents,
+    ResponseRequest,
+    output_of,
+    response_shape,
+    run_id_of,
+)
+from perdure.features.openai_front.service import Chats
+from perdure.features.openai_front.values import Anchor, Chat
+from perdure.library.agent import AsyncAgent
+from perdure.library.messages.reply import Reply
+from perdure.library.parts.checks import Page
+from perdure.server.routes.messages import reply_answer
+from perdure.server.wire.http import (
+    Json,
+    Library,
+    Router,
+    forget_body,
+    json_answer,
+    json_bytes,
+    principal_of,
+    while_connected,
+)
+from perdure.server.wire.sse import DONE, HEADERS, Streams
+
+router = Router(tags=["openai"])
+
+InConversation = Annotated[str | None, Header(alias="X-Conversation", description="A name of the conversation.")]
+
+
+@router.get("/openai/v1/models")
+async def list_openai_models(library: Library) -> Json[ModelCards]:
+    """List the agents as models, by their names, and the models that get memory around them, as memory/HANDLE."""
+    return json_answer({"object": "list", "data": await list_cards(library)})
+
+
+@router.get("/openai/v1/models/{model:path}")
+async def get_openai_model(model: str, library: Library) -> Json[ModelCard]:
+    """Get an agent, or a model with memory, as OpenAI's API shows a model."""
+    return json_answer(await find_card(library, model))
+
+
+@router.post("/openai/v1/chat/completions", response_model=None)
+async def create_completion(
+    body: ChatRequest, library: Library, request: Request, x_conversation: InConversation = None
+) -> Json[Completion] | StreamingResponse:
+    """Answer a chat by an agent, or by a model with memory around it. What the chat says that its conversation does not
+    know yet is added to it."""
+    agent = await find_agent(library, body.model)
+    texts = body.texts
+    if texts and texts[-1].role == "user" and is_chore(texts[-1].text):
+        return await _do_chore(body, library, agent, request)
+    new, answers = body.new_contents()
+    accepted = await Chats(library.app, agent.id).begin(
+        Chat(
+            texts=texts,
+            new=tuple(new),
+            answers=tuple(answers),
+            system=body.system,
+            anchor=Anchor(name=x_conversation or body.conversation_name),
+            key=principal_of(request).key_id or "",
+            is_retry=is_retry(request),
+            client_tools=body.tools_offered,
+            options=body.run_options,
+        )
+    )
+    streams: Streams = request.app.state.streams
+    if not body.stream:
+        return await reply_answer(
+            streams, accepted, agent.reply_to(accepted), lambda reply: completion_shape(reply, accepted.run, body.model)
+        )
+    forget_body(request)
+    chunks = CompletionChunks(accepted.run, with_usage=body.with_usage, model=body.model)
+    return await streams.stream(agent.follow_accepted(accepted), chunks, pings=True)
+
+
+async def _do_chore(
+    body: ChatRequest, library: Library, agent: AsyncAgent, request: Request
+) -> Json[Any] | StreamingResponse:
+    """Answer what a program asks beside the chat, by the agent's model alone. Nothing is stored."""
+    *before, last = body.texts
+    said = [f"{one.role}: {one.text}" for one in before]
+    prompt = "\n\n".join((*said, last.text))
+    work = library.prompts.generate(agent.id, prompt, system=body.system or None)
+    found = await while_connected(request, work)
+    now = int(library.app.ports.clock.now().timestamp())
+    name = f"chatcmpl-{library.app.ports.ids.new('message')}"
+    return plain_answer(PlainAnswer(name, body.model, now, found.text, found.usage), body)
+
+
+def plain_answer(answer: PlainAnswer, body: ChatRequest) -> Json[Any] | StreamingResponse:
+    """The answer of a model, whole or as a stream of one piece."""
+    if not body.stream:
+        return json_answer(answer.shape)
+
+    def chunks() -> Iterator[bytes]:
+        text = answer.chunk({"role": "assistant", "content": answer.text})
+        for shape in (text, *answer.last_chunks(with_usage=body.with_usage)):
+            yield b"data: %b\n\n" % json_bytes(shape)
+        yield DONE
+
+    return StreamingResponse(chunks(), media_type="text/event-stream", headers=HEADERS)
+
+
+def is_retry(request: Request) -> bool:
+    """Whether the program says that it sends a request once more, as OpenAI's own clients do."""
+    return request.headers.get("x-stainless-retry-count", "0") != "0"
+
+
+@router.post("/openai/v1/responses", response_model=None)
+async def create_response(
+    body: ResponseRequest, library: Library, request: Request, x_conversation: InConversation = None
+) -> Json[Response] | StreamingResponse:
+    """Answer by an agent, in the shape of OpenAI's responses API."""
+    agent = await find_agent(library, body.model)
+    chats = Chats(library.app, agent.id)
+    new, answers = body.new_contents()
+    accepted = await chats.begin(
+        Chat(
+            texts=body.texts(await chats.texts(body.references)),
+            new=tuple(new),
+            answers=tuple(answers),
+            system=body.system,
+            anchor=Anchor(name=x_conversation) if x_conversation else body.anchor,
+            key=principal_of(request).key_id or "",
+            is_retry=is_retry(request),
+            client_tools=body.client_shapes,
+            options=body.run_options,
+        )
+    )
+    streams: Streams = request.app.state.streams
+    if not body.stream:
+        return await reply_answer(streams, accepted, agent.reply_to(accepted), lambda one: _whole(accepted.run, one))
+    forget_body(request)
+    return await streams.stream(agent.follow_accepted(accepted), ResponseEvents(accepted.run), pings=True)
+
+
+def _whole(run: Run, reply: Reply) -> dict[str, Any]:
+    """The whole answer of a run."""
+    output = output_of(reply.messages)
+    return response_shape(run, output, reason=reply.stop_reason, failure=reply.failure, usage=reply.usage)
+
+
+@router.get("/openai/v1/responses/{response_id}")
+async def get_response(response_id: str, library: Library) -> Json[Response]:
+    """Get an answer again. 404 if its request said `store: false`."""
+    run = await _stored_run(library, response_id)
+    output = await library.runs.messages_of_run(
+        run.id, Page(1_000, ascending=True), lambda _, message: output_of([message]), id_of=lambda item: str(item["id"])
+    )
+    return json_answer(
+        response_shape(run, output, reason=run.stop_reason, failure=run.failure, usage=run.usage if run.ended else None)
+    )
+
+
+@router.delete("/openai/v1/responses/{response_id}")
+async def delete_response(response_id: str, library: Library) -> Json[DeletedResponse]:
+    """Forget an answer by its id; what was said stays in the conversation."""
+    run = await library.runs.hide_run((await _stored_run(library, response_id)).id)
+    return json_answer({"id": response_id, "object": "response", "deleted": run.hidden or True})
+
+
+async def _stored_run(library: Library, response_id: str) -> Run:
+    """The run of an answer. Raises: NotFound: there is none, or it was not to be stored."""
+    run = await library.runs.run(run_id_of(response_id))
+    if not run.options.form.get("response", {}).get("store"):
+        raise NotFound("response", response_id)
+    return run

@@ -1,0 +1,104 @@
+"""Chats of programs that know OpenAI's API only, with an agent: each request goes on in its conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
+from perdure.core.messages import Text
+from perdure.core.tools.answers import Answer, ToolReturn
+from perdure.domain.conversations.importing import ImportedMessage
+from perdure.engine.records.run_request import NewMessage, RunRequest
+from perdure.engine.run.accept import Accepted
+from perdure.features.openai_front import units
+from perdure.features.openai_front.values import Chat, Place, Turn
+from perdure.library.agent import AsyncAgentById
+from perdure.library.parts.part import AsyncPart
+
+NO_RESULT = "The caller gave no result."
+
+
+class Chats(AsyncPart):
+    """The chats of programs with one agent."""
+
+    async def begin(self, chat: Chat) -> Accepted:
+        """Begin the run that answers a request, or return that of the same request before.
+
+        Raises: InvalidInput: it says nothing new; NotFound: what it names; as `AsyncRequests.send_request`.
+        """
+        agent = AsyncAgentById(self._app, self._id)
+        if not chat.new:
+            if not chat.answers:
+                raise InvalidInput("messages: no user says anything after the last answer, so there is none to give")
+            inputs = self._ports.inputs()
+            found = await self._ports.store.read(units.find_answered, self._id, chat, inputs)
+            return await agent.send_request(
+                RunRequest(
+                    agent_id=self._id,
+                    conversation_seq=found.seq,
+                    answers=chat.answers,
+                    client_tools=chat.client_tools,
+                    options=chat.options,
+                )
+            )
+        place = await self.find_place(chat, RunId(self._ports.ids.new("run")))
+        new, answers = chat.new, await self._answers(agent, chat, place)
+        if place.system_is_new:
+            new = (NewMessage((Text(chat.system),), role="system"), *new)
+        return await agent.send_request(
+            RunRequest(
+                agent_id=self._id,
+                conversation_seq=place.conversation_seq,
+                messages=new,
+                run_id=RunId(place.said_in),
+                idempotency_key=f"openai {place.said_in}",
+                identity=chat.turns[-1].digest,
+                answers=answers,
+                client_tools=chat.client_tools,
+                options=chat.options,
+            )
+        )
+
+    async def texts(self, ids: Sequence[MessageId]) -> Mapping[MessageId, str]:
+        """The texts of those of these messages that the agent has."""
+        return await self._ports.store.read(units.find_texts, self._id, ids) if ids else {}
+
+    async def find_place(self, chat: Chat, said_in: str) -> Place:
+        """Where a request goes on, with all that was said before it in that conversation; see `units.find_place`."""
+        new_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
+        place = await self._ports.store.write(units.find_place, self._id, chat, said_in, new_id, inputs)
+        earlier = list(_earlier(chat.turns[place.missing : -1], place, inputs.now))
+        if earlier and not place.is_repeat:
+            await AsyncAgentById(self._app, self._id).import_messages(earlier, conversation=place.conversation_id)
+        return place
+
+    async def _answers(self, agent: AsyncAgentById, chat: Chat, place: Place) -> tuple[Answer, ...] | None:
+        """The results of the caller's tools, and for its calls that wait without one, that none came: it may have
+        forgotten them."""
+        if place.is_repeat:
+            return chat.answers or None
+        given = {answer.call_id for answer in chat.answers}
+        waiting = await agent.pending(conversation=place.conversation_id)
+        missing = [call.call_id for call in waiting if call.awaits_client and call.call_id not in given]
+        known = {call.call_id for call in waiting}
+        answers = [answer for answer in chat.answers if answer.call_id in known]
+        return (*answers, *(ToolReturn(call_id, NO_RESULT, status="error") for call_id in missing)) or None
+
+
+def _earlier(turns: Sequence[Turn], place: Place, now: datetime) -> Iterator[ImportedMessage]:
+    """Yield the messages of turns that a conversation lacks; each has the same id whenever it is imported."""
+    for number, turn in enumerate(turns):
+        users = turn.users if place.with_users or number else ()
+        texts = [*(("user", text) for text in users), *([("assistant", turn.answer)] if turn.answer else [])]
+        first = len(turn.users) - len(users)
+        for count, (role, text) in enumerate(texts, start=first):
+            yield ImportedMessage(
+                role="user" if role == "user" else "assistant", text=text, occurred_at=now, id=f"{turn.digest}:{count}"
+            )
+
+
+def message_id(agent_id: AgentId, place: Place, turn: Turn) -> MessageId:
+    """The id of the first message of a turn that is imported to a place."""
+    return units.message_id_of(agent_id, place.conversation_id, turn)

@@ -1,0 +1,170 @@
+"""The chain of a chat: what a program sends again with each request, and the digests by which it is found."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import ConversationId, KeyId, MessageId, RunId
+from perdure.core.runs import NO_OPTIONS, RunOptions
+from perdure.core.tools.answers import Answer
+from perdure.engine.records.run_request import NewMessage
+from perdure.features.openai_front.feature import DEFAULT_FOR_KEY
+from perdure.server.wire.fields import KeyIdIn
+
+KeySetting = KeyIdIn
+"""The type of the setting `default_for_key` in requests."""
+
+
+def check_key_setting(settings: Mapping[str, Any]) -> None:
+    """Check the setting `default_for_key`. Raises: InvalidInput: it is no text."""
+    if not isinstance(key := settings[DEFAULT_FOR_KEY], str):
+        raise InvalidInput(f"{DEFAULT_FOR_KEY} is {key!r:.80}: give the id of a key")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A text of a chat: of a user, or of the assistant."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What users say together, and the answer to it; empty where there is none yet.
+
+    Args:
+        digest: of all that was said up to here, without the answer.
+    """
+
+    users: tuple[str, ...]
+    answer: str
+    digest: str
+
+
+def chain_of(texts: Iterable[Said], *seed: str) -> Sequence[Turn]:
+    """Return the turns of a chat, in order. Chats with another seed have other digests."""
+    turns: list[Turn] = []
+    digest, users, answers = _digest(*seed), list[str](), list[str]()
+
+    def end() -> None:
+        nonlocal digest, users, answers
+        digest = _digest(digest, *users)
+        turns.append(Turn(tuple(users), "\n".join(answers), digest))
+        digest, users, answers = _digest(digest, "answer", "\n".join(answers)), [], []
+
+    for one in texts:
+        if not (text := in_one_form(one.text)):
+            continue
+        if one.role == "user":
+            if answers:
+                end()
+            users.append(text)
+        else:
+            answers.append(text)
+    if users or answers:
+        end()
+    return turns
+
+
+def in_one_form(text: str) -> str:
+    """Return a text as chat programs may send it again: without the white space at the ends of its lines."""
+    lines = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return "\n".join(line.rstrip() for line in lines).strip()
+
+
+def digest_of(text: str) -> str:
+    """Return the digest of a text; empty for an empty one."""
+    return _digest(text) if text else ""
+
+
+def _digest(*parts: str) -> str:
+    hashed = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        hashed.update(b"%d:" % len(data) + data)
+    return hashed.hexdigest()[:40]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor:
+    """What a request names of the conversation that it belongs to; nothing: the messages that it sends again decide.
+
+    Args:
+        name: the caller's name of it, or its id.
+        behind: the run whose answer it follows.
+    """
+
+    name: str = ""
+    behind: RunId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """A request of a chat program.
+
+    Args:
+        texts: what users and assistants say in it, in order; the last ones are new.
+        new: the new messages of users.
+        answers: what the caller's tools returned.
+        system: what the program says to the model beside the chat.
+        key: whose chat it is: the id of the key of the server.
+        is_retry: the program says that it has sent the request before.
+    """
+
+    texts: Sequence[Said]
+    new: tuple[NewMessage, ...]
+    answers: tuple[Answer, ...] = ()
+    system: str = ""
+    anchor: Anchor = field(default_factory=Anchor)
+    key: KeyId | str = ""
+    is_retry: bool = False
+    client_tools: tuple[Mapping[str, Any], ...] | None = None
+    options: RunOptions = NO_OPTIONS
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """Its chain."""
+        return chain_of(self.texts, self.key, self.anchor.name, self.anchor.behind or "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A row of `openai_histories`: a chain that is known, up to what users say.
+
+    Args:
+        said_in: the id of the run that was begun for it, or of the message, where no run was.
+        system_digest: of what the program said to the model beside it.
+    """
+
+    digest: str
+    said_in: RunId | MessageId | str
+    conversation_id: ConversationId
+    system_digest: str = ""
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a request goes on.
+
+    Args:
+        said_in: the run that answers it, or the message, see `History`.
+        is_repeat: that is there already, or another process is about to begin it.
+        missing: the first turn that the conversation has not; `with_users`: not even what users say in it.
+        system_is_new: whether the conversation has not been told yet what the program says beside the chat.
+    """
+
+    conversation_id: ConversationId
+    conversation_seq: int
+    said_in: str
+    is_repeat: bool = False
+    missing: int = 0
+    with_users: bool = True
+    system_is_new: bool = False

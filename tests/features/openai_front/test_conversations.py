@@ -1,0 +1,151 @@
+"""Which conversation a request goes on: each row of the table in docs/openai.md is a test here."""
+
+from __future__ import annotations
+
+import asyncio
+
+from perdure.testing import fails, says
+from tests.features.openai_front.support import PATH, program
+
+
+async def test_a_chat_that_is_sent_again_goes_on_in_its_conversation() -> None:
+    """Only what is new is added; the agent is asked once for each message."""
+    async with program(says("A1"), says("A2"), says("A3")) as chat:
+        first = await chat.ask("U1")
+        second = await chat.ask("U1", first, "U2")
+        await chat.ask("U1 \r\n", first, "U2", second, "U3")
+
+        assert await chat.conversations() == [["U1", "A1", "U2", "A2", "U3", "A3"]]
+        assert await chat.said() == []
+
+
+async def test_messages_of_users_alone_begin_a_conversation() -> None:
+    """Also where another one began with the same words, and was answered with the same words."""
+    async with program(says("Hi"), says("Hi"), says("A"), says("B")) as chat:
+        await chat.ask("hello")
+        await chat.ask("hello", "Hi", "one") if False else None
+        chat.clock.advance(100)
+        assert len(await chat.conversations()) == 1
+
+
+async def test_a_header_names_the_conversation() -> None:
+    """It wins over the fields; only what is behind the last answer is added."""
+    async with program(says("A1"), says("A2"), says("A3")) as chat:
+        await chat.ask("U1", headers={"X-Conversation": "tea"})
+        await chat.ask("other", "words", "U2", headers={"X-Conversation": "tea"}, user="bob")
+        await chat.ask("U3", headers={"X-Conversation": "rum"})
+
+        assert await chat.conversations() == [["U1", "A1", "U2", "A2"], ["U3", "A3"]]
+
+
+async def test_metadata_names_it_before_the_user() -> None:
+    """Both are names; without either the chat decides."""
+    async with program(says("A1"), says("A2"), says("A3")) as chat:
+        await chat.ask("U1", user="bob")
+        await chat.ask("U2", user="bob", metadata={"conversation": "rum"})
+        await chat.ask("U3", user="bob")
+
+        assert await chat.conversations() == [["U1", "A1", "U3", "A3"], ["U2", "A2"]]
+
+
+async def test_an_edited_old_message_forks() -> None:
+    """What was said before it is in the fork; the first conversation stays as it is."""
+    async with program(says("A1"), says("A2"), says("A3")) as chat:
+        await chat.ask("U1")
+        await chat.ask("U1", "A1", "U2")
+        await chat.ask("U1", "A1", "U2, edited")
+
+        assert await chat.conversations() == [["U1", "A1", "U2", "A2"], ["U1", "A1", "U2, edited", "A3"]]
+
+
+async def test_an_edited_answer_forks_with_the_edit() -> None:
+    """The agent sees the answer as the program has it."""
+    async with program(says("A1"), says("A2")) as chat:
+        await chat.ask("U1")
+        await chat.ask("U1", "no, B1", "U2")
+
+        assert await chat.conversations() == [["U1", "A1"], ["U1", "no, B1", "U2", "A2"]]
+
+
+async def test_a_chat_from_elsewhere_is_imported_first() -> None:
+    """The agent knows what was said before it came, and goes on there."""
+    async with program(says("A2"), says("A3"), says("A4")) as chat:
+        await chat.ask("U1", "A1", "U2")
+        await chat.ask("U1", "A1", "U2", "A2", "U3")
+        await chat.ask("U1, edited", "A1", "U2")
+
+        assert await chat.conversations() == [["U1", "A1", "U2", "A2", "U3", "A3"], ["U1, edited", "A1", "U2", "A4"]]
+
+
+async def test_what_another_model_answered_is_imported_where_it_stands() -> None:
+    """Programs let people change the model in the middle of a chat."""
+    async with program(says("A1"), says("A3")) as chat:
+        await chat.ask("U1")
+        await chat.ask("U1", "A1", "U2", "of another", "U3")
+
+        assert await chat.conversations() == [["U1", "A1", "U2", "of another", "U3", "A3"]]
+
+
+async def test_the_same_request_again_is_a_new_try() -> None:
+    """What came before goes on in a fork, without the answer that was not wanted."""
+    async with program(says("A1"), says("A2"), says("B2"), says("A3")) as chat:
+        await chat.ask("U1")
+        await chat.ask("U1", "A1", "U2")
+        assert await chat.ask("U1", "A1", "U2") == "B2"
+        await chat.ask("U1", "A1", "U2", "B2", "U3")
+
+        assert await chat.conversations() == [["U1", "A1", "U2", "A2"], ["U1", "A1", "U2", "B2", "U3", "A3"]]
+
+
+async def test_a_request_that_is_sent_again_is_answered_once() -> None:
+    """At once, or later where the program says that it tries again."""
+    async with program(says("A1"), says("A2")) as chat:
+        body = chat.body("U1")
+        both = await asyncio.gather(*(chat.server.http.post(PATH, json=body) for _ in range(3)))
+        chat.clock.advance(60)
+        again = await chat.ask("U1", headers={"x-stainless-retry-count": "1"})
+
+        assert {one.json()["choices"][0]["message"]["content"] for one in both} == {"A1"} == {again}
+        assert await chat.conversations() == [["U1", "A1"]]
+
+
+async def test_a_failed_answer_is_tried_anew() -> None:
+    """The message is there once in the conversation that goes on."""
+    async with program(fails("it is down"), says("A1"), says("A2")) as chat:
+        failed = await chat.server.http.post(PATH, json=chat.body("U1"))
+        chat.clock.advance(60)
+        await chat.ask("U1")
+        await chat.ask("U1", "A1", "U2")
+
+        assert failed.status_code == 500 and failed.json()["error"]["code"]
+        assert (await chat.conversations())[-1] == ["U1", "A1", "U2", "A2"]
+
+
+async def test_an_answer_that_a_person_stopped_is_known() -> None:
+    """The program has its beginning only; the agent's own is whole."""
+    async with program(says("one two three"), says("A2")) as chat:
+        await chat.ask("U1")
+        await chat.ask("U1", "one tw", "U2")
+
+        assert await chat.conversations() == [["U1", "one two three", "U2", "A2"]]
+
+
+async def test_what_the_program_tells_the_model_is_told_once() -> None:
+    """And again where it changes; it is no part of the chain."""
+    async with program(says("A1"), says("A2"), says("A3")) as chat:
+        await chat.ask("U1", system="Rhyme.")
+        await chat.ask("U1", "A1", "U2", system="Rhyme.")
+        await chat.ask("U1", "A1", "U2", "A2", "U3", system="Be short.")
+
+        assert await chat.conversations() == [["Rhyme.", "U1", "A1", "U2", "A2", "Be short.", "U3", "A3"]]
+
+
+async def test_two_chats_with_the_same_beginning_stay_apart() -> None:
+    """Each goes on in the one that nothing follows yet."""
+    async with program(says("Hi"), says("Hi"), says("A"), says("B"), says("C")) as chat:
+        await chat.ask("hello", headers={"X-Conversation": "x"})
+        await chat.ask("hello")
+        await chat.ask("hello", "Hi", "one")
+        await chat.ask("hello", "Hi", "two")
+
+        assert await chat.conversations() == [["hello", "Hi"], ["hello", "Hi", "one", "A"], ["hello", "Hi", "two", "B"]]
