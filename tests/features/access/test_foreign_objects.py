@@ -78,6 +78,8 @@ async def things_of(client: httpx.AsyncClient, world: World, org_id: Any = LOCAL
         answer = await client.post(path, json=body)
         assert answer.status_code == 200, (path, answer.status_code, answer.text)
         things[name] = answer.json()["id"]
+    answer = await client.post("/openai/v1/responses", json={"model": agent, "input": "hi"})
+    things |= {"model": agent, "response_id": answer.json()["id"]}
     return things | {"org_id": org_id, "schedule_id": things["scheduled_message_id"]}
 
 

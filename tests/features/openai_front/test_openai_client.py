@@ -22,11 +22,7 @@ from perdure.testing import calls, fails, says
 from tests.features.openai_front.support import Program, program
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-PIXEL = base64.b64encode(
-    bytes.fromhex(
-        "89504e470d0a1a0a0000000d4948445200000001000000010806000000 1f15c4890000000d49444154789c6360000002000001e221bc330000000049454e44ae426082".replace(" ", "")
-    )
-).decode()
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(60)).decode()
 LOOK = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"], "additionalProperties": False}
 TOOL: Any = {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": LOOK}}
 FUNCTION: Any = {"type": "function", "name": "look", "description": "Look.", "parameters": LOOK, "strict": True}
@@ -65,10 +61,16 @@ async def test_a_chat() -> None:
     async with client(says("Hi.", usage=Usage(input_tokens=9, output_tokens=2, cached_input_tokens=4))) as (own, chat):
         answer = checked(
             ChatCompletion,
-            await own.chat.completions.create(model="ann", messages=[{"role": "user", "content": "Hello"}], temperature=0.1),
+            await own.chat.completions.create(
+                model="ann", messages=[{"role": "user", "content": "Hello"}], temperature=0.1
+            ),
         )
 
-        assert (answer.choices[0].message.content, answer.choices[0].finish_reason, answer.model) == ("Hi.", "stop", "ann")
+        assert (answer.choices[0].message.content, answer.choices[0].finish_reason, answer.model) == (
+            "Hi.",
+            "stop",
+            "ann",
+        )
         assert answer.usage.prompt_tokens_details.cached_tokens == 4
         assert chat.requests[0].options.temperature == 0.1
 
@@ -123,7 +125,9 @@ async def test_images_and_the_form_of_the_answer() -> None:
             {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
         ]
         form: Any = {"type": "json_schema", "json_schema": {"name": "seen", "schema": LOOK, "strict": True}}
-        await own.chat.completions.create(model="ann", messages=[{"role": "user", "content": content}], response_format=form)
+        await own.chat.completions.create(
+            model="ann", messages=[{"role": "user", "content": content}], response_format=form
+        )
         [request] = chat.requests
 
         assert any(isinstance(part, Image) for message in request.messages for part in message.parts)
@@ -133,7 +137,9 @@ async def test_images_and_the_form_of_the_answer() -> None:
 async def test_a_response() -> None:
     """As text, with what the request said; the next one goes on behind it, and an older one forks."""
     async with client(says("A1"), says("A2"), says("A3")) as (own, chat):
-        first = checked(Response, await own.responses.create(model="ann", input="U1", instructions="Rhyme.", metadata={"a": "b"}))
+        first = checked(
+            Response, await own.responses.create(model="ann", input="U1", instructions="Rhyme.", metadata={"a": "b"})
+        )
         second = await own.responses.create(model="ann", input="U2", previous_response_id=first.id)
         await own.responses.create(model="ann", input="U3", previous_response_id=first.id)
         again = checked(Response, await own.responses.retrieve(first.id))
@@ -141,10 +147,7 @@ async def test_a_response() -> None:
         assert (first.output_text, first.status, first.instructions) == ("A1", "completed", "Rhyme.")
         assert again.model_dump() == first.model_dump()
         assert second.previous_response_id == first.id
-        assert await chat.conversations() == [
-            ["Rhyme.", "U1", "A1", "U2", "A2"],
-            ["Rhyme.", "U1", "A1", "U3", "A3"],
-        ]
+        assert await chat.conversations() == [["Rhyme.", "U1", "A1", "U2", "A2"], ["Rhyme.", "U1", "A1", "U3", "A3"]]
 
 
 async def test_responses_by_history_and_by_conversation() -> None:
@@ -170,7 +173,10 @@ async def test_a_response_is_streamed() -> None:
     """Each event has the client's type, its number and its name; the last one has the whole answer."""
     async with client(says("one two three")) as (own, _):
         stream = await own.responses.create(model="ann", input="Hello", stream=True)
-        events = [EVENT.validate_python(one.model_dump(mode="json", by_alias=True, exclude_unset=True)) async for one in stream]
+        events = [
+            EVENT.validate_python(one.model_dump(mode="json", by_alias=True, exclude_unset=True))
+            async for one in stream
+        ]
 
         kinds = [one.type for one in events]
         assert kinds[:4] == [

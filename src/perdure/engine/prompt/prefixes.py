@@ -92,7 +92,7 @@ def agent_of_run(agent: Agent, run: Run, models: Models) -> Agent:
     if options.model is not None and options.model != agent.model:
         settings = {name: value for name, value in agent.settings.items() if name not in _OF_ONE_MODEL}
         agent = replace(agent, model=options.model, settings=settings)
-    if options.settings or options.wants_tokens:
+    if options.settings or options.logprobs or options.token_ids:
         agent = replace(agent, settings={**agent.settings, **options.model_settings})
     return as_requested(agent, models)
 

@@ -53,6 +53,7 @@ def _rules() -> list[ScopeRule]:
         *("/v1/agents/*/messages/**", "/v1/agents/*/generate", "/v1/agents/*/events", "/v1/agents/*/summarize"),
         *("/v1/agents/*/recompile", "/v1/agents/*/schedule/**", "/v1/agents/*/files/**", "/v1/conversations/**"),
         "/v1/agents/*/commands/**",
+        *("/openai/v1/chat/completions", "/openai/v1/responses/**"),
         *("/v1/chat/completions", "/v1/runs/**", "/v1/jobs/**", "/v1/messages/**", "/v1/steps/**"),
         *("/v1/groups/*/messages/**", "/v1/agents/*/companion/**"),
     ]
@@ -62,6 +63,7 @@ def _rules() -> list[ScopeRule]:
         ("PATCH DELETE", "/v1/conversations/*"),
         ("POST", "/v1/conversations/*/fork"),
         ("DELETE", "/v1/runs/*"),
+        ("DELETE", "/openai/v1/responses/*"),
         (WRITE, "/v1/agents/*/schedule/**"),
     ]
     memory = [
@@ -86,6 +88,7 @@ def _rules() -> list[ScopeRule]:
         ScopeRule("GET HEAD OPTIONS DELETE", "/mcp", "read-only"),
         *(ScopeRule("POST", path, "read-only") for path in searches),
         *(ScopeRule(GET, f"/v1/{noun}/**", "read-only") for noun in read),
+        *(ScopeRule(GET, f"/openai/v1/{noun}/**", "read-only") for noun in ("models", "responses")),
         ScopeRule(WRITE, "/v1/agents/*/messages/import", "user", audited=True),
         ScopeRule(WRITE, "/v1/providers/**", "admin", audited=True),
         ScopeRule(WRITE, "/v1/sandbox-config/**", "admin", audited=True),

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from perdure.core.events import Delta, DeltaStreamed, MessageAdded, RunEnded, StoredEvent
 from perdure.core.messages import Message
-from perdure.core.runs import FAILED_REASONS, Failure, Run, StopReason, Usage
+from perdure.core.runs import FAILED_REASONS, NO_USAGE, Failure, Run, StopReason, Usage
 from perdure.library.messages.reply import Reply
 from perdure.server.wire.chunks import Chunk, ChunkMaker
 from perdure.server.wire.messages import Display, wire_messages
@@ -60,8 +60,8 @@ class PlainAnswer:
     id: str
     model: str
     created: int
-    text: str
-    usage: Usage
+    text: str = ""
+    usage: Usage = NO_USAGE
     calls: Sequence[Mapping[str, Any]] = ()
     reason: str = "stop"
 

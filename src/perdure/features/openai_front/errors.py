@@ -12,7 +12,7 @@ from perdure.server.wire.http import json_bytes
 
 PREFIX = "/openai/v1/"
 
-STATUSES: Mapping[int, int] = {402: 429, 422: 400, 501: 400, 507: 503}
+STATUSES: Mapping[int, int] = {402: 429, 422: 400, 501: 400}
 """Status of an error here -> that of OpenAI's API, where it is another."""
 
 _TYPES: Mapping[int, str] = {401: "authentication_error", 403: "permission_error", 409: "conflict_error"}

@@ -223,6 +223,7 @@ def response_shape(
         "id": f"{RESPONSE}{run.id.partition('-')[2]}",
         "object": "response",
         "created_at": int(run.created_at.timestamp()),
+        "model": run.key.agent_id,
         "status": status,
         "error": error,
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Header
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
+from perdure.app import App
 from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId
 from perdure.core.runs import Run
+from perdure.engine.budget import CallBudget
 from perdure.features.openai_front.answers import Completion, CompletionChunks, PlainAnswer, completion_shape
 from perdure.features.openai_front.bodies import ChatRequest
+from perdure.features.openai_front.capture import KeyAgents, keep, recall, with_recalled
 from perdure.features.openai_front.chores import is_chore
-from perdure.features.openai_front.models import ModelCard, ModelCards, find_agent, find_card, list_cards
+from perdure.features.openai_front.models import MEMORY, ModelCard, ModelCards, find_agent, find_card, list_cards
+from perdure.features.openai_front.proxy import Answered, Kept, Proxy
 from perdure.features.openai_front.responses import (
     DeletedResponse,
     Response,
@@ -46,6 +53,8 @@ router = Router(tags=["openai"])
 
 InConversation = Annotated[str | None, Header(alias="X-Conversation", description="A name of the conversation.")]
 
+OfAgent = Annotated[str | None, Header(alias="X-Agent", description="The agent whose memory a model gets.")]
+
 
 @router.get("/openai/v1/models")
 async def list_openai_models(library: Library) -> Json[ModelCards]:
@@ -61,28 +70,25 @@ async def get_openai_model(model: str, library: Library) -> Json[ModelCard]:
 
 @router.post("/openai/v1/chat/completions", response_model=None)
 async def create_completion(
-    body: ChatRequest, library: Library, request: Request, x_conversation: InConversation = None
+    body: ChatRequest,
+    library: Library,
+    request: Request,
+    x_conversation: InConversation = None,
+    x_agent: OfAgent = None,
 ) -> Json[Completion] | StreamingResponse:
     """Answer a chat by an agent, or by a model with memory around it. What the chat says that its conversation does not
     know yet is added to it."""
-    agent = await find_agent(library, body.model)
     texts = body.texts
-    if texts and texts[-1].role == "user" and is_chore(texts[-1].text):
-        return await _do_chore(body, library, agent, request)
-    new, answers = body.new_contents()
-    accepted = await Chats(library.app, agent.id).begin(
-        Chat(
-            texts=texts,
-            new=tuple(new),
-            answers=tuple(answers),
-            system=body.system,
-            anchor=Anchor(name=x_conversation or body.conversation_name),
-            key=principal_of(request).key_id or "",
-            is_retry=is_retry(request),
-            client_tools=body.tools_offered,
-            options=body.run_options,
+    is_for_program = texts and texts[-1].role == "user" and is_chore(texts[-1].text)
+    if body.model.startswith(MEMORY):
+        return await _pass_on(
+            body, library, request, x_agent, None if is_for_program else _chat_of(body, request, x_conversation)
         )
-    )
+    agent = await find_agent(library, body.model)
+    if is_for_program:
+        return await _do_chore(body, library, agent, request)
+    chat = replace(_chat_of(body, request, x_conversation), options=body.run_options)
+    accepted = await Chats(library.app, agent.id).begin(chat)
     streams: Streams = request.app.state.streams
     if not body.stream:
         return await reply_answer(
@@ -91,6 +97,46 @@ async def create_completion(
     forget_body(request)
     chunks = CompletionChunks(accepted.run, with_usage=body.with_usage, model=body.model)
     return await streams.stream(agent.follow_accepted(accepted), chunks, pings=True)
+
+
+def _chat_of(body: ChatRequest, request: Request, conversation: str | None) -> Chat:
+    """The chat that a request sends. Raises: InvalidInput, NotSupported."""
+    new, answers = body.new_contents()
+    return Chat(
+        texts=body.texts,
+        new=tuple(new),
+        answers=tuple(answers),
+        system=body.system,
+        anchor=Anchor(name=conversation or body.conversation_name),
+        key=principal_of(request).key_id or "",
+        is_retry=is_retry(request),
+        client_tools=body.tools_offered,
+    )
+
+
+async def _pass_on(
+    body: ChatRequest, library: Library, request: Request, agent_name: str | None, chat: Chat | None
+) -> StreamingResponse:
+    """Answer by a model with an agent's memory around it; without a chat by the model alone."""
+    app, handle = library.app, await library.handles.resolve(body.model.removeprefix(MEMORY))
+    agent = await app.service(KeyAgents).find(library, agent_name, principal_of(request).key_id)
+    shape: dict[str, Any] = await request.json()
+    kept: Kept = _forget
+    if chat is not None:
+        shape["messages"] = with_recalled(shape["messages"], await recall(agent, chat))
+        kept = partial(_keep, app, agent.id, chat)
+    budget = CallBudget((await agent.memory())[0], app.ports)
+    passing = await app.service(Proxy).ask(handle, shape, budget, kept)
+    forget_body(request)
+    return StreamingResponse(passing.pieces(), media_type=passing.kind, headers=HEADERS)
+
+
+async def _forget(answered: Answered) -> None:
+    """Keep nothing."""
+
+
+async def _keep(app: App, agent_id: AgentId, chat: Chat, answered: Answered) -> None:
+    await keep(app, agent_id, chat, answered.text)
 
 
 async def _do_chore(

@@ -70,7 +70,7 @@ def find_place(
     """Return where a request goes on, and note that it does.
 
     Args:
-        said_in: the id of the run that is to answer it, or of its message, see `History`.
+        said_in: the id of the run that is to answer it; empty: none is, and the request's messages are imported.
         new_id: the id of a conversation that has to be made.
     Raises: NotFound: the conversation or run that the request names.
     """
@@ -79,7 +79,7 @@ def find_place(
     rows = tx.of(OpenAIHistories).find(agent_id, [turn.digest for turn in turns if turn.users])
     same = [one for row in rows.get(turns[-1].digest, ()) if (one := _find_turn(tx, row, inputs)) is not None]
     for known in same:
-        if known.row.said_in == said_in or _is_sent_again(known, chat, inputs):
+        if _is_sent_again(known, chat, inputs):
             place = _place(known.conversation, known.row.said_in, missing=len(turns) - 1)
             return replace(place, is_repeat=True)
     if chat.anchor.name or chat.anchor.behind is not None:
@@ -91,6 +91,7 @@ def find_place(
         before, missing, with_users = known.row, len(turns) - 1, True
     else:
         conversation, before, missing, with_users = _behind_known(tx, agent_id, turns, rows, new_id, inputs)
+    said_in = said_in or message_id_of(agent_id, conversation.id, turns[-1])
     system = digest_of(chat.system)
     told = tx.of(OpenAIHistories).newest_system(agent_id, conversation.id) if before is None else before.system_digest
     added = [(turn.digest, message_id_of(agent_id, conversation.id, turn)) for turn in turns[missing:-1] if turn.users]

@@ -14,17 +14,24 @@ from perdure.core.ids import ConversationId, KeyId, MessageId, RunId
 from perdure.core.runs import NO_OPTIONS, RunOptions
 from perdure.core.tools.answers import Answer
 from perdure.engine.records.run_request import NewMessage
-from perdure.features.openai_front.feature import DEFAULT_FOR_KEY
+from perdure.features.openai_front.feature import MEMORY_OF
+from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import KeyIdIn
 
-KeySetting = KeyIdIn
-"""The type of the setting `default_for_key` in requests."""
+FOR_KEY = "key"
+
+
+class KeySetting(WireRequest):
+    """The setting `memory_of` in requests: the key whose requests to models get the agent's memory."""
+
+    key: KeyIdIn
 
 
 def check_key_setting(settings: Mapping[str, Any]) -> None:
-    """Check the setting `default_for_key`. Raises: InvalidInput: it is no text."""
-    if not isinstance(key := settings[DEFAULT_FOR_KEY], str):
-        raise InvalidInput(f"{DEFAULT_FOR_KEY} is {key!r:.80}: give the id of a key")
+    """Check the setting `memory_of`. Raises: InvalidInput: it names no key."""
+    value = settings[MEMORY_OF]
+    if not isinstance(value, Mapping) or not isinstance(value.get(FOR_KEY), str):
+        raise InvalidInput(f'{MEMORY_OF} is {value!r:.80}: give {{"key": the id of a key}}')
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ VALUES_MAX = 250_000
 0.15 s, 700,000 floats 0.4 s."""
 
 ERROR_FORM: Point[[Scope, Send], Send | None] = Point("error_form")
-"""What sends an answer whose errors have another form than Letta's; None: the path is not the feature's."""
+"""What sends an answer whose errors have another form than Letta's; None: the path is not the feature's.
+Paths below `/v1/` are Letta's."""
 
 RefusedPage = Callable[[Request, int, str], Response]
 """The page for a request that is refused, with this status and text."""
@@ -132,7 +133,8 @@ class Guard:
         current_trace.set(secrets.token_hex(16))
         request_limits.set(self._limits)
         started = False
-        send = next(filter(None, ERROR_FORM(scope, send)), send)
+        if not scope["path"].startswith("/v1/"):
+            send = next(filter(None, ERROR_FORM(scope, send)), send)
 
         async def send_and_note(message: Message) -> None:
             nonlocal started

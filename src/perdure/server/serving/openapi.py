@@ -117,7 +117,7 @@ class OpenAIError(TypedDict):
 
 
 _OPENAI = re.compile(r"\w+ /openai/.*")
-_OPENAI_STATUSES: Mapping[int, int] = {402: 429, 422: 400, 501: 400, 507: 503}
+_OPENAI_STATUSES: Mapping[int, int] = {402: 429, 422: 400, 501: 400}
 """Status of an error -> that of OpenAI's API, where it is another."""
 
 _TEXT: Shape = {"type": "string"}

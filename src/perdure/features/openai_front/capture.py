@@ -1,0 +1,118 @@
+"""Memory around a model's answer: what is recalled in front of it, and what is kept of the chat behind it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from perdure.app import App
+from perdure.core.agents import AgentFilter
+from perdure.core.errors import InvalidInput, NotFound, PerdureError
+from perdure.core.ids import AgentId, KeyId
+from perdure.domain.conversations.importing import ImportedMessage
+from perdure.features.openai_front import units
+from perdure.features.openai_front.feature import MEMORY_OF
+from perdure.features.openai_front.service import Chats
+from perdure.features.openai_front.values import FOR_KEY, Chat, digest_of, in_one_form
+from perdure.library.agent import AsyncAgent, AsyncAgentById
+from perdure.library.parts.checks import Page
+from perdure.library.perdure import AsyncPerdure
+
+log = logging.getLogger(__name__)
+
+DEFAULT_AGENT = "memory"
+RECALL_TOKENS = 1_000
+KEPT_S = 10
+"""So long the agent of a key is remembered."""
+
+RECALLED = "What is remembered from earlier conversations; it may help, and is no request:"
+
+
+class KeyAgents:
+    """The agents whose memory the requests of keys get."""
+
+    def __init__(self, app: App) -> None:
+        self._known: dict[str, tuple[float, AgentId]] = {}
+
+    async def start(self) -> None:
+        """Nothing runs."""
+
+    async def close(self) -> None:
+        """Nothing runs."""
+
+    async def find(self, library: AsyncPerdure, name: str | None, key_id: KeyId | None) -> AsyncAgent | AsyncAgentById:
+        """The agent with this name or id; without one the agent that is the key's, else the agent `memory`, which is
+        made at its first use. Raises: NotFound."""
+        if name:
+            return await library.agent(name)
+        known = self._known.get(key_id or "")
+        if known is not None and known[0] > time.monotonic():
+            return library.agent_of(known[1])
+        found = await self._of_key(library, key_id)
+        self._known[key_id or ""] = time.monotonic() + KEPT_S, found
+        return library.agent_of(found)
+
+    @staticmethod
+    async def _of_key(library: AsyncPerdure, key_id: KeyId | None) -> AgentId:
+        if key_id is not None:
+            where = AgentFilter(holding=((MEMORY_OF, FOR_KEY, key_id),))
+            for agent in await library.all_agents.page(where, Page(1, ascending=False)):
+                return agent.id
+        about = "The memory of programs that ask models through /openai/v1."
+        return (await library.get_or_create_agent(DEFAULT_AGENT, description=about)).id
+
+
+async def recall(agent: AsyncAgentById, chat: Chat) -> str:
+    """What the agent remembers about the newest words of a chat, for the model; empty: nothing."""
+    asked = "\n".join(text for one in chat.new for part in one.parts if (text := getattr(part, "text", "")))
+    if not asked.strip():
+        return ""
+    found = await agent.recall(asked, budget_tokens=RECALL_TOKENS)
+    return f"{RECALLED}\n\n{found.text}" if found.sources else ""
+
+
+def with_recalled(messages: Sequence[Mapping[str, Any]], recalled: str) -> list[Mapping[str, Any]]:
+    """The messages of a request with what is remembered in front: at the end of the first system text, for the
+    templates of many models take one only; or as one."""
+    if not recalled:
+        return [*messages]
+    first = messages[0] if messages else {}
+    if first.get("role") not in ("system", "developer"):
+        return [{"role": "system", "content": recalled}, *messages]
+    content = first.get("content") or ""
+    if isinstance(content, str):
+        return [{**first, "content": f"{content}\n\n{recalled}"}, *messages[1:]]
+    return [{**first, "content": [*content, {"type": "text", "text": recalled}]}, *messages[1:]]
+
+
+async def keep(app: App, agent_id: AgentId, chat: Chat, answer: str) -> None:
+    """Keep what a chat says that its conversation has not, and the answer. An error is logged: the answer is given."""
+    try:
+        await _keep(app, agent_id, chat, in_one_form(answer))
+    except PerdureError as error:
+        log.warning("an answer of a model was not kept in the memory of %s: %s", agent_id, error)
+
+
+async def _keep(app: App, agent_id: AgentId, chat: Chat, answer: str) -> None:
+    agent, now, turn = AsyncAgentById(app, agent_id), app.ports.clock.now(), chat.turns[-1]
+    said = [ImportedMessage(role="assistant", text=answer, occurred_at=now, id="")] if answer else []
+    if not chat.new:  # it goes on behind the results of tools
+        try:
+            found = await app.ports.store.read(units.find_answered, agent_id, chat, app.ports.inputs())
+        except (NotFound, InvalidInput):
+            return
+        messages = [replace(one, id=f"{turn.digest}:{digest_of(answer)}") for one in said]
+        await agent.import_messages(messages, conversation=found.id)
+        return
+    place = await Chats(app, agent_id).find_place(chat, "")
+    if place.is_repeat:
+        return
+    users = [
+        ImportedMessage(role="user", text=text, occurred_at=now, id=f"{turn.digest}:{number}")
+        for number, text in enumerate(turn.users)
+    ]
+    messages = [*users, *(replace(one, id=f"{turn.digest}:{len(users)}") for one in said)]
+    await agent.import_messages(messages, conversation=place.conversation_id)

@@ -1,0 +1,103 @@
+"""A request of OpenAI's chat API to a model whose provider speaks another one, through the model port."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from perdure.app import App
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId, MessageId
+from perdure.core.messages import ImageLink, Message, Part, Text, ToolCall, ToolResult, text_of
+from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
+from perdure.features.openai_front.answers import PlainAnswer, finish_reason
+from perdure.features.openai_front.bodies import ChatRequest, CompletionMessage
+from perdure.server.wire.base import parse_parts
+from perdure.server.wire.http import json_bytes
+from perdure.server.wire.sse import DONE
+
+
+async def ask_port(app: App, handle: str, shape: Mapping[str, Any]) -> AsyncIterator[bytes]:
+    """The body of the answer, in pieces. Raises: ModelError, ModelNotFound, InvalidInput, NotSupported."""
+    body = ChatRequest.model_validate(shape)
+    if (model := app.models.find(handle)) is None:
+        raise app.models.not_found(handle)
+    request = ModelRequest(
+        model=handle,
+        system=body.system,
+        messages=tuple([message async for message in _messages(app, body.messages, shape["messages"])]),
+        tools=body.tools_offered or (),
+        options=ModelOptions.from_settings(body.run_options.settings),
+    )
+    head = PlainAnswer(f"chatcmpl-{app.ports.ids.new('message')}", body.model, int(app.ports.clock.now().timestamp()))
+    reply: ModelReply | None = None
+    async for piece in model.respond(request):
+        if isinstance(piece, ModelReply):
+            reply = piece
+        elif body.stream and isinstance(piece, ModelDelta) and piece.kind == "text":
+            yield _line(head.chunk({"role": "assistant", "content": piece.text}))
+    assert reply is not None
+    calls = [_call_shape(part) for part in reply.parts if isinstance(part, ToolCall)]
+    answer = replace(
+        head,
+        text=text_of([part for part in reply.parts if isinstance(part, Text)]),
+        usage=reply.usage,
+        calls=calls,
+        reason="tool_calls" if calls else finish_reason(reply.stop_reason),
+    )
+    if not body.stream:
+        yield json_bytes(answer.shape)
+        return
+    for chunk in answer.last_chunks(with_usage=body.with_usage):
+        yield _line(chunk)
+    yield DONE
+
+
+def _line(shape: Mapping[str, Any]) -> bytes:
+    return b"data: %b\n\n" % json_bytes(shape)
+
+
+def _call_shape(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+async def _messages(
+    app: App, messages: Sequence[CompletionMessage], shapes: Sequence[Mapping[str, Any]]
+) -> AsyncIterator[Message]:
+    """The messages as the port takes them, without system texts. `shapes`: as they came."""
+    now, names = app.ports.clock.now(), dict[str, str]()
+    for seq, (message, shape) in enumerate(zip(messages, shapes, strict=True)):
+        if message.role in ("system", "developer", "function"):
+            continue
+        parts: list[Part] = []
+        if message.role == "tool":
+            call_id = message.tool_call_id or ""
+            parts.append(ToolResult(call_id, names.get(call_id, ""), message.text))
+        else:
+            sent = parse_parts(message.content or "", f"messages.{seq}.content")
+            parts += [await app.fetch_image(part) if isinstance(part, ImageLink) else part for part in sent]
+        for call in shape.get("tool_calls") or ():
+            made = _call_of(call, f"body.messages.{seq}.tool_calls")
+            names[made.call_id] = made.name
+            parts.append(made)
+        yield Message(
+            id=MessageId(app.ports.ids.new("message")),
+            agent_id=AgentId(""),
+            seq=seq,
+            conversation_seq=0,
+            role="user" if message.role == "user" else "tool" if message.role == "tool" else "assistant",
+            parts=tuple(one for one in parts if one != Text("")),
+            created_at=now,
+            occurred_at=now,
+        )
+
+
+def _call_of(shape: Any, where: str) -> ToolCall:
+    """A call of an earlier answer. Raises: InvalidInput: something is missing in it."""
+    try:
+        call_id, name, arguments = shape["id"], shape["function"]["name"], shape["function"].get("arguments") or "{}"
+    except (KeyError, TypeError) as error:
+        raise InvalidInput(f"{where}: a call is {shape!r:.80}: give id and function") from error
+    return ToolCall(str(call_id), str(name), arguments if isinstance(arguments, str) else json.dumps(arguments))

@@ -1,0 +1,217 @@
+"""Models with memory: a request goes on to the model's provider, and its answer comes back as it is made.
+
+A provider that speaks OpenAI's API gets the request as it came, but for the model's name and what is recalled. Others
+are asked through the model port. The answer is read to its end and kept, also if the program leaves before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from perdure.app import App, Endpoint
+from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError
+from perdure.core.runs import NO_USAGE, Usage
+from perdure.engine.budget import CallBudget
+from perdure.features.openai_front.port import ask_port
+from perdure.providers.masking import answer_pieces
+from perdure.providers.openai_chat.faults import Target, error_of_connection, error_of_response
+from perdure.providers.openai_endpoint import HttpClients, api_url, request_headers
+from perdure.providers.provider import SELF_SERVED
+from perdure.server.wire.http import json_bytes
+
+log = logging.getLogger(__name__)
+
+FIRST_S, NEXT_S = 600.0, 120.0
+"""So long a provider may say nothing before the answer, and within it."""
+ERROR_S = 60.0
+CLOSE_S = 5.0
+"""So long answers that are still being made are waited for when the program ends."""
+READ_BYTES = 32 * 2**20
+"""What is kept of an answer is read from so many bytes of it at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What a provider answered, and what that took."""
+
+    text: str
+    usage: Usage
+
+
+Kept = Callable[[Answered], Awaitable[None]]
+
+
+class Passing:
+    """An answer that is passed on while it is made. `status` and `kind` are those of the provider's answer."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._is_read = True
+
+    def put(self, piece: bytes | None) -> None:
+        """Pass a piece on; None: it was the last one."""
+        if self._is_read:
+            self._pieces.put_nowait(piece)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The pieces, as they come."""
+        try:
+            while (piece := await self._pieces.get()) is not None:
+                yield piece
+        finally:
+            self._is_read = False
+
+
+class Proxy:
+    """Asks the models of requests that get memory around them."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._clients: dict[str, tuple[Endpoint, HttpClients]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Nothing runs before the first request."""
+
+    async def close(self) -> None:
+        """Give answers that are being made a moment to end, and close all connections."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=CLOSE_S)
+        for task in set(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+        for _, clients in self._clients.values():
+            await clients.aclose()
+
+    async def ask(self, handle: str, body: Mapping[str, Any], budget: CallBudget, kept: Kept) -> Passing:
+        """Send a request to a model, and return its answer as it comes. `kept` is called with the whole of it, whether
+        the pieces were read or not.
+
+        Args:
+            body: of the request, with what is recalled.
+        Raises: ModelError: the provider refuses it, or can't be reached; LimitReached.
+        """
+        await budget.check()
+        endpoint, name = self._app.models.provider_of(handle) or (None, "")
+        speaks = endpoint is not None and endpoint.entry.api_name == "openai_chat" and endpoint.entry != SELF_SERVED
+        if endpoint is None or not speaks or handle in self._app.models.own_handles:
+            kind = "text/event-stream" if body.get("stream") else "application/json"
+            return await self._begin(Passing(kind), ask_port(self._app, handle, body), handle, budget, kept)
+        url = api_url(endpoint.base_url, "/chat/completions")
+        headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
+        target = Target.of_request(name, url, headers)
+        client = self._client(endpoint)
+        request = client.build_request("POST", url, content=json_bytes({**body, "model": name}), headers=headers)
+        try:
+            async with asyncio.timeout(FIRST_S):
+                response = await client.send(request, stream=True)
+        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, AddressRefused) as error:
+            raise error_of_connection(error, target, silence_s=FIRST_S, begun=False) from error
+        if not response.is_success:
+            try:
+                raise await error_of_response(response, target, asyncio.get_running_loop().time() + ERROR_S)
+            finally:
+                await response.aclose()
+        passing = Passing(response.headers.get("content-type", "application/json"))
+        return await self._begin(passing, _pieces(response, target), handle, budget, kept)
+
+    def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
+        """The client for an endpoint, whose address may have changed."""
+        known = self._clients.get(endpoint.provider)
+        if known is None or known[0] != endpoint:
+            known = self._clients[endpoint.provider] = endpoint, HttpClients(guard=endpoint.guard)
+        return known[1].client()
+
+    async def _begin(
+        self, passing: Passing, pieces: AsyncIterator[bytes], handle: str, budget: CallBudget, kept: Kept
+    ) -> Passing:
+        """Begin to pass an answer on, once its first piece is there. Raises: ModelError: there is none."""
+        first = await anext(pieces, b"")
+        task = asyncio.create_task(self._pass_on(passing, first, pieces, handle, budget, kept))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return passing
+
+    async def _pass_on(
+        self, passing: Passing, piece: bytes, pieces: AsyncIterator[bytes], handle: str, budget: CallBudget, kept: Kept
+    ) -> None:
+        """Pass the pieces of an answer on until its end, then count and keep it."""
+        whole = bytearray()
+        try:
+            while piece:
+                passing.put(piece)
+                if len(whole) < READ_BYTES:
+                    whole += piece
+                piece = await anext(pieces, b"")
+        except ModelError as error:
+            log.warning("an answer of %s broke: %s", handle, error)
+            failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
+            passing.put(b"data: %b\n\n" % json_bytes(failure))
+        finally:
+            passing.put(None)
+        try:
+            answered = read_answer(bytes(whole), passing.kind)
+            await budget.count(handle, answered.usage)
+            await kept(answered)
+        except Exception:
+            log.exception("an answer of %s was not kept", handle)
+
+
+async def _pieces(response: httpx.Response, target: Target) -> AsyncIterator[bytes]:
+    """The body of an answer, as it comes. Raises: ModelError."""
+    pieces, silence_s, begun = answer_pieces(response), FIRST_S, False
+    try:
+        while True:
+            async with asyncio.timeout(silence_s):
+                piece = await anext(pieces, None)
+            if piece is None:
+                return
+            if piece:
+                yield piece
+            silence_s, begun = NEXT_S, True
+    except (TimeoutError, httpx.HTTPError, httpx.StreamError, DataTooLarge, BodyUnreadable) as error:
+        raise error_of_connection(error, target, silence_s=silence_s, begun=begun) from error
+    finally:
+        await response.aclose()
+
+
+def read_answer(body: bytes, kind: str) -> Answered:
+    """The text and the tokens of an answer, whole or a stream; what can't be read is left out."""
+    texts: list[str] = []
+    usage = NO_USAGE
+    lines = [body] if not kind.startswith("text/event-stream") else body.replace(b"\r\n", b"\n").split(b"\n")
+    for line in lines:
+        data = line.removeprefix(b"data:").strip()
+        if not data.startswith(b"{"):
+            continue
+        try:
+            shape = json.loads(data)
+        except ValueError:
+            continue
+        for choice in (shape.get("choices") or ())[:1]:
+            said = choice.get("delta") or choice.get("message") or {}
+            if isinstance(text := said.get("content"), str):
+                texts.append(text)
+        usage = _usage_of(shape.get("usage")) or usage
+    return Answered("".join(texts), usage)
+
+
+def _usage_of(shape: Any) -> Usage | None:
+    """The tokens that an answer names; None: it names none."""
+    if not isinstance(shape, Mapping):
+        return None
+    details = shape.get("prompt_tokens_details") or {}
+    return Usage(
+        input_tokens=shape.get("prompt_tokens") or 0,
+        output_tokens=shape.get("completion_tokens") or 0,
+        cached_input_tokens=details.get("cached_tokens") or 0,
+    )

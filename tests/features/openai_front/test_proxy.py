@@ -1,0 +1,171 @@
+"""Models with memory around them: what reaches the provider, what comes back, and what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from perdure import AsyncPerdure, Settings
+from perdure.server.config import ServerConfig
+from perdure.testing import InlineStore, ScriptedModel, says
+from perdure.testing.http_model import Hanging, HttpModel, Later, Status
+from tests.features.openai_front.support import PATH
+from tests.server.routed import MODEL
+from tests.support.servers import listening
+
+HANDLE = "memory/openai/test"
+
+
+@dataclass(frozen=True, slots=True)
+class Proxied:
+    """A server in front of a provider, and the store behind it."""
+
+    http: httpx.AsyncClient
+    provider: HttpModel
+    library: AsyncPerdure
+
+    async def ask(self, *chat: str, headers: Mapping[str, str] | None = None, **fields: Any) -> httpx.Response:
+        roles = ("user", "assistant")
+        messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(chat)]
+        body = {"model": HANDLE, "messages": messages, **fields}
+        answer = await self.http.post(PATH, json=body, headers=dict(headers or {}))
+        await self.kept()
+        return answer
+
+    async def kept(self) -> None:
+        """Wait until what was answered is kept."""
+        from perdure.features.openai_front.proxy import Proxy
+
+        if tasks := set(self.library.app.service(Proxy)._tasks):
+            await asyncio.wait(tasks)
+
+    async def conversations(self, name: str = "memory") -> list[list[str]]:
+        agent = await self.library.agent(name)
+        found = [one for one in await agent.conversations() if one.seq > 0]
+        return [[row.text for row in await agent.messages(conversation=one.id)] for one in found]
+
+
+@contextlib.asynccontextmanager
+async def proxied(
+    monkeypatch: pytest.MonkeyPatch, *script: Any, config: ServerConfig | None = None
+) -> AsyncIterator[Proxied]:
+    async with HttpModel(*script, otherwise=says("hi")) as provider:
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+        library = await AsyncPerdure.open(
+            store=InlineStore(), models={MODEL: ScriptedModel(says("scripted one two"))}, settings=Settings(model=MODEL)
+        )
+        serving = listening(library, config or ServerConfig(port=0))
+        async with library, serving as address, httpx.AsyncClient(base_url=address) as http:
+            yield Proxied(http, provider, library)
+
+
+async def test_a_model_gets_memory_in_front_and_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one chat says is recalled in another; the provider's own parameters reach it as they came."""
+    async with proxied(monkeypatch, says("Noted."), says("Tea.")) as proxy:
+        await proxy.ask("My favourite drink is oolong tea.")
+        odd = {"top_k": 7, "temperature": 0.25, "metadata": {"a": "b"}, "reasoning": {"effort": "low"}}
+        answer = await proxy.ask("What is my favourite drink?", **odd)
+        first, second = proxy.provider.requests
+
+        assert answer.json()["choices"][0]["message"]["content"] == "Tea."
+        assert [one["role"] for one in first["messages"]] == ["user"] and first["model"] == "test"
+        system, user = second["messages"]
+        assert "oolong" in system["content"] and user == {"role": "user", "content": "What is my favourite drink?"}
+        assert {name: second[name] for name in odd} == odd
+        assert await proxy.conversations() == [
+            ["My favourite drink is oolong tea.", "Noted."],
+            ["What is my favourite drink?", "Tea."],
+        ]
+
+
+async def test_a_chat_with_a_model_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the rules of an agent's chats: only what is new is added, an edit forks."""
+    async with proxied(monkeypatch, says("A1"), says("A2"), says("A3")) as proxy:
+        await proxy.ask("U1")
+        await proxy.ask("U1", "A1", "U2", stream=True)
+        await proxy.ask("U1", "A1", "U2, edited")
+
+        assert await proxy.conversations() == [["U1", "A1", "U2", "A2"], ["U1", "A1", "U2, edited", "A3"]]
+
+
+async def test_a_stream_is_passed_on_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes of the provider, the first before the last is there."""
+    async with proxied(monkeypatch, Hanging(says("one two three four"), after=3)) as proxy:
+        body = {"model": HANDLE, "messages": [{"role": "user", "content": "U1"}], "stream": True}
+        async with proxy.http.stream("POST", PATH, json=body) as answer, asyncio.timeout(5):
+            text = ""
+            async for piece in answer.aiter_text():
+                text += piece
+                if "two" in text:
+                    break
+
+        assert '"content": "one ' in text or '"content":"one ' in text
+
+
+async def test_an_answer_is_kept_when_the_program_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read to its end."""
+    async with proxied(monkeypatch, Later(0.3, says("a long answer"))) as proxy:
+        body = {"model": HANDLE, "messages": [{"role": "user", "content": "U1"}], "stream": True}
+        with contextlib.suppress(httpx.ReadTimeout):
+            async with proxy.http.stream("POST", PATH, json=body, timeout=0.1) as answer:
+                async for _ in answer.aiter_text():
+                    break
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            with contextlib.suppress(Exception):
+                if await proxy.conversations():
+                    break
+
+        assert await proxy.conversations() == [["U1", "a long answer"]]
+
+
+async def test_a_model_of_another_api_is_asked_through_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole and as a stream, in OpenAI's shape."""
+    async with proxied(monkeypatch) as proxy:
+        whole = await proxy.ask("U1", model=f"memory/{MODEL}")
+        stream = await proxy.ask("U2", model=f"memory/{MODEL}", stream=True, stream_options={"include_usage": True})
+        lines = [line.removeprefix("data: ") for line in stream.text.splitlines() if line]
+
+        assert whole.json()["choices"][0]["message"]["content"] == "scripted one two"
+        assert lines[-1] == "[DONE]" and "usage" in json.loads(lines[-2])
+        assert (await proxy.conversations())[0] == ["U1", "scripted one two"]
+
+
+async def test_a_header_names_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is recalled, and the chat becomes a conversation of its own."""
+    async with proxied(monkeypatch, says("A1")) as proxy:
+        await proxy.library.create_agent("ann")
+        await proxy.ask("U1", headers={"X-Agent": "ann"})
+
+        assert await proxy.conversations("ann") == [["U1", "A1"]]
+
+
+async def test_a_provider_s_error_has_openai_s_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its key; nothing is kept."""
+    refusal = {"error": {"message": "Incorrect API key provided: sk-secret", "type": "x", "code": "invalid_api_key"}}
+    async with proxied(monkeypatch, Status(401, refusal), Status(429, "slow down")) as proxy:
+        refused, limited = await proxy.ask("U1"), await proxy.ask("U2")
+
+        assert refused.status_code == 401 and "sk-secret" not in refused.text
+        assert refused.json()["error"]["code"] == "llm_authentication"
+        assert limited.status_code == 429
+        assert await proxy.conversations() == []
+
+
+async def test_chores_of_a_program_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They reach the model as they are."""
+    async with proxied(monkeypatch, says('{"title": "Tea"}')) as proxy:
+        text = "### Task:\nGenerate a title.\n### Output:\nJSON\n<chat_history>\nUSER: hi\n</chat_history>"
+        answer = await proxy.ask(text)
+
+        assert answer.json()["choices"][0]["message"]["content"] == '{"title": "Tea"}'
+        assert [one["content"] for one in proxy.provider.requests[0]["messages"]] == [text]
+        assert await proxy.conversations() == []
