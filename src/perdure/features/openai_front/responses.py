@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -196,7 +196,7 @@ class Response(TypedDict):
     status: Literal["completed", "failed", "in_progress", "incomplete"]
     model: str
     output: list[Object]
-    usage: Object | None
+    usage: NotRequired[Object]
 
 
 class DeletedResponse(TypedDict):
@@ -227,6 +227,7 @@ def response_shape(
         "status": status,
         "error": error,
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "access_programs": None,
         "instructions": None,
         "metadata": {},
         "max_output_tokens": None,
@@ -236,7 +237,6 @@ def response_shape(
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto",
         "tools": [],
-        "user": None,
         "store": True,
         **echo,
         "conversation": {"id": run.conversation_id},
@@ -244,7 +244,7 @@ def response_shape(
         "parallel_tool_calls": True,
         "reasoning": {"effort": None, "summary": None},
         "truncation": "disabled",
-        "usage": None if usage is None else _usage_shape(usage),
+        **({} if usage is None else {"usage": _usage_shape(usage)}),
     }
 
 
