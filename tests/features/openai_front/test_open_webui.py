@@ -1,0 +1,138 @@
+"""Open WebUI's requests, as version 0.12.4 of its package builds them: the prompts in `open_webui.json` are its own,
+with their headings and without most of the advice between them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.features.openai_front.chores import is_chore
+from perdure.testing import says
+from tests.features.openai_front.support import PATH, Program, program
+
+PROMPTS: Mapping[str, str] = json.loads(Path(__file__).with_name("open_webui.json").read_text("utf-8"))
+USAGE = {"stream_options": {"include_usage": True}}
+
+
+class OpenWebui:
+    """A chat of the program: it keeps the messages, and sends all of them each time."""
+
+    def __init__(self, chat: Program, system: str = "") -> None:
+        self.chat = chat
+        self.messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+
+    async def send(self, text: str) -> str:
+        """Say something, as its page does: by a stream; then ask for what it shows beside the chat."""
+        self.messages.append({"role": "user", "content": text})
+        body = {"stream": True, "model": "ann", "messages": self.messages, **USAGE}
+        answer = await self.chat.server.http.post(PATH, json=body)
+        assert answer.status_code == 200, answer.text
+        lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line]
+        chunks = [json.loads(line) for line in lines[:-1]]
+        said = "".join(one["choices"][0]["delta"].get("content") or "" for one in chunks if one["choices"])
+        self.messages.append({"role": "assistant", "content": said})
+        self.chat.clock.advance(30)
+        return said
+
+    async def edit(self, text: str) -> str:
+        """Change the newest message of the user, and send it."""
+        del self.messages[-2:]
+        return await self.send(text)
+
+    async def ask_beside(self, task: str) -> str:
+        """Ask for a title, tags or the like of the chat."""
+        shown = "\n".join(f"{one['role'].upper()}: {one['content']}" for one in self.messages[-6:])
+        content = re.sub(r"{{MESSAGES:END:\d}}", lambda _: shown, PROMPTS[task])
+        content = content.replace("{{PROMPT}}", "I want").replace("{{TYPE}}", "General").replace("{{prompt}}", shown)
+        body = {"model": "ann", "messages": [{"role": "user", "content": content}], "stream": False, "max_tokens": 1000}
+        answer = await self.chat.server.http.post(PATH, json=body)
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["choices"][0]["message"]["content"])
+
+
+def texts_of(requests: Sequence[Any]) -> str:
+    """All that a model was sent in the newest request."""
+    return "\n".join([requests[-1].system, requests[-1].tail, *(one.text for one in requests[-1].messages)])
+
+
+async def test_a_chat_remembers_what_another_chat_said() -> None:
+    """By the agent's memory: the second chat sends nothing of the first."""
+    async with program(says("Noted."), says('{"title": "Tea"}'), says("Oolong.")) as chat:
+        first = OpenWebui(chat)
+        await first.send("My favourite drink is oolong tea.")
+        await first.ask_beside("title")
+        second = OpenWebui(chat)
+        await second.send("Which drink is my favourite drink?")
+
+        assert "oolong tea" in texts_of(chat.requests)
+        assert await chat.conversations() == [
+            ["My favourite drink is oolong tea.", "Noted."],
+            ["Which drink is my favourite drink?", "Oolong."],
+        ]
+
+
+@pytest.mark.parametrize("task", [*PROMPTS])
+async def test_what_is_asked_beside_a_chat_leaves_no_trace(task: str) -> None:
+    """No message, no run, no memory in the request; the chat goes on as before."""
+    async with program(says("A1"), says('{"x": "y"}'), says("A2")) as chat:
+        window = OpenWebui(chat)
+        await window.send("I planted a quince.")
+        runs = await chat.agent.runs()
+        beside = await window.ask_beside(task)
+        request = chat.requests[-1]
+        await window.send("And a fig.")
+
+        assert beside == '{"x": "y"}' and (request.tools, request.system, len(request.messages)) == ((), "", 1)
+        assert len(await chat.agent.runs()) == len(runs) + 1
+        assert await chat.conversations() == [["I planted a quince.", "A1", "And a fig.", "A2"]]
+
+
+async def test_an_edited_message_forks_and_a_regenerated_answer_too() -> None:
+    """The first conversation stays; the new one has what was said before."""
+    async with program(says("A1"), says("A2"), says("A3"), says("A4")) as chat:
+        window = OpenWebui(chat, "You are a helpful bot.")
+        await window.send("U1")
+        await window.send("U2")
+        await window.edit("U2, edited")
+        await window.edit("U2, edited")
+
+        start = ["You are a helpful bot.", "U1", "A1"]
+        assert await chat.conversations() == [
+            [*start, "U2", "A2"],
+            [*start, "U2, edited", "A3"],
+            [*start, "U2, edited", "A4"],
+        ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Generate a concise title for my novel.",
+        "### Task:\nwrite the tests of this module\n### Output:\npytest",
+        "Provide a concise, 5-word-or-less title for the conversation, using title case conventions.",
+        "What is a chat history?",
+        "",
+    ],
+)
+def test_what_people_ask_is_no_chore(text: str) -> None:
+    """Only whole prompts of programs are."""
+    assert not is_chore(text)
+
+
+LIBRECHAT = (
+    "Provide a concise, 5-word-or-less title for the conversation, using title case conventions. Only return the title"
+    " itself.\n\nConversation:\nUser: hi\nAI: hello",
+    "Analyze this conversation and provide:\n1. The detected language of the conversation\n2. A concise title in the"
+    " detected language (5 words or less, no punctuation or quotation)\n\nUser: hi\nAI: hello",
+)
+
+
+@pytest.mark.parametrize("text", LIBRECHAT)
+def test_titles_of_librechat_are_chores(text: str) -> None:
+    """Both of its forms."""
+    assert is_chore(text)
