@@ -24,6 +24,8 @@ RETRY_S = 3
 CLAIM_S = 60
 """So long another process may take from finding the conversation of a request to beginning its run."""
 ROWS = 200
+NEWEST = 4
+"""Turns of a chat that are looked up at first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,11 @@ def find_place(
     """
     tx.agents.lock(agent_id)
     turns = chat.turns
-    rows = tx.of(OpenAIHistories).find(agent_id, [turn.digest for turn in turns if turn.users])
+    digests = [turn.digest for turn in turns if turn.users]
+    # Most chats go on where they were: the newest turns tell.
+    rows = tx.of(OpenAIHistories).find(agent_id, digests[-NEWEST:])
+    if not rows and len(digests) > NEWEST:
+        rows = tx.of(OpenAIHistories).find(agent_id, digests[:-NEWEST])
     same = [one for row in rows.get(turns[-1].digest, ()) if (one := _find_turn(tx, row, inputs)) is not None]
     for known in same:
         if _is_sent_again(known, chat, inputs):

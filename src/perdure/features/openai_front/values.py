@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,9 +63,10 @@ def chain_of(texts: Iterable[Said], *seed: str) -> Sequence[Turn]:
 
     def end() -> None:
         nonlocal digest, users, answers
-        digest = _digest(digest, *users)
+        before = turns[-1].answer if turns else ""
+        digest = _digest(digest, before, *users)
         turns.append(Turn(tuple(users), "\n".join(answers), digest))
-        digest, users, answers = _digest(digest, "answer", "\n".join(answers)), [], []
+        users, answers = [], []
 
     for one in texts:
         if not (text := in_one_form(one.text)):
@@ -82,8 +84,8 @@ def chain_of(texts: Iterable[Said], *seed: str) -> Sequence[Turn]:
 
 def in_one_form(text: str) -> str:
     """Return a text as chat programs may send it again: without the white space at the ends of its lines."""
-    lines = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return "\n".join(line.rstrip() for line in lines).strip()
+    text = unicodedata.normalize("NFC", text)
+    return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")).strip()
 
 
 def digest_of(text: str) -> str:
@@ -92,11 +94,8 @@ def digest_of(text: str) -> str:
 
 
 def _digest(*parts: str) -> str:
-    hashed = hashlib.sha256()
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        hashed.update(b"%d:" % len(data) + data)
-    return hashed.hexdigest()[:40]
+    text = "".join([f"{len(part)}:{part}" for part in parts])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +111,7 @@ class Anchor:
     behind: RunId | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, for what is cached
 class Chat:
     """A request of a chat program.
 
@@ -135,7 +134,7 @@ class Chat:
     client_tools: tuple[Mapping[str, Any], ...] | None = None
     options: RunOptions = NO_OPTIONS
 
-    @property
+    @functools.cached_property
     def turns(self) -> Sequence[Turn]:
         """Its chain."""
         return chain_of(self.texts, self.key, self.anchor.name, self.anchor.behind or "")
