@@ -19,7 +19,17 @@ from perdure.testing import says
 from tests.server.routed import new_agent, routed
 
 KEY = "a long random text"
-ASKING = ("/messages", "/stream", "/async", "/preview-raw-payload", "/generate", "/completions", "/responses", "/check", "/refresh")
+ASKING = (
+    "/messages",
+    "/stream",
+    "/async",
+    "/preview-raw-payload",
+    "/generate",
+    "/completions",
+    "/responses",
+    "/check",
+    "/refresh",
+)
 """The ends of the paths at which a model is asked."""
 
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from perdure import NewPassage
+from perdure import NewPassage, Passage
 from perdure.adapters.opening import ArchiveStore, Closing
-from perdure.core.passages import Passage
 
 try:
     from crewai.memory.storage.backend import EmbeddingDimensionMismatchError

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
-from perdure.core.ids import PassageId
-from perdure.core.passages import Passage
+from perdure import Passage
 from perdure.features.facts.service import AsyncFacts
 from perdure.library.memory.archives import AsyncArchive
 from perdure.library.memory.passages import passage_filter
@@ -69,7 +68,7 @@ class ArchiveStore(OwnStore):
         """Yield the passages that have all of these tags, by their creation; `page_size` of them are read at once.
         Collect them before you delete some."""
         where, archive, size = passage_filter(tags=tags, tag_match="all"), await self.archive(), page_size or PAGE
-        after: PassageId | None = None
+        after = None
         while True:
             page = await archive.list_passages(Page(size, ascending=not newest_first, after=after), where=where)
             for passage in page:

@@ -8,9 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from perdure import NewPassage, NotFound
+from perdure import NewPassage, NotFound, Passage
 from perdure.adapters.opening import PAGE, ArchiveStore
-from perdure.core.passages import Passage
 from perdure.library.parts.checks import name_form
 
 NO_TEXT = "(no text)"

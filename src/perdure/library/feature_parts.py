@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
-    from typing import Any
+    from typing import Any, Unpack
 
     from perdure.app import App
     from perdure.core.blocks import Author
+    from perdure.core.events import RunEnded
     from perdure.core.forgetting.corrections import Correction
     from perdure.core.ids import AgentId, ConversationId
     from perdure.engine.run.accept import Accepted
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from perdure.features.groups.service import AsyncGroups
     from perdure.features.helpers.service import AsyncHelpers
     from perdure.features.imports.service import AsyncImports
+    from perdure.features.interfaces.interface import AgentInterface
     from perdure.features.mcp.service import AsyncMcp
     from perdure.features.notes.service import AsyncNotes
     from perdure.features.origins.find import Progress
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from perdure.features.schedules.service import AsyncSchedules
     from perdure.features.skills.service import AsyncSkills
     from perdure.features.slash_commands.service import AsyncSlashCommands
+    from perdure.library.messages.sending import SendOptions
 
 __all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
 
@@ -227,6 +230,23 @@ class AsyncAgentFeatures:
         from perdure.features.groups.companion_service import AsyncCompanion
 
         return AsyncCompanion(self._app, self._agent_id)
+
+    async def talk(
+        self,
+        text: str,
+        interface: AgentInterface,
+        *,
+        conversation: ConversationId | None = None,
+        **options: Unpack[SendOptions],
+    ) -> RunEnded:
+        """Send a message, have an interface show all that the agent says and does, and return why the answer ended.
+
+        The interface's `approval` decides calls that wait for a person. Those that it leaves open go on waiting.
+        `SendOptions` are as in `send`. Raises: as `send`, but not RunFailed: the interface's `run_ended` is told.
+        """
+        from perdure.features.interfaces.service import AsyncTalks
+
+        return await AsyncTalks(self._app, self._agent_id).talk(text, interface, conversation=conversation, **options)
 
     @property
     def notes(self) -> AsyncNotes:

@@ -14,9 +14,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from perdure import NewPassage
+from perdure import NewPassage, Passage
 from perdure.adapters.opening import ArchiveStore, Closing
-from perdure.core.passages import Passage
 
 LISTED = 20
 """How many checkpoints are read at once, where several are listed."""

@@ -104,7 +104,9 @@ class AsyncRequests(AsyncAgentPart):
             max_steps = self._app.settings.max_steps
         answers = None if answers is None else tuple(answers)
         run_id = request.run_id or None
-        return with_run(request, ports, run_id, messages=messages, answers=answers, max_steps=max_steps, options=options)
+        return with_run(
+            request, ports, run_id, messages=messages, answers=answers, max_steps=max_steps, options=options
+        )
 
     def follow_accepted(self, accepted: Accepted) -> AsyncIterator[StoredEvent | Delta]:
         """The events of the run from the first to the last, and previews. Raises: NotFound, StoreError."""

@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
-    from typing import Any
+    from typing import Any, Unpack
 
     from perdure.core.blocks import Author
+    from perdure.core.events import RunEnded
     from perdure.core.forgetting.corrections import Correction
     from perdure.core.ids import AgentId, ConversationId
     from perdure.engine.run.accept import Accepted
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from perdure.features.groups.sync_service import Groups
     from perdure.features.helpers.sync_service import Helpers
     from perdure.features.imports.sync_service import Imports
+    from perdure.features.interfaces.interface import AgentInterface
     from perdure.features.mcp.sync_service import Mcp
     from perdure.features.notes.sync_service import Notes
     from perdure.features.origins.find import Progress
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from perdure.features.skills.sync_service import Skills
     from perdure.features.slash_commands.sync_service import SlashCommands
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
+    from perdure.library.messages.sending import SendOptions
     from perdure.library.parts.portal import Portal
 
 __all__ = ["AgentFeatures", "StoreFeatures"]
@@ -212,6 +215,21 @@ class AgentFeatures:
         from perdure.features.groups.sync_companion_service import Companion
 
         return Companion(self._portal, self._inner.companion)
+
+    def talk(
+        self,
+        text: str,
+        interface: AgentInterface,
+        *,
+        conversation: ConversationId | None = None,
+        **options: Unpack[SendOptions],
+    ) -> RunEnded:
+        """Send a message, have an interface show all that the agent says and does, and return why the answer ended.
+
+        The interface's `approval` decides calls that wait for a person. Those that it leaves open go on waiting.
+        `SendOptions` are as in `send`. Raises: as `send`, but not RunFailed: the interface's `run_ended` is told.
+        """
+        return self._portal.run(self._inner.talk(text, interface, conversation=conversation, **options))
 
     @property
     def notes(self) -> Notes:

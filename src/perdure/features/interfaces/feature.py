@@ -1,0 +1,12 @@
+"""A small protocol for programs that show agents, and a bot for Telegram."""
+
+from __future__ import annotations
+
+from perdure.core.features import Feature, Noun
+
+FEATURE = Feature(
+    name="interfaces",
+    uses=("files",),
+    verbs={"telegram": Noun(modules=("commands",), help="Let people talk to an agent in Telegram.")},
+    agent_parts={"talk": "service:AsyncTalks.talk"},
+)

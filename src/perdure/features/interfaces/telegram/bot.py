@@ -1,0 +1,332 @@
+"""The loop of a bot: updates are taken, stored as messages to the agent, and answered."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import telegram
+from telegram import error as telegram_error
+
+from perdure.core.errors import ApprovalPending, InvalidInput, NotFound, PerdureError
+from perdure.core.events import Delta, RunEnded, StoredEvent
+from perdure.core.ids import ConversationId, RunId
+from perdure.core.messages import Message, ToolDecision
+from perdure.core.runs import FAILED_REASONS
+from perdure.core.tools.answers import PendingCall
+from perdure.features.interfaces.interface import AgentInterface, InterfaceFeed
+from perdure.features.interfaces.telegram.content import read_message
+from perdure.features.interfaces.telegram.deliveries import Delivery, DeliveryLog
+from perdure.features.interfaces.telegram.texts import DECIDED, HELP, NOT_TAKEN, WAITS, refusal, split_text
+from perdure.library.agent import AsyncAgent
+from perdure.library.perdure import AsyncPerdure
+
+T = TypeVar("T")
+
+POLL_S = 50
+TYPING_S = 4.5
+"""How often Telegram is told that the agent types; it forgets after 5 s."""
+RETRY_MAX_S = 60.0
+os.environ.setdefault("PTB_TIMEDELTA", "1")  # python-telegram-bot's waits are numbers otherwise, with a warning
+
+
+class TelegramBot:
+    """Lets people talk to an agent.
+
+    A message is stored before Telegram is told that it was taken, under the number of its update, so that each is
+    answered once, also over restarts. An answer may come twice if the process is killed between sending and noting it.
+
+    Args:
+        allowed: ids or @names of the users who may talk to it.
+        note: takes what the operator should know, a sentence each.
+    """
+
+    def __init__(
+        self,
+        perdure: AsyncPerdure,
+        agent: AsyncAgent,
+        bot: telegram.Bot,
+        log: DeliveryLog,
+        *,
+        allowed: Collection[str],
+        note: Callable[[str], None],
+    ) -> None:
+        self._perdure, self._agent, self._bot, self._log, self._note = perdure, agent, bot, log, note
+        self._allowed = {name.removeprefix("@").lower() for name in allowed}
+        self._lines: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[Any]] = set()
+
+    async def run(self) -> None:
+        """Take updates and answer them until cancelled. Raises: InvalidInput: the token is wrong, or another program
+        takes this bot's updates."""
+        for number in sorted(self._log.open):
+            self._start(number)
+        try:
+            while True:
+                updates = await self._poll()
+                by_chat: dict[int, list[telegram.Update]] = defaultdict(list)
+                for update in updates:
+                    by_chat[update.effective_chat.id if update.effective_chat else 0].append(update)
+                await asyncio.gather(*map(self._take_all, by_chat.values()))
+                if updates:
+                    self._log.newest = updates[-1].update_id
+                    self._log.taken.clear()
+                    self._log.save()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, *self._sending, return_exceptions=True)
+
+    async def _poll(self) -> Sequence[telegram.Update]:
+        """Return the next updates, after waiting for some."""
+        try:
+            return await self._again(
+                lambda: self._bot.get_updates(
+                    offset=self._log.newest + 1 if self._log.newest else None,
+                    timeout=POLL_S,
+                    allowed_updates=["message", "callback_query"],
+                )
+            )
+        except telegram_error.Conflict as error:
+            raise InvalidInput(f"another program takes the updates of this bot: end it first ({error})") from error
+        except telegram_error.InvalidToken as error:
+            raise InvalidInput("PERDURE_TELEGRAM_TOKEN is not the token of a bot: ask @BotFather for one") from error
+
+    async def _take_all(self, updates: Sequence[telegram.Update]) -> None:
+        """Take the updates of one chat, in order."""
+        for update in updates:
+            chat = update.effective_chat
+            if chat is None or update.update_id in self._log.taken:
+                continue
+            try:
+                await self._take(update, chat.id)
+            except PerdureError as error:
+                await self._say(chat.id, WAITS if isinstance(error, ApprovalPending) else f"That didn't work: {error}")
+            except telegram_error.TelegramError as error:
+                self._note(f"update {update.update_id} of chat {chat.id} could not be read: {error}")
+
+    async def _take(self, update: telegram.Update, chat: int) -> None:
+        """Store what an update asks for, and begin to answer it. Raises: PerdureError, TelegramError."""
+        user = update.effective_user
+        if user is None or not {str(user.id), (user.username or "").lower()} & self._allowed - {""}:
+            if user is not None:
+                name = f"@{user.username}" if user.username else user.full_name
+                self._note(f"refused {name!r:.80}: --allow {user.id} lets them talk to the agent")
+                await self._say(chat, refusal(user.id))
+            return
+        if update.callback_query is not None:
+            await self._decide(update.update_id, update.callback_query, chat)
+        elif update.message is not None:
+            text = update.message.text or ""
+            command = text.split()[0].partition("@")[0] if text.startswith("/") else ""
+            match command:
+                case "/start" | "/help":
+                    await self._say(chat, HELP)
+                case "/new":
+                    self._log.chats[str(chat)] = (await self._agent.new_conversation(summary=_title(update))).id
+                    self._log.save()
+                    await self._say(chat, "A new conversation.")
+                case "/stop":
+                    await self._agent.cancel_all(conversation=await self._conversation(chat, update))
+                case _:
+                    await self._send_on(update.update_id, update.message, chat, update)
+
+    async def _send_on(self, number: int, message: telegram.Message, chat: int, update: telegram.Update) -> None:
+        """Send a message of a chat to the agent."""
+        content = await read_message(message, self._perdure, self._agent)
+        if content is None:
+            await self._say(chat, NOT_TAKEN)
+            return
+        conversation = await self._conversation(chat, update)
+        accepted = await self._agent.submit(
+            content.text,
+            conversation=conversation,
+            images=content.images,
+            background=False,
+            idempotency_key=f"telegram-{self._bot.id}-{number}",
+        )
+        self._open(number, Delivery(chat, conversation, run_id=accepted.run.id))
+
+    async def _decide(self, number: int, query: telegram.CallbackQuery, chat: int) -> None:
+        """Answer a call that waits, as the button says that was pressed."""
+        choice, _, key = (query.data or "").partition(":")
+        conversation = self._log.chats.get(str(chat))
+        waiting = [] if conversation is None else await self._agent.pending(conversation=ConversationId(conversation))
+        call = next((one for one in waiting if _key_of(one) == key), None)
+        if call is None or conversation is None:
+            await self._again(lambda: self._bot.answer_callback_query(query.id, DECIDED))
+            return
+        self._open(number, Delivery(chat, conversation, call_id=call.call_id, approve=choice == "allow"))
+        await self._again(lambda: self._bot.answer_callback_query(query.id))
+        if isinstance(query.message, telegram.Message):
+            word, place = "Allowed" if choice == "allow" else "Denied", query.message
+            text = f"{place.text}\n{word}."
+            await self._again(lambda: self._bot.edit_message_text(text, chat, place.message_id))
+
+    def _open(self, number: int, delivery: Delivery) -> None:
+        """Note that an answer is on its way, and begin to deliver it."""
+        self._log.open[number] = delivery
+        self._log.taken.add(number)
+        self._log.save()
+        self._start(number)
+
+    def _start(self, number: int) -> None:
+        task = asyncio.create_task(self._deliver(number))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _deliver(self, number: int) -> None:
+        """Send the answer to an update to its chat, from where it was left."""
+        delivery = self._log.open[number]
+        async with self._lines[delivery.chat]:
+            try:
+                async with self._typing(delivery.chat):
+                    await self._show(delivery)
+            except NotFound:
+                self._note(f"the answer to update {number} is gone: its run or conversation was deleted")
+            except PerdureError as error:
+                await self._say(delivery.chat, f"That didn't work: {error}")
+            del self._log.open[number]
+            self._log.save()
+
+    async def _show(self, delivery: Delivery) -> None:
+        """Send what a run says, and what it asks. Raises: PerdureError."""
+        interface = _ChatInterface(self, delivery)
+        feed = InterfaceFeed(interface)
+        async for sent in await self._events(delivery):
+            await feed.show(sent)
+        if interface.ended is not None and interface.ended.stop_reason == "requires_approval":
+            for call in await self._agent.pending(conversation=ConversationId(delivery.conversation)):
+                if not call.awaits_client:
+                    await interface.say(_question(call), _buttons(call))
+
+    async def _events(self, delivery: Delivery) -> AsyncIterator[StoredEvent | Delta]:
+        """Return the events of the run whose answer is delivered."""
+        if delivery.run_id:
+            return self._agent.follow_run(await self._agent.run(RunId(delivery.run_id)))
+        decision = ToolDecision(delivery.call_id, delivery.approve)
+        return self._agent.stream_answer([decision], conversation=ConversationId(delivery.conversation))
+
+    async def _conversation(self, chat: int, update: telegram.Update) -> ConversationId:
+        """Return the conversation of a chat, which is made with its first message."""
+        known = self._log.chats.get(str(chat))
+        if known is not None:
+            try:
+                return (await self._agent.find_conversation(ConversationId(known))).id
+            except NotFound:
+                self._note(f"the conversation of chat {chat} was deleted: it begins a new one")
+        made = await self._agent.new_conversation(summary=_title(update))
+        self._log.chats[str(chat)] = made.id
+        self._log.save()
+        return made.id
+
+    @asynccontextmanager
+    async def _typing(self, chat: int) -> AsyncIterator[None]:
+        """Show that the agent types."""
+
+        async def repeat() -> None:
+            while True:
+                with suppress(telegram_error.TelegramError):  # it is only a sign
+                    await self._bot.send_chat_action(chat, "typing")
+                await asyncio.sleep(TYPING_S)
+
+        task = asyncio.create_task(repeat())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def send_part(self, delivery: Delivery, text: str, buttons: Any) -> None:
+        """Send one message of an answer and note that it is sent; a cancellation in between waits."""
+
+        async def send() -> None:
+            await self._say(delivery.chat, text, buttons)
+            delivery.sent += 1
+            self._log.save()
+
+        task = asyncio.create_task(send())
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+        await asyncio.shield(task)
+
+    async def _say(self, chat: int, text: str, buttons: Any = None) -> None:
+        """Send a text to a chat. Somebody who has blocked the bot gets none."""
+        try:
+            for piece in split_text(text):
+                await self._again(lambda piece=piece: self._bot.send_message(chat, piece, reply_markup=buttons))  # type: ignore[misc]
+        except (telegram_error.Forbidden, telegram_error.BadRequest) as error:
+            self._note(f"chat {chat} takes no messages: {error}")
+
+    async def _again(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call Telegram, and again where it asks to wait or the connection broke."""
+        pause = 1.0
+        while True:
+            try:
+                return await call()
+            except telegram_error.RetryAfter as error:
+                await asyncio.sleep(error.retry_after.total_seconds())  # type: ignore[union-attr]
+            except telegram_error.BadRequest:
+                raise
+            except telegram_error.NetworkError as error:
+                self._note(f"Telegram can't be reached ({error}): trying again in {pause:.0f} s")
+                await asyncio.sleep(pause)
+                pause = min(RETRY_MAX_S, 2 * pause)
+
+
+class _ChatInterface(AgentInterface):
+    """Sends what the agent says to a chat, without what the chat has already."""
+
+    def __init__(self, bot: TelegramBot, delivery: Delivery) -> None:
+        self._bot, self._delivery = bot, delivery
+        self._count = 0
+        self.ended: RunEnded | None = None
+
+    async def assistant_message(self, text: str, message: Message) -> None:
+        """Send what the agent said."""
+        await self.say(text)
+
+    async def run_ended(self, end: RunEnded) -> None:
+        """Send why there is no answer, if there is none."""
+        self.ended = end
+        if end.stop_reason in FAILED_REASONS:
+            await self.say(f"That didn't work: {end.failure.message if end.failure else end.stop_reason}")
+        elif end.stop_reason == "cancelled":
+            await self.say("Stopped.")
+
+    async def say(self, text: str, buttons: Any = None) -> None:
+        """Send a text, in pieces."""
+        for piece in split_text(text):
+            self._count += 1
+            if self._count > self._delivery.sent:
+                await self._bot.send_part(self._delivery, piece, buttons)
+
+
+def _title(update: telegram.Update) -> str:
+    """Return what the conversation of a chat is called."""
+    chat = update.effective_chat
+    return f"Telegram: {(chat.title or chat.full_name or chat.id) if chat else ''}"[:200]
+
+
+def _key_of(call: PendingCall) -> str:
+    """Return a short text that stands for a call: a button's data has at most 64 bytes."""
+    return hashlib.sha256(f"{call.message_id} {call.call_id}".encode()).hexdigest()[:32]
+
+
+def _question(call: PendingCall) -> str:
+    """Return what a person reads who is asked whether a call may run."""
+    reason = f"\n{call.reason}" if call.reason else ""
+    return f"May I call {call.name}?{reason}\n{call.call.own_arguments}"[:3_500]
+
+
+def _buttons(call: PendingCall) -> telegram.InlineKeyboardMarkup:
+    key = _key_of(call)
+    names = (("Allow", f"allow:{key}"), ("Deny", f"deny:{key}"))
+    return telegram.InlineKeyboardMarkup(
+        [[telegram.InlineKeyboardButton(name, callback_data=data) for name, data in names]]
+    )

@@ -1,0 +1,65 @@
+"""What a message of Telegram says: its text, its photos, and its files, which the agent gets in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import telegram
+
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
+from perdure.core.incoming.bodies import image_type_of
+from perdure.features.files.folder_service import AsyncFolder
+from perdure.features.interfaces.telegram.texts import TOO_LARGE
+from perdure.library.agent import AsyncAgent
+from perdure.library.perdure import AsyncPerdure
+
+FILE_BYTES = 20_000_000
+"""What the Bot API lets a bot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageContent:
+    """What the agent reads of a message."""
+
+    text: str
+    images: Sequence[bytes] = ()
+
+
+async def read_message(message: telegram.Message, perdure: AsyncPerdure, agent: AsyncAgent) -> MessageContent | None:
+    """Return what a message says; None: nothing that is taken. A file goes into a folder of the agent.
+
+    Raises: InvalidInput: a file is too large or can't be taken; TelegramError.
+    """
+    text = message.text or message.caption or ""
+    if message.photo:
+        image = await _download(message.photo[-1])
+        return MessageContent(text or "(a photo)", [image])
+    if message.document is None:
+        return MessageContent(text) if text.strip() else None
+    data, name = await _download(message.document), PurePath(message.document.file_name or "").name or "file"
+    if image_type_of(data) is not None:
+        return MessageContent(text or f"(the picture {name})", [data])
+    folder = await _open_folder(perdure, agent)
+    file = await folder.upload(data, name=name, original_name=name, if_exists="suffix")
+    return MessageContent(f"{text}\n\n(the file {file.name} is in the folder {folder.name})".strip())
+
+
+async def _download(file: telegram.PhotoSize | telegram.Document) -> bytes:
+    """Return the bytes of a file. Raises: InvalidInput, TelegramError."""
+    if (file.file_size or 0) > FILE_BYTES:
+        raise InvalidInput(TOO_LARGE)
+    return bytes(await (await file.get_file()).download_as_bytearray())
+
+
+async def _open_folder(perdure: AsyncPerdure, agent: AsyncAgent) -> AsyncFolder:
+    """Return the folder for files of chats with this agent, which is made with the first one."""
+    name = f"telegram {agent.id}"
+    with suppress(NotFound):
+        return await perdure.folders.get(name)
+    with suppress(AlreadyExists):  # two chats at once
+        await perdure.folders.create(name, description=f"Files that people sent to {agent.name} in Telegram.")
+    await agent.files.attach(name)
+    return await perdure.folders.get(name)

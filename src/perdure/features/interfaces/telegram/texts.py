@@ -1,0 +1,48 @@
+"""Texts of a chat: pieces that Telegram takes, and what the bot says itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+MESSAGE_UNITS = 4096
+"""The most UTF-16 units of one message."""
+
+HELP = (
+    "Write to me, or send photos and files. I remember what we talk about.\n"
+    "/new begins a new conversation. What I have learned stays.\n"
+    "/stop stops the answer that I am giving."
+)
+NOT_TAKEN = "I can take text, photos and files."
+TOO_LARGE = "The file is too large: Telegram lets bots read at most 20 MB."
+WAITS = "Please decide about the call above first."
+DECIDED = "It is decided already."
+
+
+def refusal(user_id: int) -> str:
+    """What somebody reads who is not allowed to talk to the agent."""
+    return f"You can't talk to me. Whoever runs me can allow you: your id is {user_id}."
+
+
+def split_text(text: str) -> Iterator[str]:
+    """Yield a text in pieces that one message takes each, cut at the end of a paragraph, line or word where there is
+    one in the second half."""
+    while len(text.encode("utf-16-le", "surrogatepass")) > 2 * MESSAGE_UNITS:
+        piece = _fitting(text)
+        for mark in ("\n\n", "\n", " "):
+            if (end := piece.rfind(mark)) > len(piece) // 2:
+                piece = piece[:end]
+                break
+        yield piece
+        text = text[len(piece) :].lstrip()
+    if text.strip():
+        yield text
+
+
+def _fitting(text: str) -> str:
+    """Return the beginning of a text that one message takes."""
+    units = 0
+    for place, char in enumerate(text):
+        units += 2 if ord(char) > 0xFFFF else 1
+        if units > MESSAGE_UNITS:
+            return text[:place]
+    return text
