@@ -97,3 +97,13 @@ def test_all_agents_have_folders_of_their_own(store: Perdure, tmp_path: Path) ->
     with open_sync(tmp_path / "other.db") as other:
         other.imports.run("jsonl", tmp_path / "out")
         assert sorted(one.name for one in other.agents()) == ["Ann é", "Ann' é", "nul"]
+
+
+def test_an_agent_that_reads_its_own_export_gets_nothing_twice(store: Perdure, tmp_path: Path) -> None:
+    agent_id = filled(store)
+    store.export(tmp_path / "out", agent_id)
+    report = store.imports.run("jsonl", tmp_path / "out", agent="Ann' é")
+    copy = store.imports.run("jsonl", tmp_path / "out")
+
+    assert (report.new, report.conversations.already, list(report.agents.values())) == (0, 2, [agent_id])
+    assert list(copy.agents) == ["Ann' é-2"] and copy.new > 0

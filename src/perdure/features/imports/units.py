@@ -11,7 +11,7 @@ from typing import Literal
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
 from perdure.core.errors import ConversationBusy, NotFound
-from perdure.core.ids import AgentId, ArchiveId, ConversationId, MessageId, PassageId, derived_id
+from perdure.core.ids import AgentId, ArchiveId, ConversationId, MessageId, PassageId, derived_id, is_id
 from perdure.core.messages import Message, Text
 from perdure.core.passages import Passage
 from perdure.core.sources import Source
@@ -66,6 +66,20 @@ def message_ids(
 def first_conversation(tx: Tx, agent_id: AgentId) -> ConversationId:
     """Return the id of the agent's first conversation. Raises: NotFound."""
     return tx.conversations.get_by_seq(agent_id, 0).id
+
+
+def is_own(tx: Tx, agent_id: AgentId, key: str) -> bool:
+    """Return whether the conversation is the agent's own, of which an export was read back into the same agent."""
+    try:
+        return is_id("conversation", key) and tx.conversations.get(ConversationId(key)).agent_id == agent_id
+    except NotFound:
+        return False
+
+
+def own_passages(tx: Tx, agent_id: AgentId, keys: Sequence[str]) -> set[str]:
+    """Return which of these are the ids of passages that the agent has itself."""
+    archives = {one.id for one in tx.archives.list_by_agent(agent_id)}
+    return {id_ for id_, (owner, _) in tx.passages.find_places(list(map(PassageId, keys))).items() if owner in archives}
 
 
 def look(tx: Tx, agent_id: AgentId, conversation_id: ConversationId, ids: Sequence[MessageId]) -> Standing:

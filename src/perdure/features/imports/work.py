@@ -115,6 +115,9 @@ class ImportWork:
         name = self._named or _NOT_IN_NAME.sub(" ", found.name)[:_NAME_CHARS].strip() or self._source
         where = AgentFilter(tags=(tag,))
         there = await self._library.all_agents.page(where, Page(1, ascending=True))
+        if not there and self._named is not None:
+            with suppress(NotFound):
+                there = [(await self._library.agent(self._named)).info]
         if there:
             self._set(found.id, there[0].name, there[0].id)
             return
@@ -180,6 +183,10 @@ class ImportWork:
         if not agent_id:
             report.conversations.new += 1
             report.messages.new += all_
+            return
+        if await self._store.read(units.is_own, agent_id, found.id):
+            report.conversations.already += 1
+            report.messages.already += all_
             return
         if found.is_first:
             conversation_id = await self._store.read(units.first_conversation, agent_id)
@@ -247,6 +254,10 @@ class ImportWork:
     async def _memories(self, key: str, found: Sequence[SourceMemory]) -> None:
         """Count memories of an agent, and store those that are not here."""
         agent_id, report = await self._target(key), self.report
+        if agent_id and any(one.passage for one in found):
+            own = await self._store.read(units.own_passages, agent_id, [one.id for one in found])
+            report.memories.already += len(own)
+            found = [one for one in found if one.id not in own]
         passages = [passage for one in found for passage in self._passages(agent_id, one)]
         for correction, redactor in await self._redactors(agent_id):
             kept = [one for one in passages if one.occurred_at > correction.created_at or not redactor.finds(one.text)]

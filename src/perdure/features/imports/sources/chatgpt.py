@@ -14,6 +14,8 @@ from perdure.features.imports.sources.items import (
     fill_times,
     joined,
     key_of,
+    list_in,
+    object_in,
     text_in,
     time_of,
 )
@@ -97,11 +99,11 @@ def _time(node: Mapping[str, Any]) -> float:
 
 def _said(message: Mapping[str, Any]) -> tuple[str | None, str]:
     """Return (role here, text) of a message; no role: it is hidden."""
-    author, content, metadata = (_object(message.get(key)) for key in ("author", "content", "metadata"))
+    author, content, metadata = (object_in(message.get(key)) for key in ("author", "content", "metadata"))
     role, kind, text = author.get("role"), content.get("content_type"), _text_of(content)
     files = [
         f"[file {one['name']}]"
-        for one in _list(metadata.get("attachments"))
+        for one in list_in(metadata.get("attachments"))
         if isinstance(one, dict) and text_in(one.get("name")) and not str(one.get("mime_type")).startswith("image/")
     ]
     text = joined([text, "\n".join(files)])
@@ -117,7 +119,7 @@ def _said(message: Mapping[str, Any]) -> tuple[str | None, str]:
 
 def _text_of(content: Mapping[str, Any]) -> str:
     """Return the text of a message's content, with markers in place of pictures and sounds."""
-    parts = [_part(one) for one in _list(content.get("parts"))]
+    parts = [_part(one) for one in list_in(content.get("parts"))]
     return joined([*(text_in(content.get(key)) for key in ("title", "text", "result")), *parts])
 
 
@@ -129,13 +131,3 @@ def _part(part: Any) -> str:
     if text := text_in(part.get("text")):  # of a transcription
         return text
     return next((marker for word, marker in _MEDIA.items() if word in kind), f"[{kind}]")
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    """Return an object of JSON; of another value an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> Sequence[Any]:
-    """Return a list of JSON; of another value an empty one."""
-    return value if isinstance(value, list) else []

@@ -15,6 +15,8 @@ from perdure.features.imports.sources.items import (
     fill_times,
     joined,
     key_of,
+    list_in,
+    object_in,
     text_in,
     time_of,
 )
@@ -47,7 +49,7 @@ def read(files: SourceFiles) -> Iterator[SourceItem]:
 def _conversation(value: Mapping[str, Any], files: SourceFiles, name: str) -> SourceItem:
     """Return a conversation; or that it has no messages."""
     found = [(one, _text_of(one)) for one in _branch(value["chat_messages"])]
-    found = [(one, text) for one, text in found if text and one.get("sender") in _ROLES]
+    found = [(one, text) for one, text in found if text and str(one.get("sender")) in _ROLES]
     created_at = time_of(value.get("created_at"))
     times = fill_times([time_of(one.get("created_at")) for one, _ in found], created_at or files.modified_at(name))
     if not found:
@@ -86,15 +88,14 @@ def _branch(messages: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
 
 def _text_of(message: Mapping[str, Any]) -> str:
     """Return what a message says, with the texts of its attachments and markers for tools and files."""
-    content = message.get("content")
-    parts = [_part(one) for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    parts = [_part(object_in(one)) for one in list_in(message.get("content"))]
     texts = [*(parts if any(parts) else [text_in(message.get("text"))])]
     texts += [
         joined([f"[file {one.get('file_name') or 'without a name'}]", text_in(one.get("extracted_content"))])
-        for one in message.get("attachments") or ()
-        if isinstance(one, dict) and (one.get("file_name") or one.get("extracted_content"))
+        for one in map(object_in, list_in(message.get("attachments")))
+        if one.get("file_name") or one.get("extracted_content")
     ]
-    names = {one.get("file_name"): None for one in message.get("files") or () if isinstance(one, dict)}
+    names = dict.fromkeys(text_in(object_in(one).get("file_name")) for one in list_in(message.get("files")))
     return joined([*texts, *(f"[file {name}]" for name in names if name)])
 
 
@@ -151,8 +152,7 @@ def _memories(value: Any, files: SourceFiles, name: str) -> Iterator[SourceMemor
     at = time_of(value.get("updated_at") or value.get("created_at")) or files.modified_at(name)
     owner = value.get("account_uuid") or value.get("uuid") or ""
     texts = {"": value.get("conversations_memory") or value.get("memory")}
-    projects = value.get("project_memories")
-    texts |= projects if isinstance(projects, dict) else {}
+    texts |= object_in(value.get("project_memories"))
     for key, text in texts.items():
         if text_in(text):
             yield SourceMemory(id=key_of(f"memory {owner} {key}"), text=text_in(text), created_at=at, tags=("memory",))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -63,6 +64,8 @@ class SourceFiles:
             raise InvalidInput(f"{name} has {size:,} bytes, the limit is {FILE_BYTES:,}: split it")
         try:
             if self._zip is not None:
+                if self._zip.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    raise NotImplementedError("it is packed in another way than ZIP files usually are")
                 with self._zip.open(name) as entry:
                     yield entry
             elif not isinstance(self.place, Path):
@@ -71,7 +74,7 @@ class SourceFiles:
             else:
                 with (self.place / name if self.place.is_dir() else self.place).open("rb") as file:
                     yield file
-        except (OSError, EOFError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        except (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
             raise InvalidInput(f"{name} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
     def read(self, name: str, limit_bytes: int) -> bytes:

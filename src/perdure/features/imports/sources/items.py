@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, get_args
@@ -127,6 +127,16 @@ def hash_of(*texts: str) -> str:
 def text_in(value: Any) -> str:
     """Return a text without white space around it; empty if it is none."""
     return value.strip() if isinstance(value, str) else ""
+
+
+def object_in(value: Any) -> Mapping[str, Any]:
+    """Return an object of JSON; of another value an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_in(value: Any) -> Sequence[Any]:
+    """Return a list of JSON; of another value an empty one."""
+    return value if isinstance(value, list) else []
 
 
 def joined(texts: Iterable[str]) -> str:

@@ -23,6 +23,8 @@ from perdure.features.imports.sources.items import (
     hash_of,
     joined,
     key_of,
+    list_in,
+    object_in,
     of_agent,
     text_in,
     time_of,
@@ -187,12 +189,10 @@ def _memory(value: dict[str, Any], *, is_own: bool) -> Iterator[SourceItem]:
         return
     if (at := time_of(said)) is None:
         raise InvalidInput(f"occurred_at is {said!r:.60}: give a time, such as 2026-11-20T15:30:00+01:00")
-    tags = value.get("tags")
-    metadata = value.get("metadata")
     yield SourceMemory(
         id=key_of(value.get("id") or hash_of(text, at.isoformat())),
         text=text,
         created_at=at,
-        tags=tuple(map(str, tags)) if isinstance(tags, list) else (),
-        metadata=metadata if isinstance(metadata, dict) else {},
+        tags=tuple(map(str, list_in(value.get("tags")))),
+        metadata=dict(object_in(value.get("metadata"))),
     )

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import LeftOut, SourceItem, SourceMemory, hash_of, key_of, text_in, time_of
+from perdure.features.imports.sources.items import (
+    LeftOut,
+    SourceItem,
+    SourceMemory,
+    hash_of,
+    key_of,
+    list_in,
+    object_in,
+    text_in,
+    time_of,
+)
 from perdure.features.imports.sources.kinds import missing_file, wrong_item
 from perdure.features.imports.sources.streams import json_items
 
@@ -31,12 +41,10 @@ def _memory(value: Mapping[str, Any], files: SourceFiles, name: str) -> SourceIt
     if not text:
         return LeftOut(EMPTY)
     owners = {key: str(value[key]) for key in _OWNERS if value.get(key)}
-    metadata = value.get("metadata")
-    categories = value.get("categories")
     return SourceMemory(
         id=key_of(value.get("id") or hash_of(text, *owners.values())),
         text=text,
         created_at=time_of(value.get("created_at")) or time_of(value.get("updated_at")) or files.modified_at(name),
-        tags=tuple(str(one) for one in categories if one) if isinstance(categories, list) else (),
-        metadata={**(metadata if isinstance(metadata, dict) else {}), **owners},
+        tags=tuple(str(one) for one in list_in(value.get("categories")) if one),
+        metadata={**object_in(value.get("metadata")), **owners},
     )

@@ -115,14 +115,16 @@ class _Text:
             try:
                 value, end = _DECODER.raw_decode(self._pending, self._at)
             except json.JSONDecodeError as error:
-                is_cut = error.pos >= len(self._pending) - _NEAR_END or error.msg.startswith("Unterminated")
-                if is_cut and self._fill(len(self._pending) - self._at):
+                is_open = error.msg.startswith("Unterminated")
+                if not self._ended and (is_open or error.pos >= len(self._pending) - _NEAR_END):
+                    self._fill(len(self._pending) - self._at)
                     continue
-                if is_cut and self._ended:
-                    raise self.error("it ends in the middle; get the file once more", error.pos) from error
-                raise self.error(f"it is no JSON ({error.msg})", error.pos) from error
+                raise self.error(_why(error, len(self._pending.rstrip())), error.pos) from error
             except (ValueError, RecursionError) as error:
                 raise self.error(f"an item can't be read: {error!s:.100}") from error
+            if end > len(self._pending) - _NEAR_END and not self._ended:
+                self._fill()  # of a number there may be more
+                continue
             self._at = end
             return value
 

@@ -15,6 +15,8 @@ from perdure.features.imports.sources.items import (
     fill_times,
     hash_of,
     key_of,
+    list_in,
+    object_in,
     text_in,
     time_of,
 )
@@ -22,7 +24,7 @@ from perdure.features.imports.sources.kinds import missing_file, wrong_item
 from perdure.features.imports.sources.streams import json_items
 
 EMPTY = "sessions without a message"
-_LISTS = ("sessions", "threads", "facts", "edges", "messages")
+_LISTS = ("sessions", "threads", "facts", "edges")
 _ROLES: Mapping[str, Any] = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant"}
 _ROLES = {**_ROLES, "system": "system"}
 
@@ -36,8 +38,9 @@ def read(files: SourceFiles) -> Iterator[SourceItem]:
             yield from _item(value, files, name)
 
 
-def _item(value: Any, files: SourceFiles, name: str) -> Iterator[SourceItem]:
-    """Yield what one object of a file has: it is a session, a fact, or holds lists of them. Raises: InvalidInput."""
+def _item(value: Any, files: SourceFiles, name: str, *, is_whole: bool = True) -> Iterator[SourceItem]:
+    """Yield what an object of a file has: it is a session, a fact, or if it `is_whole` may hold lists of them. Raises:
+    InvalidInput."""
     if not isinstance(value, dict) or "mapping" in value or "chat_messages" in value:
         raise wrong_item(value, "zep", name, "a session with `messages`, or a `fact`")
     if text_in(value.get("fact")):
@@ -45,25 +48,24 @@ def _item(value: Any, files: SourceFiles, name: str) -> Iterator[SourceItem]:
         return
     if (id_ := value.get("session_id") or value.get("thread_id") or value.get("uuid")) and "messages" in value:
         yield _session(value, str(id_), files, name)
-    elif not any(isinstance(value.get(key), list) for key in _LISTS[:4]):
+    elif not is_whole or not any(isinstance(value.get(key), list) for key in _LISTS):
         raise wrong_item(value, "zep", name, "a session with `messages`, or a `fact`")
-    for key in _LISTS[:4]:
-        for one in value.get(key) or ():
-            yield from _item({"fact": one} if isinstance(one, str) else one, files, name)
+    if is_whole:
+        for key in _LISTS:
+            for one in list_in(value.get(key)):
+                yield from _item({"fact": one} if isinstance(one, str) else one, files, name, is_whole=False)
 
 
 def _session(value: Mapping[str, Any], id_: str, files: SourceFiles, name: str) -> SourceItem:
     """Return a session; or that it has no messages."""
-    messages = [one for one in value["messages"] or () if isinstance(one, dict) and text_in(one.get("content"))]
+    messages = [one for one in map(object_in, list_in(value["messages"])) if text_in(one.get("content"))]
     created_at = time_of(value.get("created_at"))
     times = fill_times([time_of(one.get("created_at")) for one in messages], created_at or files.modified_at(name))
     if not messages:
         return LeftOut(EMPTY)
-    metadata = value.get("metadata")
-    title = metadata.get("title") if isinstance(metadata, dict) else None
     return SourceConversation(
         id=key_of(id_),
-        title=text_in(title) or id_,
+        title=text_in(object_in(value.get("metadata")).get("title")) or id_,
         created_at=created_at,
         messages=[_message(one, at) for one, at in zip(messages, times, strict=True)],
     )

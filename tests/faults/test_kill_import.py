@@ -1,0 +1,90 @@
+"""`kill -9` in an import: the same import goes on there, and then nothing is missing and nothing is there twice."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from perdure import Perdure
+from tests.features.imports import golden
+from tests.support.library import open_sync
+from tests.support.programs import environment
+
+FULL = os.environ.get("PERDURE_FAULTS") == "full"
+MOMENTS = 20 if FULL else 2
+SOURCES = [*golden.WRITERS, "export", "moved"]
+"""`export`: a folder that `perdure export` has written; `moved`: ChatGPT's export with another branch than before."""
+
+pytestmark = pytest.mark.faults
+
+
+def place_of(kind: str, folder: Path) -> tuple[str, Path]:
+    """The source to name, and an export of this kind."""
+    if kind == "moved":
+        return "chatgpt", golden.write_chatgpt(folder)
+    if kind != "export":
+        return kind, golden.WRITERS[kind](folder)
+    with open_sync(folder / "exported.db") as store:
+        store.imports.run("letta-db", golden.write_letta(folder))
+        store.export(folder / "out", store.agent("Sam").id)
+    return "jsonl", folder / "out"
+
+
+def prepare(kind: str, address: Path) -> None:
+    """Make the store in which the import is killed."""
+    with open_sync(address) as store:
+        if kind == "moved":
+            store.imports.run("chatgpt", golden.write_chatgpt(address.parent, current="a3a"))
+
+
+def run(address: Path, source: str, place: Path, moment: int) -> int:
+    """Import in a process that is killed at this moment; return the number of moments, -1: it was killed."""
+    command = [sys.executable, "-m", "tests.faults.importing_program", str(address), source, str(place), str(moment)]
+    ours = environment(address.parent, PERDURE_SCHEDULES="off")
+    done = subprocess.run(command, env=ours, capture_output=True, timeout=60, check=False)
+    assert done.returncode in (0, -9), done.stderr.decode()
+    return int(done.stdout) if done.returncode == 0 else -1
+
+
+def contents(store: Perdure) -> dict[str, Counter[tuple[str, ...]]]:
+    """Agent -> its blocks, titles, messages and passages, each as often as it is there."""
+    found: dict[str, Counter[tuple[str, ...]]] = {}
+    for agent in store.agents():
+        rows: Counter[tuple[str, ...]] = Counter(("block", one.label, one.value) for one in agent.blocks.list())
+        for line in agent.conversations(limit=1_000):
+            messages = agent.messages(conversation=line.id, limit=1_000)
+            said = [f"{one.role} {one.occurred_at} {one.parts}" for one in messages]
+            rows[("conversation", line.summary or "", *said)] += 1
+        rows.update(("passage", one.text, str(one.occurred_at)) for one in agent.passages(limit=1_000))
+        found[agent.name] = rows
+    return found
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_an_import_that_was_killed_goes_on_without_loss_or_double(tmp_path: Path, kind: str) -> None:
+    source, place = place_of(kind, tmp_path)
+    (tmp_path / "whole").mkdir()
+    prepare(kind, whole := tmp_path / "whole" / "perdure.db")
+    count = run(whole, source, place, -1)
+    with open_sync(whole) as store:
+        wanted = contents(store)
+    assert count > 0 and wanted
+
+    for number in range(MOMENTS):
+        moment = number * count // MOMENTS
+        (folder := tmp_path / f"killed{number}").mkdir()
+        prepare(kind, address := folder / "perdure.db")
+        assert run(address, source, place, moment) == -1
+        with open_sync(address) as store:
+            plan = store.imports.plan(source, place)  # type: ignore[arg-type]
+            report = store.imports.run(source, place)  # type: ignore[arg-type]
+            again = store.imports.run(source, place)  # type: ignore[arg-type]
+            found = contents(store)
+
+        assert found == wanted, moment
+        assert (plan.new, again.new) == (report.new, 0)

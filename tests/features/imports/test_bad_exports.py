@@ -1,0 +1,245 @@
+"""Exports that are cut off, too large, packed as a bomb, in another encoding or of another program: a clear error, and
+nothing is stored."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure import InvalidInput, Perdure
+from perdure.features.imports.sources import reader_of
+from perdure.features.imports.sources.chatgpt import branch_of
+from perdure.features.imports.sources.files import FILE_BYTES, SourceFiles
+from perdure.features.imports.sources.streams import json_items
+from perdure.features.imports.work import PIECE_CHARS, pieces
+from tests.features.imports import golden
+from tests.support.library import open_sync
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Perdure]:
+    with open_sync(tmp_path / "perdure.db") as opened:
+        yield opened
+
+
+def refused(store: Perdure, source: Any, place: Path) -> str:
+    """The error of an import that is refused, after which nothing is stored."""
+    with pytest.raises(InvalidInput) as caught:
+        store.imports.plan(source, place)
+    with pytest.raises(InvalidInput):
+        store.imports.run(source, place)
+    assert store.agents() == []
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["chatgpt", "claude", "zep", "jsonl"])
+def test_an_export_that_is_cut_off_says_where(store: Perdure, tmp_path: Path, source: Any) -> None:
+    values = {"chatgpt": golden.chatgpt(), "claude": golden.claude(), "zep": golden.ZEP, "jsonl": golden.JSONL}[source]
+    text = "".join(f"{json.dumps(one)}\n" for one in golden.JSONL) if source == "jsonl" else json.dumps(values)
+    for part in (0.3, 0.6, 0.97):
+        place = tmp_path / "conversations.json"
+        place.write_bytes(text.encode()[: int(len(text) * part)])
+        said = refused(store, source, place)
+
+        assert "conversations.json" in said and "line" in said
+
+
+def test_a_zip_file_that_is_cut_off_or_damaged_is_refused(store: Perdure, tmp_path: Path) -> None:
+    data = golden.write_chatgpt(tmp_path).read_bytes()
+    for name, broken in (("cut", data[:-30]), ("bits", data[:60] + bytes(20) + data[80:])):
+        (tmp_path / name).write_bytes(broken)
+        assert refused(store, "chatgpt", tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "name", ["../conversations.json", "/conversations.json", "C:conversations.json", "a/../../b.json", "..\\b.json"]
+)
+def test_names_that_lead_out_of_a_zip_file_are_refused(store: Perdure, tmp_path: Path, name: str) -> None:
+    place = golden.write_zip(tmp_path / "x.zip", {name: "[]"})
+
+    assert "leads out" in refused(store, "chatgpt", place)
+
+
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(store: Perdure, tmp_path: Path) -> None:
+    place = golden.write_zip(tmp_path / "x.zip", {"conversations.json": b"[" + b" " * 300_000_000})
+    many = io.BytesIO()
+    with zipfile.ZipFile(many, "w") as target:
+        for number in range(100_002):
+            target.writestr(f"{number}", b"")
+    (tmp_path / "many.zip").write_bytes(many.getvalue())
+
+    assert "packed" in refused(store, "chatgpt", place)
+    assert "100,000 files" in refused(store, "chatgpt", tmp_path / "many.zip")
+
+
+@pytest.mark.parametrize("source", ["chatgpt", "claude", "mem0", "zep", "jsonl"])
+def test_a_file_of_a_gigabyte_is_refused_before_it_is_read(store: Perdure, tmp_path: Path, source: Any) -> None:
+    place = tmp_path / "conversations.json"
+    with place.open("wb") as file:
+        os.truncate(file.fileno(), FILE_BYTES)
+
+    assert "1,000,000,000 bytes" in refused(store, source, place)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b'[{"mapping": {}, "title": "\xff"}]', "byte 28 is no UTF-8"),
+        (b"\xff\xfe[\0]\0", "byte 1 is no UTF-8"),
+        (b"", "it is empty"),
+        (b"<html>", "it is no JSON"),
+        (b"[" * 100_000, "an item can't be read"),
+        (b'[{"mapping": ' + b'{"a":' * 100_000, "can't be read"),
+        (b"[1]", "is not a conversation"),
+        (b"[{]", "line 1, byte 3"),
+        (b'[\n{"mapping": {}},\n{"mapping": nope}]', "line 3, byte 32"),
+        (b"[" + b"9" * 5_000 + b"]", "can't be read"),
+    ],
+)
+def test_what_is_no_json_names_line_and_byte(store: Perdure, tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "conversations.json").write_bytes(data)
+
+    assert said in refused(store, "chatgpt", tmp_path / "conversations.json")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"role": "user", "text": "x"}, "occurred_at"),
+        ({"role": "nobody", "text": "x", "occurred_at": 1}, "role"),
+        ({"role": "user", "parts": [{"type": "nope"}], "occurred_at": 1}, "nope"),
+        ({"role": "user", "parts": "x", "occurred_at": 1}, "line 2"),
+        ({"role": "user", "parts": [{"type": "text", "other": 1}], "occurred_at": 1}, "line 2"),
+        ([], "an object"),
+        ({"nothing": 1}, "a memory"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_named(store: Perdure, tmp_path: Path, line: Any, said: str) -> None:
+    good = {"role": "user", "text": "x", "occurred_at": "2025-01-01T00:00:00Z"}
+    error = refused(store, "jsonl", golden.write_lines(tmp_path / "x.jsonl", [good, line]))
+
+    assert "x.jsonl: line 2" in error and said in error
+
+
+def test_an_export_of_another_program_says_which_import_reads_it(store: Perdure, tmp_path: Path) -> None:
+    chatgpt, claude = golden.write_chatgpt(tmp_path), golden.write_claude(tmp_path)
+
+    assert "use `perdure import claude`" in refused(store, "chatgpt", claude)
+    assert "use `perdure import chatgpt`" in refused(store, "claude", chatgpt)
+    assert "use `perdure import chatgpt`" in refused(
+        store, "zep", golden.write_json(tmp_path / "z.json", golden.chatgpt())
+    )
+    assert "use `perdure import mem0`" in refused(store, "chatgpt", golden.WRITERS["mem0"](tmp_path))
+    assert "file of the database" in refused(store, "letta-db", chatgpt)
+    assert "database of SQLite" in refused(store, "letta-db", golden.write_json(tmp_path / "l.db", []))
+    assert "conversations.json" in refused(store, "chatgpt", golden.write_markdown(tmp_path))
+    assert "can't be read" in refused(store, "markdown", tmp_path / "nowhere")
+
+
+def test_a_byte_order_mark_is_no_text(store: Perdure, tmp_path: Path) -> None:
+    (tmp_path / "conversations.json").write_text(json.dumps(golden.chatgpt()), "utf-8-sig")
+    (tmp_path / "x.jsonl").write_text(json.dumps(golden.JSONL[0]), "utf-8-sig")
+    (tmp_path / "x.md").write_text("# A\n\nb\n", "utf-8-sig")
+
+    assert store.imports.run("chatgpt", tmp_path / "conversations.json").messages.new == 8
+    assert store.imports.run("jsonl", tmp_path / "x.jsonl").messages.new == 1
+    assert store.imports.run("markdown", tmp_path / "x.md").memories.new == 1
+
+
+def test_links_out_of_a_folder_are_not_followed(store: Perdure, tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("The secret\n")
+    folder = golden.write_markdown(tmp_path)
+    (folder / "link.md").symlink_to(tmp_path / "secret.md")
+
+    assert store.imports.run("markdown", folder).memories.new == 5
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(
+    values=st.lists(JSON, max_size=6), indent=st.sampled_from([None, 1]), ascii=st.booleans(), chunk=st.integers(1, 40)
+)
+def test_a_list_read_piece_by_piece_is_that_of_a_parser(values: Any, indent: Any, ascii: bool, chunk: int) -> None:
+    """Whatever the pieces are, also in the middle of a character."""
+    text = json.dumps(values, indent=indent, ensure_ascii=ascii)
+    data = text.encode("utf-8", "surrogatepass")
+    if b"\xed" in data and not ascii:
+        return
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("perdure.features.imports.sources.streams.CHUNK_BYTES", chunk)
+        found = list(json_items(SourceFiles(io.BytesIO(data), "x.json"), "x.json"))
+
+    assert found == values
+
+
+@given(data=st.binary(max_size=60) | st.text(alphabet='[]{}",:0 a\\', max_size=60).map(str.encode))
+@pytest.mark.parametrize("source", ["chatgpt", "claude", "mem0", "zep", "jsonl", "markdown"])
+def test_any_bytes_are_read_or_refused_with_a_name(source: Any, data: bytes) -> None:
+    try:
+        list(reader_of(source)(SourceFiles(io.BytesIO(data), "the-file")))
+    except InvalidInput as error:
+        assert "the-file" in str(error)
+
+
+KEYS = ["mapping", "chat_messages", "memory", "messages", "role"]
+
+
+@given(value=JSON, source=st.sampled_from(["chatgpt", "claude", "mem0", "zep", "jsonl"]), key=st.sampled_from(KEYS))
+def test_any_json_is_read_or_refused_with_a_name(value: Any, source: Any, key: str) -> None:
+    shapes = [
+        {
+            key: value,
+            "uuid": "1",
+            "session_id": "s",
+            "content": value,
+            "author": value,
+            "message": value,
+            "parent": value,
+        }
+    ]
+    shapes.append(
+        {key: {"a": shapes[0], "b": value}, "chat_messages": [shapes[0]], "docs": [value], "current_node": "a"}
+    )
+    data = json.dumps(shapes).encode() if source != "jsonl" else "\n".join(map(json.dumps, shapes)).encode()
+    try:
+        list(reader_of(source)(SourceFiles(io.BytesIO(data), "the-file")))
+    except InvalidInput as error:
+        assert "the-file" in str(error)
+
+
+@given(parents=st.lists(st.integers(-1, 12), min_size=1, max_size=12), current=st.integers(0, 12))
+def test_a_branch_is_a_path_from_a_root_to_its_node(parents: list[int], current: int) -> None:
+    """Also where the tree has circles or lacks nodes."""
+    nodes = {
+        str(number): golden.node(str(number), str(parent) if parent >= 0 else None, "user", "x")
+        for number, parent in enumerate(parents)
+    }
+    path = [key for key, _ in branch_of(nodes, str(current))]
+
+    assert len(path) == len(set(path)) >= 1
+    assert path[-1] == str(current) or str(current) not in nodes
+    assert all(nodes[child]["parent"] == parent for parent, child in pairwise(path))
+
+
+@given(st.text(alphabet="ab \n", max_size=200).map(lambda text: text * 150))
+def test_pieces_of_a_long_text_hold_all_its_words(text: str) -> None:
+    found = list(pieces(text))
+
+    assert all(len(one) <= PIECE_CHARS for one in found)
+    assert "".join("".join(found).split()) == "".join(text.split())
