@@ -445,7 +445,7 @@ async def test_connections_says_how_other_programs_reach_the_server() -> None:
         if text.startswith(("from ", "import os")):
             compile(text, name, "exec")
 
-    assert BASE in texts["letta-client, Python"] and f"{BASE}/v1" in texts["OpenAI's SDK"]
+    assert BASE in texts["letta-client, Python"] and f"{BASE}/openai/v1" in texts["OpenAI's SDK"]
     assert agent.id in texts["OpenAI's SDK"] and "PERDURE_API_KEY" not in "".join(texts.values())
     async with dashboard(config=ServerConfig(api_key="k" * 20)) as (client, _):
         headers = {"authorization": f"Bearer {'k' * 20}"}

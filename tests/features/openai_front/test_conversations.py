@@ -20,12 +20,24 @@ async def test_a_chat_that_is_sent_again_goes_on_in_its_conversation() -> None:
 
 
 async def test_messages_of_users_alone_begin_a_conversation() -> None:
-    """Also where another one began with the same words, and was answered with the same words."""
-    async with program(says("Hi"), says("Hi"), says("A"), says("B")) as chat:
+    """Another time, too, the same words begin one: without the answer that they had before."""
+    async with program(says("A1"), says("A2")) as chat:
         await chat.ask("hello")
-        await chat.ask("hello", "Hi", "one") if False else None
-        chat.clock.advance(100)
-        assert len(await chat.conversations()) == 1
+        await chat.ask("hello")
+
+        assert await chat.conversations() == [["hello", "A1"], ["hello", "A2"]]
+
+
+async def test_a_chat_whose_beginning_is_not_sent_any_more_goes_on() -> None:
+    """Programs send a window of the newest messages; the conversation keeps the rest."""
+    answers = [f"A{number}, and some more words" for number in range(6)]
+    async with program(*map(says, answers)) as chat:
+        said = ["U0"]
+        for number, answer in enumerate(answers):
+            assert await chat.ask(*said[-5:]) == answer
+            said += [answer, f"U{number + 1}"]
+
+        assert await chat.conversations() == [said[:-1]]
 
 
 async def test_a_header_names_the_conversation() -> None:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from perdure.app import App
-from perdure.core.errors import NotFound
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId
 from perdure.core.runs import Run
 from perdure.engine.budget import CallBudget
@@ -177,6 +177,8 @@ async def create_response(
     body: ResponseRequest, library: Library, request: Request, x_conversation: InConversation = None
 ) -> Json[Response] | StreamingResponse:
     """Answer by an agent, in the shape of OpenAI's responses API."""
+    if body.model.startswith(MEMORY):
+        raise InvalidInput(f"model: {body.model!r:.80} is asked through /openai/v1/chat/completions")
     agent = await find_agent(library, body.model)
     chats = Chats(library.app, agent.id)
     new, answers = body.new_contents()

@@ -95,6 +95,8 @@ def find_place(
         known = next((one for one in same if one.is_last), same[0])
         conversation = fork(tx, known.conversation, new_id, inputs, before=known.messages[0].id)
         before, missing, with_users = known.row, len(turns) - 1, True
+    elif (known := _find_window(tx, agent_id, chat, inputs) if not rows else None) is not None:
+        conversation, before, missing, with_users = known.conversation, known.row, len(turns) - 1, True
     else:
         conversation, before, missing, with_users = _behind_known(tx, agent_id, turns, rows, new_id, inputs)
     said_in = said_in or message_id_of(agent_id, conversation.id, turns[-1])
@@ -107,7 +109,8 @@ def find_place(
             History(
                 digest=digest, said_in=id_, conversation_id=conversation.id, system_digest=system, created_at=inputs.now
             )
-            for digest, id_ in (*added, (turns[-1].digest, said_in))
+            for digest, id_ in (*added, (turns[-1].digest, said_in), (chat.window_digest(len(turns) - 1), said_in))
+            if digest
         ],
     )
     place = _place(conversation, said_in, missing=missing)
@@ -229,6 +232,16 @@ def _behind_known(
             return best.conversation, best.row, place + 1, True
         return fork(tx, best.conversation, new_id, inputs, upto=best.messages[-1].id), best.row, place + 1, True
     return _add_conversation(tx, agent_id, new_id, inputs), None, 0, True
+
+
+def _find_window(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> _KnownTurn | None:
+    """Return the turn behind which a chat goes on that is not sent from its beginning any more; None: none is known."""
+    place = len(chat.turns) - 2
+    if not (digest := chat.window_digest(place)):
+        return None
+    rows = tx.of(OpenAIHistories).find(agent_id, [digest]).get(digest, ())
+    known = (_find_turn(tx, row, inputs) for row in rows)
+    return next((one for one in known if one is not None and one.is_last and one.matches(chat.turns[place])), None)
 
 
 def _named(tx: Tx, agent_id: AgentId, chat: Chat, new_id: ConversationId, inputs: UnitInputs) -> Conversation:

@@ -35,6 +35,10 @@ def check_key_setting(settings: Mapping[str, Any]) -> None:
         raise InvalidInput(f'{MEMORY_OF} is {value!r:.80}: give {{"key": the id of a key}}')
 
 
+TELLING_CHARS = 20
+"""The least length of an answer by which its chat is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """A text of a chat: of a user, or of the assistant."""
@@ -80,6 +84,14 @@ def chain_of(texts: Iterable[Said], *seed: str) -> Sequence[Turn]:
     if users or answers:
         end()
     return turns
+
+
+def window_digest(turns: Sequence[Turn], place: int, *seed: str) -> str:
+    """Return the digest by which a turn is found in a chat whose beginning is not sent any more: of its words and of
+    the answer before it; empty, if that says too little."""
+    if place < 1 or len(answer := turns[place - 1].answer) < TELLING_CHARS:
+        return ""
+    return _digest("window", *seed, answer, *turns[place].users)
 
 
 def in_one_form(text: str) -> str:
@@ -133,6 +145,10 @@ class Chat:
     is_retry: bool = False
     client_tools: tuple[Mapping[str, Any], ...] | None = None
     options: RunOptions = NO_OPTIONS
+
+    def window_digest(self, place: int) -> str:
+        """As `window_digest` of its turn at this place."""
+        return window_digest(self.turns, place, self.key)
 
     @functools.cached_property
     def turns(self) -> Sequence[Turn]:
