@@ -30,6 +30,7 @@ from perdure.features.groups.work_tables import GroupTurns, Passes
 from perdure.features.helpers.tables import HelperAgent, HelperAgents
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.values import McpServer, McpTool
+from perdure.features.openai_front.tables import OpenaiHistories
 from perdure.features.origins.tables import Erasures, Journal
 from perdure.features.origins.values import Erasure
 from perdure.features.proposals.tables import Proposals
@@ -41,6 +42,7 @@ from perdure.features.skills.values import Skill
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
 from tests.contracts.nodes import node_of
+from tests.contracts.openai_histories import new_history
 from tests.contracts.proposals import new_proposal
 from tests.contracts.schedules import firing_at, new_schedule
 from tests.contracts.skills import new_skill, new_version
@@ -161,6 +163,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.providers.put_traits("m", {"calling": "text"})
     tx.captures.put(agent.id, 0, 0, at=AT)
     tx.of(HelperAgents).put(agent.id, "walrus", HelperAgent(agent.id, "digest"))
+    tx.of(OpenaiHistories).add(agent.id, [new_history()])
     tx.passages.count(archive.id, [passage.seq], "uses")
     tx.passages.count(archive.id, [passage.seq], "recalls")
     run = tx.runs.put_client_tools(run, "digest", [{"name": "look"}])

@@ -41,6 +41,7 @@ NO_TEXTS = {
         companion_passes.last_message_id companion_passes.run_id
         proposals.agent_id proposals.target_id proposals.proposer_id proposals.run_id proposals.message_id
         helpers.agent_id helpers.helper_id
+        openai_histories.agent_id openai_histories.conversation_id openai_histories.said_in
         proposals.decided_by skills.agent_id skill_versions.agent_id skill_versions.run_id
         skill_versions.evidence_id skill_versions.written_by skill_uses.agent_id
         schedules.id schedules.agent_id schedule_firings.agent_id schedule_firings.run_id
@@ -83,7 +84,7 @@ NO_TEXTS = {
         groups.created_at groups.updated_at group_turns.lease_until group_turns.created_at group_turns.started_at
         group_turns.ended_at group_messages.created_at companion_passes.created_at companion_passes.ended_at
         proposals.created_at proposals.decided_at skills.archived_at skills.fresh_at skills.created_at
-        skills.changed_at skill_versions.created_at skill_uses.used_at
+        skills.changed_at skill_versions.created_at skill_uses.used_at openai_histories.created_at
         schedules.next_at schedules.created_at schedules.updated_at schedule_firings.due_at schedule_firings.fired_at
         memory_sources.created_at
         organisations.deleted_at users.created_at api_keys.created_at api_keys.expires_at api_keys.last_used_at
@@ -105,7 +106,7 @@ NO_TEXTS = {
         api_keys.scope audit_entries.action
     """,
     "numbers, ids and digests as JSON": """
-        helpers.digest
+        helpers.digest openai_histories.digest openai_histories.system_digest
         archives.embedding conversations.seen conversations.stubs erasures.after erasures.counts file_pages.starts
         prefixes.seen prefixes.parts prefixes.nodes prefixes.pinned prefixes.client_tools prefixes.marker runs.usage
         runs.client_tools steps.usage summary_nodes.children summary_nodes.usage system_messages.blocks

@@ -55,6 +55,7 @@ NOT_WRITTEN = {
     "POST /v1/agents/import": 422,
     "POST /v1/imports": 422,
     "POST /v1/chat/completions": 422,
+    "POST /openai/v1/responses": 400,
     "POST /v1/groups/{group_id}/messages/cancel": 409,
     "POST /v1/agents/{agent_id}/memory-sources/revert": 422,
     "POST /v1/agents/{agent_id}/memory-sources/revert-writes": 422,

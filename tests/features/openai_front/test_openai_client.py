@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import openai
 import pytest
@@ -20,6 +20,7 @@ from perdure.core.messages import Image
 from perdure.core.runs import Usage
 from perdure.testing import calls, fails, says
 from tests.features.openai_front.support import Program, program
+from tests.server.routed import BASE
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(60)).decode()
@@ -31,9 +32,8 @@ FUNCTION: Any = {"type": "function", "name": "look", "description": "Look.", "pa
 @asynccontextmanager
 async def client(*script: Any) -> AsyncIterator[tuple[AsyncOpenAI, Program]]:
     async with program(*script) as chat:
-        own = AsyncOpenAI(
-            base_url="http://127.0.0.1:8283/openai/v1", api_key="none", http_client=chat.server.http, max_retries=0
-        )
+        http = cast(Any, chat.server.http)
+        own = AsyncOpenAI(base_url=f"{BASE}/openai/v1", api_key="none", http_client=http, max_retries=0)
         yield own, chat
 
 
@@ -159,7 +159,7 @@ async def test_responses_by_history_and_by_conversation() -> None:
         short: Any = [{"role": "user", "content": "U1"}, {"type": "item_reference", "id": first.output[0].id}]
         chat.clock.advance(60)
         await own.responses.create(model="ann", input=[*short, {"role": "user", "content": "U2b"}])
-        named = await own.responses.create(model="ann", input="V1", conversation="tea")
+        named: Any = await own.responses.create(model="ann", input="V1", conversation="tea")
         await own.responses.create(model="ann", input="V2", conversation=named.conversation.id)
 
         assert await chat.conversations() == [
@@ -195,7 +195,7 @@ async def test_a_response_calls_the_tools_of_the_program(streams: bool) -> None:
     """By function calls among its items, answered by an item of the next input."""
     async with client(calls("look", at="sky"), says("It is blue.")) as (own, chat):
 
-        async def ask(**fields: Any) -> Response:
+        async def ask(**fields: Any) -> Any:
             if not streams:
                 return checked(Response, await own.responses.create(model="ann", tools=[FUNCTION], **fields))
             async with own.responses.stream(model="ann", tools=[FUNCTION], **fields) as stream:

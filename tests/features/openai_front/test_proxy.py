@@ -71,7 +71,7 @@ async def test_a_model_gets_memory_in_front_and_behind(monkeypatch: pytest.Monke
     """What one chat says is recalled in another; the provider's own parameters reach it as they came."""
     async with proxied(monkeypatch, says("Noted."), says("Tea.")) as proxy:
         await proxy.ask("My favourite drink is oolong tea.")
-        odd = {"top_k": 7, "temperature": 0.25, "metadata": {"a": "b"}, "reasoning": {"effort": "low"}}
+        odd: dict[str, Any] = {"top_k": 7, "temperature": 0.25, "metadata": {"a": "b"}, "reasoning": {"effort": "low"}}
         answer = await proxy.ask("What is my favourite drink?", **odd)
         first, second = proxy.provider.requests
 

@@ -58,13 +58,11 @@ class StreamOptions(WireRequest):
     include_usage: bool = False
 
 
-class CompletionRequest(WireRequest):
-    """A request to an agent in OpenAI's shape. Only what users said since the last answer is sent, and what the
-    caller's tools returned: the agent knows the rest, has its own instructions, and calls its own tools itself."""
+class ChatBody(WireRequest):
+    """What requests to an agent have in common with those to a model with memory."""
 
-    model: Annotated[AgentIdIn, Field(description="The id of an agent.")]
-    messages: Annotated[list[CompletionMessage], MaxItems("messages_per_request"), keywords(minItems=1)]
-    stream: bool = False
+    messages: Annotated[list[CompletionMessage], MaxItems("imports_per_request"), keywords(minItems=1)]
+    stream: bool | None = False
     stream_options: StreamOptions | None = None
     tools: Annotated[list[CompletionTool], MaxItems("tools_per_agent")] | None = None
 
@@ -83,16 +81,9 @@ class CompletionRequest(WireRequest):
         """Whether a stream ends with the tokens that it took."""
         return self.stream_options is not None and self.stream_options.include_usage
 
-    def contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer] | None]:
-        """The messages of users behind the last answer, and what the caller's tools returned. Raises: InvalidInput,
-        NotSupported."""
-        new, answers = self.new_contents()
-        if not new and not answers:
-            raise InvalidInput("body.messages: no user says anything after the last answer, so there is none to give")
-        return new, answers or None
-
     def new_contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer]]:
-        """As `contents`, but both may be empty."""
+        """The messages of users behind the last answer, and what the caller's tools returned; there may be none.
+        Raises: InvalidInput, NotSupported."""
         roles = [message.role for message in self.messages]
         start = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
         new = [
@@ -106,6 +97,22 @@ class CompletionRequest(WireRequest):
                 text, images = parse_return(message.content or "", f"messages.{index}.content")
                 answers.append(ToolReturn(message.tool_call_id or "", text, images=images))
         return new, answers
+
+
+class CompletionRequest(ChatBody):
+    """A request to an agent in OpenAI's shape. Only what users said since the last answer is sent, and what the
+    caller's tools returned: the agent knows the rest, has its own instructions, and calls its own tools itself."""
+
+    model: Annotated[AgentIdIn, Field(description="The id of an agent.")]
+    messages: Annotated[list[CompletionMessage], MaxItems("messages_per_request"), keywords(minItems=1)]
+
+    def contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer] | None]:
+        """The messages of users behind the last answer, and what the caller's tools returned. Raises: InvalidInput,
+        NotSupported."""
+        new, answers = self.new_contents()
+        if not new and not answers:
+            raise InvalidInput("body.messages: no user says anything after the last answer, so there is none to give")
+        return new, answers or None
 
 
 class ChosenFunction(WireRequest):
@@ -125,7 +132,7 @@ class AnswerOptions(WireRequest):
     tool_choice: str | ChosenFunction | dict[str, Any] | None = None
     user: str | None = None
     metadata: JsonObject | None = None
-    stream: bool | None = None
+    stream: bool | None = False
 
     @property
     def conversation_name(self) -> str:
@@ -162,12 +169,11 @@ class AnswerOptions(WireRequest):
         )
 
 
-class ChatRequest(CompletionRequest, AnswerOptions):
+class ChatRequest(ChatBody, AnswerOptions):
     """A request to an agent, or to a model with memory (`memory/HANDLE`). The whole chat may be sent again each time:
     only what is new is added to its conversation. `n` can be 1 only."""
 
     model: Annotated[str, Field(description="The name or id of an agent, or memory/ and the handle of a model.")]
-    messages: Annotated[list[CompletionMessage], keywords(minItems=1)]
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     response_format: JsonObject | None = None
@@ -175,8 +181,7 @@ class ChatRequest(CompletionRequest, AnswerOptions):
     logprobs: bool | None = None
     top_logprobs: int | None = None
     n: int | None = None
-    stream: bool | None = None
-    stop: str | list[str] | None = None
+    stop: str | Items[str] | None = None
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None

@@ -22,7 +22,7 @@ from perdure.features.openai_front.values import Anchor, Said
 from perdure.library.messages.client_tools import client_tools_of
 from perdure.server.wire.base import WireRequest, parse_parts, parse_return
 from perdure.server.wire.chunks import Chunk, ChunkMaker
-from perdure.server.wire.fields import JsonObject
+from perdure.server.wire.fields import JsonObject, MaxItems
 from perdure.server.wire.shapes import Object
 
 RESPONSE, MESSAGE = "resp_", "msg_"
@@ -44,12 +44,12 @@ class ResponseRequest(AnswerOptions):
     request goes on behind that answer."""
 
     model: Annotated[str, Field(description="The name or id of an agent.")]
-    input: str | list[JsonObject]
+    input: str | Annotated[list[JsonObject], MaxItems("imports_per_request")]
     instructions: str | None = None
     previous_response_id: str | None = None
     conversation: str | JsonObject | None = None
     store: bool | None = None
-    tools: list[JsonObject] | None = None
+    tools: Annotated[list[JsonObject], MaxItems("tools_per_agent")] | None = None
     text: TextForm | None = None
     reasoning: JsonObject | None = None
     max_output_tokens: int | None = None

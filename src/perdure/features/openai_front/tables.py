@@ -1,4 +1,4 @@
-"""`tx.of(OpenAIHistories)`: the chains of chats that are known, by their digests."""
+"""`tx.of(OpenaiHistories)`: the chains of chats that are known, by their digests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AT_ONCE = 500
 """Digests in one statement."""
 
 
-class OpenAIHistories(Table):
+class OpenaiHistories(Table):
     """The known chains of an agent."""
 
     def add(self, agent_id: AgentId, rows: Sequence[History]) -> None:

@@ -15,7 +15,7 @@ from perdure.core.runs import Run
 from perdure.engine.conversations.importing import fork
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
-from perdure.features.openai_front.tables import OpenAIHistories
+from perdure.features.openai_front.tables import OpenaiHistories
 from perdure.features.openai_front.values import Chat, History, Place, Turn, digest_of, in_one_form
 from perdure.storage.tx import Tx
 
@@ -80,9 +80,10 @@ def find_place(
     turns = chat.turns
     digests = [turn.digest for turn in turns if turn.users]
     # Most chats go on where they were: the newest turns tell.
-    rows = tx.of(OpenAIHistories).find(agent_id, digests[-NEWEST:])
+    rows = tx.of(OpenaiHistories).find(agent_id, digests[-NEWEST:])
     if not rows and len(digests) > NEWEST:
-        rows = tx.of(OpenAIHistories).find(agent_id, digests[:-NEWEST])
+        rows = tx.of(OpenaiHistories).find(agent_id, digests[:-NEWEST])
+    known: _KnownTurn | None
     same = [one for row in rows.get(turns[-1].digest, ()) if (one := _find_turn(tx, row, inputs)) is not None]
     for known in same:
         if _is_sent_again(known, chat, inputs):
@@ -101,9 +102,9 @@ def find_place(
         conversation, before, missing, with_users = _behind_known(tx, agent_id, turns, rows, new_id, inputs)
     said_in = said_in or message_id_of(agent_id, conversation.id, turns[-1])
     system = digest_of(chat.system)
-    told = tx.of(OpenAIHistories).newest_system(agent_id, conversation.id) if before is None else before.system_digest
+    told = tx.of(OpenaiHistories).newest_system(agent_id, conversation.id) if before is None else before.system_digest
     added = [(turn.digest, message_id_of(agent_id, conversation.id, turn)) for turn in turns[missing:-1] if turn.users]
-    tx.of(OpenAIHistories).add(
+    tx.of(OpenaiHistories).add(
         agent_id,
         [
             History(
@@ -127,7 +128,7 @@ def find_answered(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> 
             raise NotFound("conversation", found.id, hint="another agent has it")
         return found
     turns = chat.turns
-    rows = tx.of(OpenAIHistories).find(agent_id, [turns[-1].digest] if turns else [])
+    rows = tx.of(OpenaiHistories).find(agent_id, [turns[-1].digest] if turns else [])
     for row in rows.get(turns[-1].digest, ()) if turns else ():
         if (known := _find_turn(tx, row, inputs)) is not None:
             return known.conversation
@@ -239,7 +240,7 @@ def _find_window(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> _
     place = len(chat.turns) - 2
     if not (digest := chat.window_digest(place)):
         return None
-    rows = tx.of(OpenAIHistories).find(agent_id, [digest]).get(digest, ())
+    rows = tx.of(OpenaiHistories).find(agent_id, [digest]).get(digest, ())
     known = (_find_turn(tx, row, inputs) for row in rows)
     return next((one for one in known if one is not None and one.is_last and one.matches(chat.turns[place])), None)
 
