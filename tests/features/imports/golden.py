@@ -82,7 +82,7 @@ def chatgpt(*, current: str = "a2b", deleted: str = "") -> list[dict[str, Any]]:
         node("q0", None, "user", "A question without a time"),
         node("q1", "q0", "assistant", "An answer \ud83d with half a pair and \u0000 in it"),
     ]
-    found = [
+    found: list[dict[str, Any]] = [
         {
             "title": "A trip 🇵🇹",
             "create_time": DAY,
@@ -274,7 +274,7 @@ def write_chatgpt(folder: Path, **how: Any) -> Path:
 
 def write_claude(folder: Path) -> Path:
     """Claude's ZIP file as downloaded."""
-    files = {
+    files: dict[str, Any] = {
         "conversations.json": claude(),
         "projects.json": CLAUDE_PROJECTS,
         "memories.json": CLAUDE_MEMORIES,

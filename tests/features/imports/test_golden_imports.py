@@ -127,14 +127,17 @@ def test_a_branch_that_was_left_since_is_never_recalled(store: Perdure, tmp_path
     agent = store.agent("chatgpt")
     assert "zeppelin" in agent.search("zeppelin")[0].message.text
 
+    plan = store.imports.plan("chatgpt", golden.write_chatgpt(tmp_path))
     report = store.imports.run("chatgpt", golden.write_chatgpt(tmp_path))
-    assert (report.withdrawn, report.messages.new) == (3, 1)
+    assert (report.withdrawn, report.messages.new) == (plan.withdrawn, plan.messages.new) == (3, 1)
     assert not [one for one in agent.search("zeppelin") if "zeppelin" in one.message.text]
     assert "zeppelin" not in json.dumps([text for _, text in said(store, "chatgpt")])
     trip = agent.conversations()[1]
     assert agent.messages(conversation=trip.id)[-1].text == "Eat pastéis de nata."
 
-    store.imports.run("chatgpt", golden.write_chatgpt(tmp_path, current="a3a"))
+    plan = store.imports.plan("chatgpt", golden.write_chatgpt(tmp_path, current="a3a"))
+    report = store.imports.run("chatgpt", golden.write_chatgpt(tmp_path, current="a3a"))
+    assert (report.withdrawn, report.messages.new) == (plan.withdrawn, plan.messages.new) == (1, 3)
     third = [text for _, text in said(store, "chatgpt")]
     assert "The zeppelin of the tavern is red." in third
     assert "Eat pastéis de nata." not in third
@@ -173,3 +176,48 @@ def test_a_forgotten_text_stays_forgotten(store: Perdure, tmp_path: Path) -> Non
 
     assert "nata" not in json.dumps(said(store, "chatgpt"))
     assert not [one for one in agent.search_archive("nata") if "nata" in one.passage.text]
+
+
+def test_a_memory_that_was_changed_at_the_source_is_changed_here_but_not_over_a_person_s_change(
+    store: Perdure, tmp_path: Path
+) -> None:
+    place = golden.write_markdown(tmp_path)
+    store.imports.run("markdown", place)
+    agent = store.agent("markdown")
+    agent.update_passage(agent.search_archive("soup")[0].passage.id, text="Mine now")
+    diary = place / "diary.md"
+    diary.write_text(diary.read_text("utf-8").replace("snowman", "snow castle").replace("Soup", "Broth"), "utf-8")
+    plan, report = store.imports.plan("markdown", place), store.imports.run("markdown", place)
+
+    assert (plan.changed, report.changed, report.memories.new, plan.has_news) == (1, 1, 0, True)
+    assert "snow castle" in agent.search_archive("castle")[0].passage.text
+    assert not [one for one in agent.search_archive("broth") if "Broth" in one.passage.text]
+    assert not store.imports.plan("markdown", place).has_news
+
+
+def test_tags_and_metadata_that_are_too_large_are_cut(store: Perdure, tmp_path: Path) -> None:
+    memory: dict[str, Any] = {"id": "1", "memory": "x y", "created_at": 1, "metadata": {"a": "b" * 9_000_000}}
+    memory["categories"] = ["t" * 9_000] * 500
+    report = store.imports.run("mem0", golden.write_json(tmp_path / "m.json", [memory]))
+
+    assert report.memories.new == 1
+
+
+def test_calls_without_results_are_left_out_so_that_the_history_can_be_sent(store: Perdure, tmp_path: Path) -> None:
+    def line(role: str, *parts: Any) -> dict[str, Any]:
+        return {"role": role, "occurred_at": "2025-01-01T00:00:00Z", "parts": list(parts)}
+
+    def call(id_: str) -> dict[str, Any]:
+        return {"type": "tool_call", "call_id": id_, "name": "note", "arguments": "{}"}
+
+    def result(id_: str) -> dict[str, Any]:
+        return {"type": "tool_result", "call_id": id_, "name": "note", "text": "ok"}
+
+    text = {"type": "text", "text": "hm"}
+    lines = [line("assistant", text, call("a"), call("b")), line("tool", result("a")), line("tool", result("c"))]
+    lines += [line("assistant", call("d")), line("user", text), line("tool", result("d")), line("assistant", call("a"))]
+    report = store.imports.run("jsonl", golden.write_lines(tmp_path / "x.jsonl", lines))
+    rows = store.agent("jsonl").messages(conversation=store.agent("jsonl").conversations()[1].id)
+
+    assert [[part.type for part in one.parts] for one in rows] == [["text", "tool_call"], ["tool_result"], ["text"]]
+    assert report.left_out["calls of tools without a result, or results without a call"] == 5

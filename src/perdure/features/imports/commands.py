@@ -38,7 +38,7 @@ async def import_(
         view.show_status("reading…")
         plan = await perdure.imports.plan(source, path, agent=agent)  # type: ignore[arg-type]
         view.clear_status()
-        if not plan.new and not plan.conversations.new:
+        if not plan.has_news:
             _show(view, plan, done=True)
             view.hint("Everything is here already; nothing was imported.")
             return

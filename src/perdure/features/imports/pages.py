@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.requests import Request
 
 from perdure.features.imports.forms import read_form
-from perdure.features.imports.sources.items import IMPORT_SOURCES
+from perdure.features.imports.sources.items import ImportSource
 from perdure.features.imports.views import report_lines
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Notice, Section
 
-PROGRAMS = {
+PROGRAMS: Mapping[ImportSource, str] = {
     "chatgpt": "ChatGPT",
     "claude": "Claude",
     "mem0": "mem0",
@@ -23,7 +25,7 @@ PROGRAMS = {
 
 async def load(request: Request, library: AsyncPerdure) -> Data:
     """The programs to choose from, and what an import that was just asked for did or would do."""
-    found: Data = {"programs": [(one, PROGRAMS[one]) for one in IMPORT_SOURCES], "asked": False, "lines": [], "new": 0}
+    found: Data = {"programs": [*PROGRAMS.items()], "asked": False, "lines": [], "new": False}
     return found | getattr(request.state, "imported", {})
 
 
@@ -33,8 +35,8 @@ async def import_file(request: Request, library: AsyncPerdure) -> Notice:
     async with request.form(max_files=1, max_fields=10) as form:
         read = read_form(form)
         report = await read.carry_out(library)
-    new = report.new or report.conversations.new if read.dry else 0
-    request.state.imported |= {"lines": report_lines(report, done=not read.dry), "new": new, "dry": read.dry}
+    lines, is_new = report_lines(report, done=not read.dry), read.dry and report.has_news
+    request.state.imported |= {"lines": lines, "new": is_new, "dry": read.dry}
     return Notice("")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -25,7 +24,8 @@ from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.edit import recount_view
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
-from perdure.features.imports.sources.items import ImportSource, SourceConversation, hash_of
+from perdure.features.imports.sources.items import ImportSource, SourceConversation
+from perdure.features.imports.sources.plain import hash_of
 from perdure.features.imports.tables import ImportedItems
 from perdure.storage.tx import Tx
 
@@ -38,11 +38,12 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a conversation of a source stands here: `done`, all of it is; `deleted`, a person has deleted it. `existing`:
-    the ids of those of its messages that are here."""
+    """How a conversation of a source stands here: `done`, all of it is; `deleted`, a person has deleted it. So many of
+    its messages are `new`, and so many that an earlier import brought are to be `withdrawn`."""
 
     state: Literal["new", "open", "done", "deleted"]
-    existing: frozenset[MessageId] = frozenset()
+    new: int = 0
+    withdrawn: int = 0
 
 
 def conversation_id_of(agent_id: AgentId, source: ImportSource, key: str) -> ConversationId:
@@ -82,18 +83,23 @@ def own_passages(tx: Tx, agent_id: AgentId, keys: Sequence[str]) -> set[str]:
     return {id_ for id_, (owner, _) in tx.passages.find_places(list(map(PassageId, keys))).items() if owner in archives}
 
 
-def look(tx: Tx, agent_id: AgentId, conversation_id: ConversationId, ids: Sequence[MessageId]) -> Standing:
-    """Return how a conversation with these messages stands here."""
+def look(
+    tx: Tx, agent_id: AgentId, conversation_id: ConversationId, found: SourceConversation, source: ImportSource
+) -> Standing:
+    """Return how a conversation of a source stands here."""
+    ids = message_ids(agent_id, conversation_id, found.messages)
     digest = tx.of(ImportedItems).find(agent_id, [conversation_id]).get(conversation_id)
     if digest is None:
-        return Standing("new", frozenset(tx.messages.find_existing(ids)))
+        return Standing("new", len({*ids} - tx.messages.find_existing(ids)))
     try:
-        tx.conversations.get(conversation_id)
+        conversation = tx.conversations.get(conversation_id)
     except NotFound:
         return Standing("deleted")
     if digest == hash_of(*ids):
-        return Standing("done", frozenset(ids))
-    return Standing("open", frozenset(tx.messages.find_existing(ids)))
+        return Standing("done")
+    messages, left = _compare(tx, conversation, found, source)
+    ids = message_ids(agent_id, conversation_id, messages)
+    return Standing("open", len({*ids} - tx.messages.find_existing(ids)), len(left))
 
 
 def begin(
@@ -117,16 +123,24 @@ def begin(
             renew_system_message(tx, agent_id, made.seq, inputs)
         tx.of(ImportedItems).put(agent_id, {conversation_id: ""})
         return found.messages, 0
-    if not found.is_whole:
-        return found.messages, 0
     conversation = tx.conversations.get(conversation_id)
-    if (busy := tx.runs.find_active(agent_id, conversation.seq)) is not None:
+    messages, left = _compare(tx, conversation, found, source)
+    if left and (busy := tx.runs.find_active(agent_id, conversation.seq)) is not None:
         raise ConversationBusy(busy.id)
-    messages = _returning(tx, conversation, found.messages)
-    wanted = {*message_ids(agent_id, conversation_id, messages)}
-    left = [one for one in _brought(tx, conversation, source) if one.id not in wanted]
     _withdraw(tx, agent_id, left, inputs)
     return messages, len(left)
+
+
+def _compare(
+    tx: Tx, conversation: Conversation, found: SourceConversation, source: ImportSource
+) -> tuple[Sequence[ImportedMessage], Sequence[Message]]:
+    """Return the messages that the source has, with the ids under which they go into a conversation; and those in it
+    that an earlier import brought and the source has left."""
+    if not found.is_whole:
+        return found.messages, ()
+    messages = _returning(tx, conversation, found.messages)
+    wanted = {*message_ids(conversation.agent_id, conversation.id, messages)}
+    return messages, [one for one in _brought(tx, conversation, source) if one.id not in wanted]
 
 
 def finish(tx: Tx, agent_id: AgentId, conversation_id: ConversationId, ids: Sequence[MessageId]) -> None:
@@ -182,34 +196,31 @@ def _withdraw(tx: Tx, agent_id: AgentId, rows: Sequence[Message], inputs: UnitIn
 
 @dataclass(frozen=True, slots=True)
 class PassageCounts:
-    """How many passages are `new`, are here `already`, and are `deleted` by a person, so that they stay so."""
+    """How many passages are `new`, are here `already`, of which so many are `changed` at the source, and are `deleted`
+    by a person, so that they stay so."""
 
     new: int
     already: int
+    changed: int
     deleted: int
 
 
 def put_passages(
     tx: Tx, agent_id: AgentId, passages: Sequence[Passage], new_id: ArchiveId, *, at: datetime, dry: bool
 ) -> PassageCounts:
-    """Add the passages that were never imported, and change those whose text is another at the source since; with `dry`
-    only count. Raises: NotFound, TooMany, InvalidInput."""
-    ids = [one.id for one in passages]
-    known, places = tx.of(ImportedItems).find(agent_id, ids), tx.passages.find_places(ids)
-    new = [one for one in {one.id: one for one in passages}.values() if one.id not in known and one.id not in places]
-    deleted = sum(id_ in known and id_ not in places for id_ in ids)
-    counts = PassageCounts(len(new), len(ids) - len(new) - deleted, deleted)
-    if dry:
-        return counts
-    if new:
-        archive = own_archive(tx, agent_id, new_id, at=at)
-        import_passages(tx, archive.id, new)
-        tx.of(ImportedItems).put(agent_id, dict.fromkeys((one.id for one in new), ""))
-    for passage in passages:
-        if passage.id in known and passage.id in places and DIGEST in passage.source:
-            with suppress(NotFound):
-                here = tx.passages.get(passage.id)
-                is_untouched = here.source.get(DIGEST) == hash_of(here.text)
-                if is_untouched and here.source[DIGEST] != passage.source[DIGEST]:
-                    update_passage(tx, here, {"text": passage.text, "source": passage.source}, at=at)
-    return counts
+    """Add the passages that were never imported, and change those whose text is another at the source since, and still
+    the imported one here; with `dry` only count. Raises: NotFound, TooMany, InvalidInput."""
+    by_id = {one.id: one for one in passages}
+    known, places = tx.of(ImportedItems).find(agent_id, [*by_id]), tx.passages.find_places([*by_id])
+    new = [one for id_, one in by_id.items() if id_ not in known and id_ not in places]
+    here = [tx.passages.get(id_) for id_ in by_id if id_ in places and DIGEST in by_id[id_].source]
+    untouched = [one for one in here if one.source.get(DIGEST) == hash_of(one.text)]
+    changed = [one for one in untouched if by_id[one.id].text != one.text]
+    deleted = sum(id_ in known and id_ not in places for id_ in by_id)
+    if not dry:
+        if new:
+            import_passages(tx, own_archive(tx, agent_id, new_id, at=at).id, new)
+            tx.of(ImportedItems).put(agent_id, dict.fromkeys((one.id for one in new), ""))
+        for one in changed:
+            update_passage(tx, one, {"text": by_id[one.id].text, "source": by_id[one.id].source}, at=at)
+    return PassageCounts(len(new), len(passages) - len(new) - deleted, len(changed), deleted)

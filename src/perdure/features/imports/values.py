@@ -28,6 +28,7 @@ class ImportReport:
 
     Args:
         agents: name -> id of the agents that get something; an empty id: it is not made yet.
+        changed: memories whose text is another at the source since.
         withdrawn: messages that an earlier import brought, and that the source has left since.
         left_out: why, in words -> how many.
     """
@@ -38,6 +39,7 @@ class ImportReport:
     messages: ItemCount = field(default_factory=ItemCount)
     memories: ItemCount = field(default_factory=ItemCount)
     withdrawn: int = 0
+    changed: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -49,6 +51,11 @@ class ImportReport:
     def new(self) -> int:
         """How many of them are new."""
         return self.messages.new + self.memories.new
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything to do, or was."""
+        return bool(self.new or self.conversations.new or self.withdrawn or self.changed)
 
     def leave_out(self, why: str, count: int = 1) -> None:
         """Count things that are left out."""

@@ -19,7 +19,9 @@ def report_lines(report: ImportReport, *, done: bool = False) -> Sequence[str]:
             total = plural(count.total, kind, "memories") if kind == "memory" else plural(count.total, kind)
             lines.append(f"{total}: {count.new:,} {new}, {count.already:,} here already")
     if report.withdrawn:
-        lines.append(f"{plural(report.withdrawn, 'message')} taken out: the source has left that branch")
+        lines.append(f"Taken out: {plural(report.withdrawn, 'message')} of a branch that the source has left")
+    if report.changed:
+        lines.append(f"Changed: {plural(report.changed, 'memory', 'memories')} with another text at the source")
     lines += [f"Left out: {count:,} {why}" for why, count in report.left_out.items()]
     return lines
 
@@ -36,5 +38,6 @@ def report_shape(report: ImportReport) -> dict[str, Any]:
         "agents": [{"name": name, "id": id_ or None} for name, id_ in report.agents.items()],
         **counts,
         "withdrawn": report.withdrawn,
+        "changed": report.changed,
         "left_out": dict(report.left_out),
     }

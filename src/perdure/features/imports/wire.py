@@ -18,8 +18,8 @@ class ImportedAgentShape(WireShape):
 
 
 class ImportShape(WireShape, of=ImportReport, fields="source"):
-    """What an import did, or would do. `withdrawn`: messages of a branch that the source has left since; `left_out`:
-    why -> how many."""
+    """What an import did, or would do. `withdrawn`: messages of a branch that the source has left since; `changed`:
+    memories with another text there since; `left_out`: why -> how many."""
 
     agents: list[ImportedAgentShape] = computed(
         lambda report: [ImportedAgentShape.make(None, name=name, id=id_ or None) for name, id_ in report.agents.items()]
@@ -28,4 +28,5 @@ class ImportShape(WireShape, of=ImportReport, fields="source"):
     messages: ImportCountShape
     memories: ImportCountShape
     withdrawn: int
+    changed: int
     left_out: dict[str, int] = computed(lambda report: dict(report.left_out))

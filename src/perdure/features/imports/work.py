@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from perdure.core.errors import AlreadyExists, ApprovalPending, ConversationBusy
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId, ArchiveId
+from perdure.core.incoming.addresses import is_postgres
 from perdure.core.passages import Passage
 from perdure.core.sources import Source, WriteSource
 from perdure.domain.archives.passages import check_passage
@@ -35,9 +37,9 @@ from perdure.features.imports.sources.items import (
     SourceConversation,
     SourceItem,
     SourceMemory,
-    hash_of,
 )
-from perdure.features.imports.sources.letta_db import is_server, read_server
+from perdure.features.imports.sources.letta_db import read_server
+from perdure.features.imports.sources.plain import hash_of
 from perdure.features.imports.values import ImportReport
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
@@ -60,9 +62,9 @@ _NOT_IN_NAME = re.compile(r"[^\w '-]+")
 _NAME_CHARS = 150
 
 
-def read_items(source: ImportSource, place: Place, label: str) -> Iterator[SourceItem]:
+def read_items(source: ImportSource, place: Place, label: str) -> Generator[SourceItem]:
     """Yield what a source holds. Raises: InvalidInput."""
-    if source == "letta-db" and is_server(place):
+    if source == "letta-db" and isinstance(place, str) and is_postgres(place):
         yield from read_server(str(place))
         return
     opened = Path(place).expanduser() if isinstance(place, (str, Path)) else place
@@ -84,7 +86,7 @@ class ImportWork:
     async def run(self, place: Place, label: str) -> ImportReport:
         """Take everything that the source holds. Raises: InvalidInput, StoreError: what was stored stays."""
         items = read_items(self._source, place, label)
-        with closing(items):  # type: ignore[type-var]
+        with closing(items):
             while part := await asyncio.to_thread(lambda: list(islice(items, ITEMS_AT_ONCE))):
                 for (kind, agent), group in groupby(part, lambda one: (type(one), getattr(one, "agent", ""))):
                     if kind is SourceMemory:
@@ -177,57 +179,45 @@ class ImportWork:
 
     async def _conversation(self, found: SourceConversation) -> None:
         """Count a conversation, and store what of it is not here."""
-        agent_id = await self._target(found.agent)
+        agent_id, report = await self._target(found.agent), self.report
         found = replace(found, messages=await self._fitting(agent_id, found.messages))
-        report, all_ = self.report, len(found.messages)
         if not agent_id:
-            report.conversations.new += 1
-            report.messages.new += all_
+            standing = units.Standing("new", len(found.messages))
+        elif await self._store.read(units.is_own, agent_id, found.id):
+            standing = units.Standing("done")
+        else:
+            standing = await self._take_conversation(agent_id, found)
+        if standing.state == "deleted":
+            report.leave_out(DELETED)
             return
-        if await self._store.read(units.is_own, agent_id, found.id):
-            report.conversations.already += 1
-            report.messages.already += all_
-            return
+        report.conversations.new += standing.state == "new"
+        report.conversations.already += standing.state != "new"
+        report.messages.new += standing.new
+        report.messages.already += len(found.messages) - standing.new
+        report.withdrawn += standing.withdrawn
+        self._progress(report.total)
+
+    async def _take_conversation(self, agent_id: AgentId, found: SourceConversation) -> units.Standing:
+        """Return how a conversation stood, after storing what of it was not here."""
         if found.is_first:
             conversation_id = await self._store.read(units.first_conversation, agent_id)
         else:
             conversation_id = units.conversation_id_of(agent_id, self._source, found.id)
-        ids = units.message_ids(agent_id, conversation_id, found.messages)
-        standing = await self._store.read(units.look, agent_id, conversation_id, ids)
-        if standing.state == "deleted":
-            self.report.leave_out(DELETED, 1)
-            return
-        new = len({*ids} - standing.existing)
-        if not self._dry and standing.state != "done":
-            try:
-                new = await self._store_conversation(agent_id, conversation_id, found, ids)
-            except (ConversationBusy, ApprovalPending):
-                self.report.leave_out(BUSY, 1)
-                return
-        report.conversations.new += standing.state == "new"
-        report.conversations.already += standing.state != "new"
-        report.messages.new += new
-        report.messages.already += all_ - new
-        self._progress(report.total)
-
-    async def _store_conversation(
-        self,
-        agent_id: AgentId,
-        conversation_id: units.ConversationId,
-        found: SourceConversation,
-        ids: Sequence[units.MessageId],
-    ) -> int:
-        """Store a conversation; return how many messages are new. Raises: ConversationBusy, ApprovalPending."""
-        inputs = self._app.ports.inputs()
-        messages, withdrawn = await self._store.write(
-            units.begin, agent_id, conversation_id, found, self._source, inputs
-        )
-        self.report.withdrawn += withdrawn
-        result = await self._library.agent_of(agent_id).import_messages(
-            messages, conversation=conversation_id, checked=True, source=self._source
-        )
-        await self._store.write(units.finish, agent_id, conversation_id, ids)
-        return result.imported
+        of_source = (agent_id, conversation_id, found, self._source)
+        standing = await self._store.read(units.look, *of_source)
+        if self._dry or standing.state in ("done", "deleted"):
+            return standing
+        try:
+            messages, withdrawn = await self._store.write(units.begin, *of_source, self._app.ports.inputs())
+            result = await self._library.agent_of(agent_id).import_messages(
+                messages, conversation=conversation_id, checked=True, source=self._source
+            )
+            ids = units.message_ids(agent_id, conversation_id, found.messages)
+            await self._store.write(units.finish, agent_id, conversation_id, ids)
+        except (ConversationBusy, ApprovalPending):
+            self.report.leave_out(BUSY)
+            return units.Standing(standing.state)
+        return units.Standing(standing.state, result.imported, withdrawn)
 
     async def _fitting(self, agent_id: AgentId, messages: Sequence[ImportedMessage]) -> Sequence[ImportedMessage]:
         """Return the messages that are not too long, without what the agent has forgotten since they were said."""
@@ -261,7 +251,7 @@ class ImportWork:
         passages = [passage for one in found for passage in self._passages(agent_id, one)]
         for correction, redactor in await self._redactors(agent_id):
             kept = [one for one in passages if one.occurred_at > correction.created_at or not redactor.finds(one.text)]
-            self.report.leave_out(FORGOTTEN, len(passages) - len(kept))
+            report.leave_out(FORGOTTEN, len(passages) - len(kept))
             passages = kept
         if not agent_id:
             report.memories.new += len(passages)
@@ -272,24 +262,25 @@ class ImportWork:
             counts = await (self._store.read(put) if self._dry else self._store.write(put))
             report.memories.new += counts.new
             report.memories.already += counts.already
-            self.report.leave_out(DELETED_MEMORIES, counts.deleted)
+            report.changed += counts.changed
+            report.leave_out(DELETED_MEMORIES, counts.deleted)
             self._progress(report.total)
 
     def _passages(self, agent_id: AgentId, memory: SourceMemory) -> Iterator[Passage]:
-        """Yield the passages that a memory becomes. Raises: InvalidInput."""
+        """Yield the passages that a memory becomes, without what is too large beside its text. Raises: InvalidInput."""
+        limits = self._app.ports.settings.limits
         if memory.passage is not None:
             yield replace(memory.passage, id=units.passage_id_of(agent_id, self._source, memory.id))
             return
-        texts = list(pieces(memory.text))
-        for number, text in enumerate(texts):
+        for number, text in enumerate(pieces(memory.text)):
             key = memory.id if number == 0 else f"{memory.id}#{number + 1}"
             yield check_passage(
                 Passage(
                     id=units.passage_id_of(agent_id, self._source, key),
                     archive_id=ArchiveId(""),
                     text=text,
-                    tags=memory.tags,
-                    metadata=memory.metadata,
+                    tags=[tag[: limits.name_limit_chars] for tag in memory.tags[: limits.tags_per_item]],
+                    metadata=memory.metadata if len(json.dumps(memory.metadata)) < limits.metadata_limit_chars else {},
                     source={"import": self._source, "id": memory.id, units.DIGEST: hash_of(text)},
                     created_at=self._app.ports.clock.now(),
                     occurred_at=memory.created_at,

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final, Literal, get_args
 
 from perdure.core.passages import Passage
 from perdure.domain.blocks.units import NewBlock
-from perdure.domain.conversations.importing import KEY_MAX_CHARS, ImportedMessage
+from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage
+from perdure.features.imports.sources.plain import key_of, text_in, time_of
 
 ImportSource = Literal["chatgpt", "claude", "mem0", "zep", "letta-db", "markdown", "jsonl"]
 
 IMPORT_SOURCES: Final[tuple[ImportSource, ...]] = get_args(ImportSource)
 
-_MILLISECONDS = 1e11
-"""A larger number is a time in milliseconds, for in seconds it would be in the year 5138."""
+EMPTY = "conversations without a message"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,64 +86,25 @@ class LeftOut:
 SourceItem = SourceAgent | SourceConversation | SourceMemory | LeftOut
 
 
-def time_of(value: Any) -> datetime | None:
-    """Return the time of seconds or milliseconds since 1970, or of ISO 8601 text, in UTC, which a text without a zone
-    is in; None: it is none of them."""
-    try:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            seconds = value / 1000 if abs(value) > _MILLISECONDS else value
-            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds) if seconds > 0 else None
-        if isinstance(value, str):
-            found = datetime.fromisoformat(value.strip().replace(" UTC", "+00:00"))
-            return found.replace(tzinfo=UTC) if found.utcoffset() is None else found.astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    return None
+Row = tuple[Any, Any, Any, datetime | None, str]
+"""A message of a source: its id or nothing, role, speaker or nothing, time if it has one, text."""
 
 
-def fill_times(times: Sequence[datetime | None], otherwise: datetime) -> list[datetime]:
-    """Return the times with those before, else behind, in place of those that are missing."""
-    known = next((one for one in times if one is not None), otherwise)
-    filled = []
-    for one in times:
-        known = known if one is None else one
-        filled.append(known)
-    return filled
-
-
-def key_of(value: Any) -> str:
-    """Return an id of the source as the part of an id here: any value, of bounded length."""
-    text = str(value)
-    return text if 0 < len(text) <= KEY_MAX_CHARS else f"{text[:100]}…{hash_of(text)}"
-
-
-def hash_of(*texts: str) -> str:
-    """Return a short digest of texts."""
-    import hashlib
-
-    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def text_in(value: Any) -> str:
-    """Return a text without white space around it; empty if it is none."""
-    return value.strip() if isinstance(value, str) else ""
-
-
-def object_in(value: Any) -> Mapping[str, Any]:
-    """Return an object of JSON; of another value an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def list_in(value: Any) -> Sequence[Any]:
-    """Return a list of JSON; of another value an empty one."""
-    return value if isinstance(value, list) else []
-
-
-def joined(texts: Iterable[str]) -> str:
-    """Return the texts that are not empty, a paragraph each."""
-    return "\n\n".join(filter(None, texts))
-
-
-def of_agent(item: SourceConversation | SourceMemory, agent: str) -> SourceConversation | SourceMemory:
-    """Return the item as that of an agent of the source."""
-    return replace(item, agent=agent)
+def conversation_of(
+    key: Any, title: Any, created_at: Any, rows: Sequence[Row], otherwise: datetime, *, is_whole: bool = False
+) -> SourceConversation | LeftOut:
+    """Return a conversation; or that it has no messages. A message without a time has that of the one before, else of
+    the first one behind, else that of the conversation, else `otherwise`."""
+    if not rows:
+        return LeftOut(EMPTY)
+    begun = time_of(created_at)
+    at = next((row[3] for row in rows if row[3] is not None), begun or otherwise)
+    messages = []
+    for id_, role, name, said_at, text in rows:
+        at = said_at or at
+        speaker = text_in(name)[:NAME_MAX_CHARS] or None
+        message_id = key_of(id_) if id_ else None
+        messages.append(ImportedMessage(role=role, text=text, occurred_at=at, name=speaker, id=message_id))
+    return SourceConversation(
+        id=key_of(key or rows[0][0]), title=text_in(title), created_at=begun, messages=messages, is_whole=is_whole
+    )

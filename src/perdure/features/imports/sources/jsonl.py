@@ -5,31 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from itertools import islice, takewhile
 from pathlib import PurePosixPath
 from typing import Any, get_args
 
 from perdure.core.errors import InvalidInput
-from perdure.core.messages import Part, ToolCall, ToolResult, parts_from_json, text_of
+from perdure.core.messages import ToolCall, ToolResult, parts_from_json, text_of
 from perdure.core.passages import Passage
 from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, ImportedRole
 from perdure.domain.conversations.transfer import parse_line
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import (
-    LeftOut,
-    SourceAgent,
-    SourceConversation,
-    SourceItem,
-    SourceMemory,
-    hash_of,
-    joined,
-    key_of,
-    list_in,
-    object_in,
-    of_agent,
-    text_in,
-    time_of,
-)
+from perdure.features.imports.sources.items import LeftOut, SourceAgent, SourceConversation, SourceItem, SourceMemory
 from perdure.features.imports.sources.kinds import missing_file, wrong_item
+from perdure.features.imports.sources.plain import hash_of, joined, key_of, list_in, object_in, text_in, time_of
 from perdure.features.imports.sources.streams import json_lines
 
 EMPTY = "lines without a text"
@@ -61,79 +50,66 @@ def _agent(files: SourceFiles, folder: PurePosixPath) -> Iterator[SourceItem]:
         yield SourceAgent(id=id_, name=str(document["agents"][0]["name"]), file=file)
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise InvalidInput(f"{name}: it is no agent that `perdure export` has written") from error
-    for lines in (folder / MESSAGES, folder / PASSAGES):
-        for found in files.find(lines.name):
-            if found == lines.as_posix():
-                for item in _lines(files, found, is_own=True):
-                    yield item if isinstance(item, (SourceAgent, LeftOut)) else of_agent(item, id_)
+    for found in files.find(MESSAGES, PASSAGES):
+        if PurePosixPath(found).parent == folder:
+            for item in _lines(files, found, is_own=True):
+                yield replace(item, agent=id_) if isinstance(item, (SourceConversation, SourceMemory)) else item
 
 
 def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[SourceItem]:
     """Yield what the lines of a file say, with `is_own` one that `perdure export` has written; lines of one
     conversation that follow one another are one. Raises: InvalidInput."""
-    open_: SourceConversation | None = None
+    talk: SourceConversation | None = None
     messages: list[ImportedMessage] = []
     for number, value in json_lines(files, name):
         try:
             if not isinstance(value, dict):
                 raise wrong_item(value, "jsonl", "it", "an object")
-            is_message = "role" in value
-            if not is_message and "conversation" not in value:
-                yield from _memory(value, is_own=is_own)
+            if "role" not in value and "conversation" not in value:
+                yield from () if "perdure" in value else [_own_memory(value) if is_own else _memory(value)]
                 continue
             key = key_of(value.get("conversation") or PurePosixPath(name).stem)
-            if open_ is None or open_.id != key:
-                yield from _whole(open_, messages)
-                open_, messages = SourceConversation(id=key, messages=()), []
-            if not is_message:
-                open_ = _head(open_, value)
+            if talk is None or talk.id != key:
+                yield from _whole(talk, messages)
+                talk, messages = SourceConversation(id=key, messages=()), []
+            if "role" not in value:
+                created_at, is_first, archived = value.get("created_at"), value.get("first"), value.get("archived")
+                talk = replace(talk, title=text_in(value.get("title")), created_at=time_of(created_at))
+                talk = replace(talk, is_first=is_first is True, archived=archived is True)
             elif (message := _message(value)) is None:
                 yield LeftOut(EMPTY)
             else:
                 messages.append(message)
         except (InvalidInput, ValueError, TypeError, LookupError, AttributeError) as error:
             raise InvalidInput(f"{name}: line {number:,}: {error!s:.300}") from error
-    yield from _whole(open_, messages)
+    yield from _whole(talk, messages)
 
 
-def _head(conversation: SourceConversation, value: Mapping[str, Any]) -> SourceConversation:
-    """Return the conversation with what a line without a message says about it."""
-    return replace(
-        conversation,
-        title=text_in(value.get("title")),
-        created_at=time_of(value.get("created_at")),
-        is_first=value.get("first") is True,
-        archived=value.get("archived") is True,
-    )
-
-
-def _whole(conversation: SourceConversation | None, messages: Sequence[ImportedMessage]) -> Iterator[SourceItem]:
+def _whole(talk: SourceConversation | None, messages: Sequence[ImportedMessage]) -> Iterator[SourceItem]:
     """Yield a conversation with its messages, each call of which has its result behind it."""
-    if conversation is None:
-        return
     kept = list(_answered(messages))
     if lost := sum(len(one.parts) for one in messages) - sum(len(one.parts) for one in kept):
         yield LeftOut(OPEN_CALLS, lost)
-    if kept or conversation.title:
-        yield replace(conversation, messages=kept)
+    if talk is not None and (kept or talk.title):
+        yield replace(talk, messages=kept)
 
 
 def _answered(messages: Sequence[ImportedMessage]) -> Iterator[ImportedMessage]:
-    """Yield the messages without calls that have no result behind them, and without results that have no call."""
-    results = {
-        part.call_id: at for at, one in enumerate(messages) for part in one.parts if isinstance(part, ToolResult)
-    }
+    """Yield the messages without calls whose result does not follow at once, and without results that have no call."""
     called: set[str] = set()
+    open_calls: set[str] = set()
     for at, one in enumerate(messages):
-        parts: list[Part] = []
+        if one.role != "tool":
+            results = takewhile(lambda each: each.role == "tool", islice(messages, at + 1, None))
+            answered = {part.call_id for each in results for part in each.parts if isinstance(part, ToolResult)}
+            open_calls = {part.call_id for part in one.parts if isinstance(part, ToolCall)} & answered - called
+            called |= open_calls
+        parts = []
         for part in one.parts:
-            if isinstance(part, ToolCall):
-                if part.call_id in called or results.get(part.call_id, -1) <= at:
-                    continue
-                called.add(part.call_id)
-            elif isinstance(part, ToolResult) and (part.call_id not in called or results[part.call_id] != at):
-                continue
-            parts.append(part)
+            if not isinstance(part, (ToolCall, ToolResult)) or part.call_id in open_calls:
+                parts.append(part)
+            if isinstance(part, ToolResult):
+                open_calls.discard(part.call_id)
         if len(parts) == len(one.parts):
             yield one
         elif parts:
@@ -144,52 +120,51 @@ def _message(value: Mapping[str, Any]) -> ImportedMessage | None:
     """Return the message of a line; None: it has no text. Raises: InvalidInput, ValueError, TypeError, LookupError."""
     role: Any = value["role"]
     parts = parts_from_json(json.dumps(value["parts"])) if "parts" in value else ()
-    text = text_of(parts) if parts else _content(value.get("text", value.get("content")))
-    name = text_in(value.get("name"))
+    text = text_of(parts) if parts else _text(value.get("text", value.get("content")))
+    name, at = text_in(value.get("name"))[:NAME_MAX_CHARS], _time(value)
     if role == "tool" and not parts:
-        role, text = "assistant", f"[tool {name or 'result'}: {text}]" if text else ""
+        role, text = "assistant", text and f"[tool {name or 'result'}: {text}]"
     if role not in (*get_args(ImportedRole), "tool"):
         raise InvalidInput(f"role is {role!r:.80}: it can be {', '.join(map(repr, get_args(ImportedRole)))}, 'tool'")
-    said = value.get("occurred_at", value.get("created_at", value.get("timestamp")))
-    if (at := time_of(said)) is None:
-        raise InvalidInput(f"occurred_at is {said!r:.60}: give a time, such as 2026-11-20T15:30:00+01:00")
     if not (text or parts):
         return None
     id_ = key_of(value["id"]) if value.get("id") not in (None, "") else None
-    return ImportedMessage(
-        role=role, text=text, occurred_at=at, name=name[:NAME_MAX_CHARS] or None, id=id_, parts=parts
+    return ImportedMessage(role=role, text=text, occurred_at=at, name=name or None, id=id_, parts=parts)
+
+
+def _text(value: Any) -> str:
+    """Return the text of a message, which may be a list of parts as OpenAI's API has them."""
+    if not isinstance(value, list):
+        return text_in(value)
+    return joined(
+        text_in(one) or text_in(object_in(one).get("text")) or f"[{object_in(one).get('type', 'part')}]"
+        for one in value
     )
 
 
-def _content(value: Any) -> str:
-    """Return the text of a message, which may be a list of parts as OpenAI's API has them."""
-    if isinstance(value, list):
-        return joined(
-            text_in(one.get("text")) or f"[{one.get('type', 'part')}]" if isinstance(one, dict) else text_in(one)
-            for one in value
-        )
-    return text_in(value)
-
-
-def _memory(value: dict[str, Any], *, is_own: bool) -> Iterator[SourceItem]:
-    """Yield the memory of a line; nothing of the head of an archive. Raises: InvalidInput."""
-    if "perdure" in value:
-        return
-    if is_own:
-        passage = parse_line(json.dumps(value))
-        assert isinstance(passage, Passage)
-        yield SourceMemory(id=passage.id, text=passage.text, created_at=passage.occurred_at, passage=passage)
-        return
-    if not {"memory", "text"} & value.keys():
-        raise wrong_item(value, "jsonl", "it", "a message (role, text, occurred_at) or a memory (text)")
-    text = text_in(value.get("memory", value.get("text")))
+def _time(value: Mapping[str, Any]) -> datetime:
+    """Return the time of a line. Raises: InvalidInput."""
     said = value.get("occurred_at", value.get("created_at", value.get("timestamp")))
-    if not text:
-        yield LeftOut(EMPTY)
-        return
     if (at := time_of(said)) is None:
         raise InvalidInput(f"occurred_at is {said!r:.60}: give a time, such as 2026-11-20T15:30:00+01:00")
-    yield SourceMemory(
+    return at
+
+
+def _own_memory(value: Mapping[str, Any]) -> SourceMemory:
+    """Return the passage of a line that an export has written. Raises: InvalidInput."""
+    passage = parse_line(json.dumps(value))
+    assert isinstance(passage, Passage)  # another line begins with `perdure`
+    return SourceMemory(id=passage.id, text=passage.text, created_at=passage.occurred_at, passage=passage)
+
+
+def _memory(value: Mapping[str, Any]) -> SourceItem:
+    """Return the memory of a line; or that it has no text. Raises: InvalidInput."""
+    if not {"memory", "text"} & value.keys():
+        raise wrong_item(value, "jsonl", "it", "a message (role, text, occurred_at) or a memory (text)")
+    if not (text := text_in(value.get("memory", value.get("text")))):
+        return LeftOut(EMPTY)
+    at = _time(value)
+    return SourceMemory(
         id=key_of(value.get("id") or hash_of(text, at.isoformat())),
         text=text,
         created_at=at,

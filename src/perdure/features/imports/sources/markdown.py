@@ -9,8 +9,9 @@ from pathlib import PurePosixPath
 
 from perdure.core.errors import InvalidInput
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import LeftOut, SourceItem, SourceMemory, joined, key_of, time_of
+from perdure.features.imports.sources.items import LeftOut, SourceItem, SourceMemory
 from perdure.features.imports.sources.kinds import missing_file
+from perdure.features.imports.sources.plain import joined, key_of, time_of
 
 EMPTY = "files without a text"
 FILE_BYTES = 16 << 20

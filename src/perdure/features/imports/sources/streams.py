@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import IO, Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.incoming.json_limits import JsonLimits, check_json, parse_json
 from perdure.features.imports.sources.files import SourceFiles
+from perdure.features.imports.sources.kinds import missing_file
 
 CHUNK_BYTES = 1 << 20
 ITEM_BYTES = 64 << 20
@@ -22,6 +24,19 @@ _NEAR_END = 32
 _CLOSERS = " \t\r\n,"
 
 _DECODER = json.JSONDecoder(strict=False)
+
+
+def each_item(
+    files: SourceFiles, patterns: Sequence[str], wanted: str, keys: Sequence[str] = ()
+) -> Iterator[tuple[Any, str, datetime]]:
+    """Yield (item, name of its file, when that was changed) of the files with names of these forms, as `json_items`.
+    Raises: InvalidInput: there is no such file; `wanted` says which."""
+    if not (names := files.find(*patterns)):
+        raise missing_file(files.label, wanted)
+    for name in names:
+        at = files.modified_at(name)
+        for item in json_items(files, name, *keys):
+            yield item, name, at
 
 
 def json_items(files: SourceFiles, name: str, *keys: str) -> Iterator[Any]:
