@@ -10,19 +10,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId, KeyId, MessageId, RunId
 from perdure.core.runs import NO_OPTIONS, RunOptions
 from perdure.core.tools.answers import Answer
 from perdure.engine.records.run_request import NewMessage
 from perdure.features.openai_front.feature import MEMORY_OF
-from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import KeyIdIn
 
 FOR_KEY = "key"
 
 
-class KeySetting(WireRequest):
+class KeySetting(TypedDict):
     """The setting `memory_of` in requests: the key whose requests to models get the agent's memory."""
 
     key: KeyIdIn

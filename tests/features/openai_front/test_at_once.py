@@ -1,0 +1,76 @@
+"""Requests that come twice: at once, to two processes, or after a process died between two steps."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from perdure import AsyncPerdure
+from perdure.core.messages import Text
+from perdure.engine.records.run_request import NewMessage
+from perdure.features.openai_front.service import Chats
+from perdure.features.openai_front.values import Anchor, Chat, Said
+from perdure.library.agent import AsyncAgent
+from perdure.testing import ScriptedModel, says
+from tests.features.openai_front.support import program
+from tests.support.two_apps import STORES, address_of, two_apps
+
+
+def chat_of(*texts: str, name: str = "") -> Chat:
+    """A request that sends these texts of a user and an agent by turns."""
+    roles = ("user", "assistant")
+    said = [Said(roles[place % 2], text) for place, text in enumerate(texts)]
+    return Chat(texts=said, new=(NewMessage((Text(texts[-1]),)),), anchor=Anchor(name=name))
+
+
+async def said_in(agent: AsyncAgent) -> list[list[str]]:
+    found = [one for one in await agent.conversations() if one.seq > 0]
+    return [[row.text for row in await agent.messages(conversation=one.id)] for one in found]
+
+
+async def answered(library: AsyncPerdure, agent: AsyncAgent, chat: Chat) -> str:
+    """The answer to a request, by one of the processes."""
+    accepted = await Chats(library.app, agent.id).begin(chat)
+    return (await library.agent_of(agent.id).reply_to(accepted)).text
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("name", ["", "tea"])
+async def test_two_processes_answer_a_request_once(tmp_path: Path, store: str, name: str) -> None:
+    """That came to both, in a conversation with a name or without."""
+    model = ScriptedModel(*[says(f"A{number}") for number in range(9)])
+    async with two_apps(await address_of(store, tmp_path), model) as (first, second):
+        agent = await first.create_agent("ann", tools=())
+        chat = chat_of("U1", name=name)
+        answers = await asyncio.gather(*(answered(one, agent, chat) for one in (first, second) * 3))
+
+        assert {*answers} == {"A0"} and len(model.requests) == 1
+        assert await said_in(agent) == [["U1", "A0"]]
+
+
+async def test_a_process_that_dies_before_the_run_begins_loses_nothing() -> None:
+    """The next try begins it, in the conversation that was chosen; what was to be imported is there once."""
+    async with program(says("A3")) as one:
+        chats = Chats(one.server.library.app, one.agent.id)
+        chat = chat_of("U1", "A1", "U2")
+        lost = await chats.find_place(chat, one.server.library.app.ports.ids.new("run"))
+        one.clock.advance(10)
+        accepted = await chats.begin(chat)
+        await one.agent.reply_to(accepted)
+
+        assert accepted.run.id == lost.said_in
+        assert await one.conversations() == [["U1", "A1", "U2", "A3"]]
+
+
+async def test_a_long_dead_try_is_forgotten() -> None:
+    """The request begins anew behind what is known."""
+    async with program(says("A1"), says("A2"), says("A3")) as one:
+        await one.ask("U1")
+        chats = Chats(one.server.library.app, one.agent.id)
+        await chats.find_place(chat_of("U1", "A1", "U2"), one.server.library.app.ports.ids.new("run"))
+        one.clock.advance(100)
+        await one.ask("U1", "A1", "U2")
+
+        assert await one.conversations() == [["U1", "A1", "U2", "A2"]]

@@ -1,0 +1,92 @@
+"""Keys: whose chat it is, whose memory a model gets, what a key may use, and errors before any route."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from perdure.core.incoming.principals import UseLimits
+from perdure.features.openai_front.proxy import Proxy
+from perdure.testing import ScriptedModel
+from tests.features.access.worlds import World, open_world
+from tests.features.openai_front.support import PATH
+from tests.support.servers import MODEL
+
+pytestmark = pytest.mark.uses("access")
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with open_world() as world:
+        yield world
+
+
+async def ask(world: World, key: str | None, model: str, *texts: str) -> httpx.Response:
+    roles = ("user", "assistant")
+    messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    answer = await world.http.post(PATH, json={"model": model, "messages": messages}, headers=headers)
+    world.clock.advance(60)
+    return answer
+
+
+async def test_the_same_chat_of_two_keys_is_two_conversations(world: World) -> None:
+    """Neither goes on in the other's."""
+    agent = await world.library.create_agent("ann", tools=())
+    for key in (world.keys["user"], world.keys["builder"]):
+        await ask(world, key, "ann", "hello")
+        await ask(world, key, "ann", "hello", "Hello.", "again")
+
+    said = [[row.text for row in await agent.messages(conversation=one.id)] for one in await agent.conversations()]
+    assert said[1:] == [["hello", "Hello.", "again", "Hello."]] * 2
+
+
+async def test_an_agent_gives_its_memory_to_a_key(world: World) -> None:
+    """By its setting; other keys get that of the agent `memory`."""
+    created, text = await world.access().create_key("mine", "user")
+    async with world.client(world.keys["builder"]) as builder:
+        body: dict[str, Any] = {"name": "ann", "model": MODEL, "memory_of": {"key": created.id}}
+        made = (await builder.post("/v1/agents/", json=body)).json()
+        assert "id" in made, made
+        shown = (await builder.get(f"/v1/agents/{made['id']}")).json()
+    for key in (text, world.keys["user"]):
+        assert (await ask(world, key, f"memory/{MODEL}", "hello")).status_code == 200
+    if tasks := set(world.library.app.service(Proxy)._tasks):
+        await asyncio.wait(tasks)
+    held = {one.name: one.info.message_count for one in await world.library.agents()}
+
+    assert shown["memory_of"] == {"key": created.id}
+    assert held == {"ann": 2, "memory": 2}
+
+
+async def test_limits_of_a_key_count_for_models(world: World) -> None:
+    """What a model with memory used is counted for the day, and beyond it nothing is asked."""
+    model = world.library.app.models.find(MODEL)
+    assert isinstance(model, ScriptedModel)
+    _, key = await world.access().create_key("small", "user", limits=UseLimits(tokens_per_day=10))
+    first = await ask(world, key, f"memory/{MODEL}", "hello")
+    asked = len(model.requests)
+    second = await ask(world, key, f"memory/{MODEL}", "hello again")
+
+    assert (first.status_code, second.status_code) == (200, 429)
+    assert second.json()["error"]["type"] == "rate_limit_error" and len(model.requests) == asked
+
+
+async def test_errors_of_the_gate_have_openai_s_form(world: World) -> None:
+    """Without a key, with too small a scope, with a body that is no JSON."""
+    missing = await ask(world, None, "ann", "hello")
+    small = await ask(world, world.keys["read-only"], "ann", "hello")
+    headers = {"authorization": f"Bearer {world.keys['user']}", "content-type": "application/json"}
+    broken = await world.http.post(PATH, content=b"{", headers=headers)
+    text = await world.http.post(PATH, content=b"x", headers={**headers, "content-type": "text/plain"})
+
+    assert (missing.status_code, missing.json()["error"]["code"]) == (401, "invalid_api_key")
+    assert (small.status_code, small.json()["error"]["type"]) == (403, "permission_error")
+    assert broken.status_code == 400 and broken.json()["error"]["type"] == "invalid_request_error"
+    assert text.status_code == 415 and set(text.json()["error"]) == {"message", "type", "code", "param"}
+    listed = await world.http.get("/openai/v1/models", headers={"authorization": f"Bearer {world.keys['read-only']}"})
+    assert listed.status_code == 200
