@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, NotRequired
 
@@ -12,6 +13,7 @@ from typing_extensions import TypedDict
 from perdure.core.events import Delta, DeltaStreamed, MessageAdded, RunEnded, StoredEvent
 from perdure.core.messages import Message
 from perdure.core.runs import FAILED_REASONS, NO_USAGE, Failure, Run, StopReason, Usage
+from perdure.engine.run.accept import Accepted
 from perdure.library.messages.reply import Reply
 from perdure.server.wire.chunks import Chunk, ChunkMaker
 from perdure.server.wire.messages import Display, wire_messages
@@ -41,21 +43,9 @@ class Completion(TypedDict):
     usage: Object
 
 
-def completion_shape(reply: Reply, run: Run, model: str = "") -> dict[str, Any]:
-    """The whole answer; `model` is its name there, by default the agent's id."""
-    texts = [text for message in reply.messages for text in texts_of(message)]
-    calls = [call for message in reply.messages for call in calls_shape(message)]
-    message = {"role": "assistant", "content": "\n".join(texts), "refusal": None} | (
-        {"tool_calls": calls} if calls else {}
-    )
-    reason = "tool_calls" if calls else finish_reason(reply.stop_reason)
-    choice = {"index": 0, "message": message, "logprobs": reply.logprobs, "finish_reason": reason}
-    return _head(run, "chat.completion", model) | {"choices": [choice], "usage": usage_shape(reply.usage)}
-
-
 @dataclass(frozen=True, slots=True)
-class PlainAnswer:
-    """An answer of a model without an agent; `calls` as `calls_shape` has them."""
+class Answer:
+    """An answer, of an agent or of a model alone; `calls` as `calls_shape` has them."""
 
     id: str
     model: str
@@ -64,44 +54,63 @@ class PlainAnswer:
     usage: Usage = NO_USAGE
     calls: Sequence[Mapping[str, Any]] = ()
     reason: str = "stop"
+    logprobs: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of_run(cls, run: Run, model: str = "") -> Answer:
+        """The answer of a run before anything is said; `model` is its name there, by default the agent's id."""
+        return cls(f"chatcmpl-{run.id}", model or run.key.agent_id, int(run.created_at.timestamp()))
+
+    def ended(self, reason: StopReason, usage: Usage, calls: Sequence[Mapping[str, Any]], **fields: Any) -> Answer:
+        """The answer at its end."""
+        cut = reason in ("max_tokens_exceeded", "max_steps")
+        why = "tool_calls" if calls else "length" if cut else "stop"
+        return replace(self, usage=usage, calls=calls, reason=why, **fields)
 
     @property
     def shape(self) -> dict[str, Any]:
         """The whole answer."""
         calls = {"tool_calls": list(self.calls)} if self.calls else {}
         message = {"role": "assistant", "content": self.text, "refusal": None, **calls}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.reason}
-        return self._head("chat.completion") | {"choices": [choice], "usage": usage_shape(self.usage)}
+        choice = {"index": 0, "message": message, "logprobs": self.logprobs, "finish_reason": self.reason}
+        return self._head("chat.completion") | {"choices": [choice], "usage": _usage_shape(self.usage)}
 
     def chunk(self, delta: Mapping[str, Any], reason: str | None = None) -> dict[str, Any]:
         """A chunk of its stream."""
         choice = {"index": 0, "delta": dict(delta), "logprobs": None, "finish_reason": reason}
         return self._head("chat.completion.chunk") | {"choices": [choice]}
 
-    def last_chunks(self, *, with_usage: bool) -> Iterator[dict[str, Any]]:
+    def last_chunks(self, *, with_usage: bool | None) -> Iterator[dict[str, Any]]:
         """The chunks behind those of its text."""
         if self.calls:
             yield self.chunk({"tool_calls": [{"index": place, **one} for place, one in enumerate(self.calls)]})
         yield self.chunk({}, self.reason)
         if with_usage:
-            yield self._head("chat.completion.chunk") | {"choices": [], "usage": usage_shape(self.usage)}
+            yield self._head("chat.completion.chunk") | {"choices": [], "usage": _usage_shape(self.usage)}
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
 
-class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
-    """The chunks of one stream: the role, the pieces of the text, and why it ends."""
+def completion_shape(reply: Reply, run: Run, model: str = "") -> dict[str, Any]:
+    """The whole answer of an agent."""
+    texts = [text for message in reply.messages for text in texts_of(message)]
+    calls = [call for message in reply.messages for call in calls_shape(message)]
+    answer = Answer.of_run(run, model).ended(reply.stop_reason, reply.usage, calls, logprobs=reply.logprobs)
+    return replace(answer, text="\n".join(texts)).shape
 
-    def __init__(self, run: Run, *, with_usage: bool, model: str = "") -> None:
-        self.run, self.name, self._with_usage, self._model = run, run.id, with_usage, model
-        self._begun = False
+
+class RunChunks(ChunkMaker[StoredEvent | Delta]):
+    """The chunks of a stream of a run: of each text as it is made, and of each whole message."""
+
+    def __init__(self, accepted: Accepted) -> None:
+        self.run, self.name = accepted.run, accepted.run.id
+        self._has_all = not accepted.repeated  # who joins a run under way has not seen all pieces of a text
         self._sent: dict[str, str] = {}
         self._end: RunEnded | None = None
-        self._calls: list[dict[str, Any]] = []
 
     def of(self, event: StoredEvent | Delta, *, now: datetime) -> Iterator[Chunk]:
-        delta = event if isinstance(event, Delta) else None
+        delta = event if isinstance(event, Delta) and self._has_all else None
         match event.event if isinstance(event, StoredEvent) else None:
             case DeltaStreamed(delta=stored):
                 delta = stored
@@ -109,59 +118,66 @@ class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
                 sent = self._sent.pop(message.id, "")
                 text = "\n".join(texts_of(message))
                 # A text that did not come in pieces comes whole.
-                yield from self._text(text.removeprefix(sent) if text.startswith(sent) else "")
-                self._calls += calls_shape(message)
+                if rest := text.removeprefix(sent) if text.startswith(sent) else "":
+                    yield from self._piece(message.id, rest)
+                yield from self._message(message, text)
             case RunEnded() as end:
                 self._end = end
-        if delta is not None and delta.kind == "text":
+        if delta is not None and delta.kind == "text" and delta.text:
             self._sent[delta.message_id] = self._sent.get(delta.message_id, "") + delta.text
-            yield from self._text(delta.text)
+            yield from self._piece(delta.message_id, delta.text)
+
+    @abstractmethod
+    def _piece(self, message_id: str, text: str) -> Iterator[Chunk]:
+        """The chunks of a piece of a message's text."""
+
+    @abstractmethod
+    def _message(self, message: Message, text: str) -> Iterator[Chunk]:
+        """The chunks at the end of a message, behind those of its text."""
+
+
+class CompletionChunks(RunChunks):
+    """The chunks of one stream: the role, the pieces of the text, and why it ends."""
+
+    def __init__(self, accepted: Accepted, *, with_usage: bool | None, model: str = "") -> None:
+        super().__init__(accepted)
+        self._answer, self._with_usage = Answer.of_run(accepted.run, model), with_usage
+        self._begun = False
+        self._calls: list[dict[str, Any]] = []
+
+    def _piece(self, message_id: str, text: str) -> Iterator[Chunk]:
+        yield from self._begin()
+        yield self._answer.chunk({"content": text})
+
+    def _message(self, message: Message, text: str) -> Iterator[Chunk]:
+        self._calls += calls_shape(message)
+        yield from ()
+
+    def _begin(self) -> Iterator[Chunk]:
+        """The chunk of the role, once."""
+        if not self._begun:
+            self._begun = True
+            yield self._answer.chunk({"role": "assistant", "content": ""})
 
     def end(self) -> Iterator[Chunk]:
-        if self._end is None:
+        if (end := self._end) is None:
             return
-        if self._end.failure is not None and self._end.stop_reason in FAILED_REASONS:
-            yield self._end.failure
+        if end.failure is not None and end.stop_reason in FAILED_REASONS:
+            yield end.failure
             return
         yield from self._begin()
-        if self._calls:
-            yield self._chunk({"tool_calls": [{"index": place, **one} for place, one in enumerate(self._calls)]})
-        yield self._chunk({}, "tool_calls" if self._calls else finish_reason(self._end.stop_reason))
-        if self._with_usage:
-            usage = usage_shape(self._end.usage)
-            yield _head(self.run, "chat.completion.chunk", self._model) | {"choices": [], "usage": usage}
+        answer = self._answer.ended(end.stop_reason, end.usage, self._calls)
+        yield from answer.last_chunks(with_usage=self._with_usage)
 
     def broken(self, failure: Failure) -> Iterator[Chunk]:
         yield failure
 
     def ping(self, now: datetime) -> dict[str, Any]:
         """An empty piece, which keeps a quiet connection open."""
-        return self._chunk({})
+        return self._answer.chunk({})
 
     def error(self, failure: Failure) -> dict[str, Any]:
         return {"error": {"type": failure.kind, "message": failure.message, "code": None, "param": None}}
-
-    def _text(self, text: str) -> Iterator[Chunk]:
-        """The chunk of a piece of the answer."""
-        if text:
-            yield from self._begin()
-            yield self._chunk({"content": text})
-
-    def _begin(self) -> Iterator[Chunk]:
-        """The chunk of the role, once."""
-        if not self._begun:
-            self._begun = True
-            yield self._chunk({"role": "assistant", "content": ""})
-
-    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-        return _head(self.run, "chat.completion.chunk", self._model) | {"choices": [choice]}
-
-
-def _head(run: Run, kind: str, model: str) -> dict[str, Any]:
-    """The first fields of an answer or a chunk; `kind` is the name that OpenAI's API has for the one or the other."""
-    created = int(run.created_at.timestamp())
-    return {"id": f"chatcmpl-{run.id}", "object": kind, "created": created, "model": model or run.key.agent_id}
 
 
 def texts_of(message: Message) -> Sequence[str]:
@@ -180,17 +196,12 @@ def calls_shape(message: Message) -> list[dict[str, Any]]:
     ]
 
 
-def finish_reason(reason: StopReason) -> str:
-    """OpenAI's word for why an answer ends."""
-    return "length" if reason in ("max_tokens_exceeded", "max_steps") else "stop"
-
-
-def usage_shape(usage: Usage) -> dict[str, Any]:
+def _usage_shape(usage: Usage) -> dict[str, Any]:
     """The tokens of all model calls of the run."""
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "total_tokens": usage.total_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_input_tokens},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }

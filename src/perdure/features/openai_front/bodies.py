@@ -130,15 +130,15 @@ class AnswerOptions(WireRequest):
     top_p: float | None = None
     parallel_tool_calls: bool | None = None
     tool_choice: str | ChosenFunction | dict[str, Any] | None = None
-    user: str | None = None
+    user: str | JsonObject | None = None
     metadata: JsonObject | None = None
     stream: bool | None = False
 
     @property
     def conversation_name(self) -> str:
         """What the request names of its conversation by `metadata.conversation`, or else `user`; empty: nothing."""
-        name = (self.metadata or {}).get("conversation")
-        return name if isinstance(name, str) and name else self.user or ""
+        user = self.user.get("id") if isinstance(self.user, dict) else self.user
+        return str((self.metadata or {}).get("conversation") or user or "")
 
     def settings(self, tools: Sequence[Mapping[str, Any]], **others: Any) -> dict[str, Any]:
         """The options by the names of an agent's settings. Raises: InvalidInput."""

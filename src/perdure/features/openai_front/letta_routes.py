@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from perdure.core.ids import AgentId
-from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.engine.records.run_request import RunRequest
 from perdure.features.openai_front.answers import Completion, CompletionChunks, completion_shape
 from perdure.features.openai_front.bodies import CompletionRequest
-from perdure.features.openai_front.service import NO_RESULT
+from perdure.features.openai_front.service import with_lost_results
 from perdure.server.routes.messages import reply_answer
 from perdure.server.wire.http import Json, Library, Router, forget_body
 from perdure.server.wire.sse import Streams
 
 router = Router(tags=["models"])
-
-
-async def _give_up_calls(library: Library, agent_id: AgentId, answers: Sequence[Answer]) -> Sequence[Answer]:
-    """Results that say that none came, for the caller's waiting calls that `answers` has no result of. Without them an
-    agent would refuse each message of a client that has forgotten its calls."""
-    given = {answer.call_id for answer in answers}
-    waiting = await library.agent_of(agent_id).pending()
-    return [
-        ToolReturn(call.call_id, NO_RESULT, status="error")
-        for call in waiting
-        if call.awaits_client and call.call_id not in given
-    ]
 
 
 @router.post("/v1/chat/completions", response_model=None)
@@ -41,7 +25,7 @@ async def complete_chat(
     agent = library.agent_of(body.model)
     said, answers = body.contents()
     if said:
-        answers = [*(answers or ()), *await _give_up_calls(library, body.model, answers or ())] or None
+        answers = await with_lost_results(agent, answers or ())
     accepted = await agent.send_request(
         RunRequest(
             agent_id=body.model,
@@ -56,5 +40,5 @@ async def complete_chat(
             streams, accepted, agent.reply_to(accepted), lambda reply: completion_shape(reply, accepted.run)
         )
     forget_body(request)
-    chunks = CompletionChunks(accepted.run, with_usage=body.with_usage)
+    chunks = CompletionChunks(accepted, with_usage=body.with_usage)
     return await streams.stream(agent.follow_accepted(accepted), chunks, pings=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from perdure.app import App
@@ -12,7 +11,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import ImageLink, Message, Part, Text, ToolCall, ToolResult, text_of
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
-from perdure.features.openai_front.answers import PlainAnswer, finish_reason
+from perdure.features.openai_front.answers import Answer
 from perdure.features.openai_front.bodies import ChatRequest, CompletionMessage
 from perdure.server.wire.base import parse_parts
 from perdure.server.wire.http import json_bytes
@@ -31,7 +30,7 @@ async def ask_port(app: App, handle: str, shape: Mapping[str, Any]) -> AsyncIter
         tools=body.tools_offered or (),
         options=ModelOptions.from_settings(body.run_options.settings),
     )
-    head = PlainAnswer(f"chatcmpl-{app.ports.ids.new('message')}", body.model, int(app.ports.clock.now().timestamp()))
+    head = Answer(f"chatcmpl-{app.ports.ids.new('message')}", body.model, int(app.ports.clock.now().timestamp()))
     reply: ModelReply | None = None
     async for piece in model.respond(request):
         if isinstance(piece, ModelReply):
@@ -40,13 +39,8 @@ async def ask_port(app: App, handle: str, shape: Mapping[str, Any]) -> AsyncIter
             yield _line(head.chunk({"role": "assistant", "content": piece.text}))
     assert reply is not None
     calls = [_call_shape(part) for part in reply.parts if isinstance(part, ToolCall)]
-    answer = replace(
-        head,
-        text=text_of([part for part in reply.parts if isinstance(part, Text)]),
-        usage=reply.usage,
-        calls=calls,
-        reason="tool_calls" if calls else finish_reason(reply.stop_reason),
-    )
+    text = text_of([part for part in reply.parts if isinstance(part, Text)])
+    answer = head.ended(reply.stop_reason, reply.usage, calls, text=text)
     if not body.stream:
         yield json_bytes(answer.shape)
         return

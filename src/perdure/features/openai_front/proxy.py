@@ -33,6 +33,7 @@ FIRST_S, NEXT_S = 600.0, 120.0
 ERROR_S = 60.0
 CLOSE_S = 5.0
 """So long answers that are still being made are waited for when the program ends."""
+STREAM = "text/event-stream"
 READ_BYTES = 32 * 2**20
 """What is kept of an answer is read from so many bytes of it at most."""
 
@@ -104,7 +105,7 @@ class Proxy:
         endpoint, name = self._app.models.provider_of(handle) or (None, "")
         speaks = endpoint is not None and endpoint.entry.api_name == "openai_chat" and endpoint.entry != SELF_SERVED
         if endpoint is None or not speaks or handle in self._app.models.own_handles:
-            kind = "text/event-stream" if body.get("stream") else "application/json"
+            kind = STREAM if body.get("stream") else "application/json"
             return await self._begin(Passing(kind), ask_port(self._app, handle, body), handle, budget, kept)
         url = api_url(endpoint.base_url, "/chat/completions")
         headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
@@ -155,7 +156,8 @@ class Proxy:
         except ModelError as error:
             log.warning("an answer of %s broke: %s", handle, error)
             failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
-            passing.put(b"data: %b\n\n" % json_bytes(failure))
+            if passing.kind.startswith(STREAM):
+                passing.put(b"data: %b\n\n" % json_bytes(failure))
         finally:
             passing.put(None)
         try:
@@ -188,7 +190,7 @@ def read_answer(body: bytes, kind: str) -> Answered:
     """The text and the tokens of an answer, whole or a stream; what can't be read is left out."""
     texts: list[str] = []
     usage = NO_USAGE
-    lines = [body] if not kind.startswith("text/event-stream") else body.replace(b"\r\n", b"\n").split(b"\n")
+    lines = [body] if not kind.startswith(STREAM) else body.replace(b"\r\n", b"\n").split(b"\n")
     for line in lines:
         data = line.removeprefix(b"data:").strip()
         if not data.startswith(b"{"):

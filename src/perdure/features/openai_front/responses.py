@@ -10,18 +10,19 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.events import Delta, DeltaStreamed, MessageAdded, RunEnded, StoredEvent
+from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import PREFIXES, MessageId, RunId, is_id
 from perdure.core.messages import Message
 from perdure.core.runs import FAILED_REASONS, Failure, Run, RunOptions, StopReason, Usage
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.engine.records.run_request import NewMessage
-from perdure.features.openai_front.answers import texts_of
+from perdure.engine.run.accept import Accepted
+from perdure.features.openai_front.answers import RunChunks, texts_of
 from perdure.features.openai_front.bodies import AnswerOptions, response_format
 from perdure.features.openai_front.values import Anchor, Said
 from perdure.library.messages.client_tools import client_tools_of
-from perdure.server.wire.base import WireRequest, parse_parts, parse_return
-from perdure.server.wire.chunks import Chunk, ChunkMaker
+from perdure.server.wire.base import WireRequest, nulls, parse_parts, parse_return
+from perdure.server.wire.chunks import Chunk
 from perdure.server.wire.fields import JsonObject, MaxItems
 from perdure.server.wire.shapes import Object
 
@@ -214,36 +215,22 @@ def response_shape(
     usage: Usage | None = None,
 ) -> dict[str, Any]:
     """The answer. `reason`: why the run has ended; None: it has not."""
-    echo = run.options.form.get("response", {})
     failed = reason in FAILED_REASONS and reason != "max_tokens_exceeded"
     cut = reason in ("max_tokens_exceeded", "max_steps")
-    status = "in_progress" if reason is None else "failed" if failed else "incomplete" if cut else "completed"
     error = {"code": "server_error", "message": "" if failure is None else failure.message} if failed else None
     return {
         "id": f"{RESPONSE}{run.id.partition('-')[2]}",
         "object": "response",
         "created_at": int(run.created_at.timestamp()),
-        "model": run.key.agent_id,
-        "status": status,
+        "status": "in_progress" if reason is None else "failed" if failed else "incomplete" if cut else "completed",
         "error": error,
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
-        "access_programs": None,
-        "instructions": None,
-        "metadata": {},
-        "max_output_tokens": None,
-        "previous_response_id": None,
-        "temperature": None,
-        "top_p": None,
-        "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
-        "tools": [],
-        "store": True,
-        **echo,
-        "conversation": {"id": run.conversation_id},
+        **{"model": run.key.agent_id, "tool_choice": "auto", "tools": [], "metadata": {}, "store": True},
+        **{"text": {"format": {"type": "text"}}, "reasoning": {"effort": None, "summary": None}},
+        **nulls("access_programs", "instructions", "max_output_tokens", "previous_response_id", "temperature", "top_p"),
+        **run.options.form.get("response", {}),
+        **{"conversation": {"id": run.conversation_id}, "parallel_tool_calls": True, "truncation": "disabled"},
         "output": list(output),
-        "parallel_tool_calls": True,
-        "reasoning": {"effort": None, "summary": None},
-        "truncation": "disabled",
         **({} if usage is None else {"usage": _usage_shape(usage)}),
     }
 
@@ -255,7 +242,7 @@ def _usage_shape(usage: Usage) -> dict[str, Any]:
         "input_tokens_details": cached,
         "output_tokens": usage.output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "total_tokens": usage.total_tokens,
     }
 
 
@@ -293,89 +280,71 @@ def _calls(message: Message) -> Iterator[dict[str, Any]]:
             }
 
 
-class ResponseEvents(ChunkMaker[StoredEvent | Delta]):
+class ResponseEvents(RunChunks):
     """The events of one stream, each with its name and number."""
 
     named = True
 
-    def __init__(self, run: Run) -> None:
-        self.run, self.name = run, run.id
+    def __init__(self, accepted: Accepted) -> None:
+        super().__init__(accepted)
         self._number = 0
         self._output: list[dict[str, Any]] = []
         self._open: tuple[str, list[str]] | None = None  # the message whose text comes in pieces, and these
-        self._end: RunEnded | None = None
-        self._begun = False
 
     def of(self, event: StoredEvent | Delta, *, now: datetime) -> Iterator[Chunk]:
-        if not self._begun:
-            self._begun = True
+        if not self._number:
             for kind in ("response.created", "response.in_progress"):
                 yield self._event(kind, response=response_shape(self.run))
-        delta = event if isinstance(event, Delta) else None
-        match event.event if isinstance(event, StoredEvent) else None:
-            case DeltaStreamed(delta=stored):
-                delta = stored
-            case MessageAdded(message=Message() as message):
-                yield from self._message(message)
-            case RunEnded() as end:
-                self._end = end
-        if delta is not None and delta.kind == "text" and delta.text:
-            yield from self._piece(delta.message_id, delta.text)
-
-    def _message(self, message: Message) -> Iterator[Chunk]:
-        text = "\n".join(texts_of(message))
-        sent = "".join(self._open[1]) if self._open is not None and self._open[0] == message.id else ""
-        if text and (rest := text.removeprefix(sent) if text.startswith(sent) else ""):
-            yield from self._piece(message.id, rest)
-        if self._open is not None and self._open[0] == message.id:
-            yield from self._close(text)
-        for item in _calls(message):
-            place = len(self._output)
-            yield self._event(
-                "response.output_item.added",
-                output_index=place,
-                item={**item, "arguments": "", "status": "in_progress"},
-            )
-            of = {"item_id": item["id"], "output_index": place}
-            yield self._event("response.function_call_arguments.delta", **of, delta=item["arguments"])
-            yield self._event(
-                "response.function_call_arguments.done", **of, name=item["name"], arguments=item["arguments"]
-            )
-            yield self._event("response.output_item.done", output_index=place, item=item)
-            self._output.append(item)
+        yield from super().of(event, now=now)
 
     def _piece(self, message_id: str, text: str) -> Iterator[Chunk]:
-        """The events of a piece of a text; of its beginning, if it is the first one."""
         if self._open is not None and self._open[0] != message_id:
-            yield from self._close("".join(self._open[1]))
+            yield from self._close()
         if self._open is None:
             self._open = message_id, []
             item = _text_item(message_id, None, status="in_progress")
             yield self._event("response.output_item.added", output_index=len(self._output), item=item)
-            yield self._event("response.content_part.added", **self._of(message_id), part=_text_part(""))
+            yield self._event("response.content_part.added", **self._of(item), part=_text_part(""))
         self._open[1].append(text)
-        yield self._event("response.output_text.delta", **self._of(message_id), delta=text, logprobs=[])
+        item = _text_item(message_id, None)
+        yield self._event("response.output_text.delta", **self._of(item), delta=text, logprobs=[])
 
-    def _close(self, text: str) -> Iterator[Chunk]:
+    def _message(self, message: Message, text: str) -> Iterator[Chunk]:
+        if self._open is not None and self._open[0] == message.id:
+            yield from self._close()
+        for item in _calls(message):
+            begun, of = {**item, "arguments": "", "status": "in_progress"}, {"item_id": item["id"]}
+            of |= {"output_index": len(self._output)}
+            arguments = item["arguments"]
+            yield self._event("response.output_item.added", output_index=len(self._output), item=begun)
+            yield self._event("response.function_call_arguments.delta", **of, delta=arguments)
+            yield self._event("response.function_call_arguments.done", **of, name=item["name"], arguments=arguments)
+            yield from self._done(item)
+
+    def _close(self) -> Iterator[Chunk]:
         """The events at the end of a text."""
         assert self._open is not None
-        message_id, item = self._open[0], _text_item(self._open[0], text)
-        yield self._event("response.output_text.done", **self._of(message_id), text=text, logprobs=[])
-        yield self._event("response.content_part.done", **self._of(message_id), part=_text_part(text))
+        text = "".join(self._open[1])
+        item = _text_item(self._open[0], text)
+        self._open = None
+        yield self._event("response.output_text.done", **self._of(item), text=text, logprobs=[])
+        yield self._event("response.content_part.done", **self._of(item), part=_text_part(text))
+        yield from self._done(item)
+
+    def _done(self, item: dict[str, Any]) -> Iterator[Chunk]:
+        """The event at the end of an item."""
         yield self._event("response.output_item.done", output_index=len(self._output), item=item)
         self._output.append(item)
-        self._open = None
 
-    def _of(self, message_id: str) -> dict[str, Any]:
-        item_id = f"{MESSAGE}{message_id.partition('-')[2]}"
-        return {"item_id": item_id, "output_index": len(self._output), "content_index": 0}
+    def _of(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        """What an event says about the text of the item that comes next."""
+        return {"item_id": item["id"], "output_index": len(self._output), "content_index": 0}
 
     def end(self) -> Iterator[Chunk]:
-        if self._end is None:
+        if (end := self._end) is None:
             return
         if self._open is not None:
-            yield from self._close("".join(self._open[1]))
-        end = self._end
+            yield from self._close()
         shape = response_shape(self.run, self._output, reason=end.stop_reason, failure=end.failure, usage=end.usage)
         yield self._event(f"response.{shape['status']}", response=shape)
 

@@ -16,7 +16,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId
 from perdure.core.runs import Run
 from perdure.engine.budget import CallBudget
-from perdure.features.openai_front.answers import Completion, CompletionChunks, PlainAnswer, completion_shape
+from perdure.features.openai_front.answers import Answer, Completion, CompletionChunks, completion_shape
 from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import KeyAgents, keep, recall, with_recalled
 from perdure.features.openai_front.chores import is_chore
@@ -95,7 +95,7 @@ async def create_completion(
             streams, accepted, agent.reply_to(accepted), lambda reply: completion_shape(reply, accepted.run, body.model)
         )
     forget_body(request)
-    chunks = CompletionChunks(accepted.run, with_usage=body.with_usage, model=body.model)
+    chunks = CompletionChunks(accepted, with_usage=body.with_usage, model=body.model)
     return await streams.stream(agent.follow_accepted(accepted), chunks, pings=True)
 
 
@@ -150,10 +150,10 @@ async def _do_chore(
     found = await while_connected(request, work)
     now = int(library.app.ports.clock.now().timestamp())
     name = f"chatcmpl-{library.app.ports.ids.new('message')}"
-    return plain_answer(PlainAnswer(name, body.model, now, found.text, found.usage), body)
+    return plain_answer(Answer(name, body.model, now, found.text, found.usage), body)
 
 
-def plain_answer(answer: PlainAnswer, body: ChatRequest) -> Json[Any] | StreamingResponse:
+def plain_answer(answer: Answer, body: ChatRequest) -> Json[Any] | StreamingResponse:
     """The answer of a model, whole or as a stream of one piece."""
     if not body.stream:
         return json_answer(answer.shape)
@@ -199,7 +199,7 @@ async def create_response(
     if not body.stream:
         return await reply_answer(streams, accepted, agent.reply_to(accepted), lambda one: _whole(accepted.run, one))
     forget_body(request)
-    return await streams.stream(agent.follow_accepted(accepted), ResponseEvents(accepted.run), pings=True)
+    return await streams.stream(agent.follow_accepted(accepted), ResponseEvents(accepted), pings=True)
 
 
 def _whole(run: Run, reply: Reply) -> dict[str, Any]:

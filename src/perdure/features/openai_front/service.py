@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
+from perdure.core.ids import ConversationId, MessageId, RunId
 from perdure.core.messages import Text
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.domain.conversations.importing import ImportedMessage
@@ -44,7 +44,9 @@ class Chats(AsyncPart):
                 )
             )
         place = await self.find_place(chat, RunId(self._ports.ids.new("run")))
-        new, answers = chat.new, await self._answers(agent, chat, place)
+        new, answers = chat.new, chat.answers or None
+        if not place.is_repeat:
+            answers = await with_lost_results(agent, chat.answers, place.conversation_id)
         if place.system_is_new:
             new = (NewMessage((Text(chat.system),), role="system"), *new)
         return await agent.send_request(
@@ -74,17 +76,16 @@ class Chats(AsyncPart):
             await AsyncAgentById(self._app, self._id).import_messages(earlier, conversation=place.conversation_id)
         return place
 
-    async def _answers(self, agent: AsyncAgentById, chat: Chat, place: Place) -> tuple[Answer, ...] | None:
-        """The results of the caller's tools, and for its calls that wait without one, that none came: it may have
-        forgotten them."""
-        if place.is_repeat:
-            return chat.answers or None
-        given = {answer.call_id for answer in chat.answers}
-        waiting = await agent.pending(conversation=place.conversation_id)
-        missing = [call.call_id for call in waiting if call.awaits_client and call.call_id not in given]
-        known = {call.call_id for call in waiting}
-        answers = [answer for answer in chat.answers if answer.call_id in known]
-        return (*answers, *(ToolReturn(call_id, NO_RESULT, status="error") for call_id in missing)) or None
+
+async def with_lost_results(
+    agent: AsyncAgentById, answers: Sequence[Answer], conversation: ConversationId | None = None
+) -> tuple[Answer, ...] | None:
+    """The answers, and one that says that no result came for each call of the caller that waits without one: else an
+    agent would refuse each message of a program that has forgotten its calls. None: there are none."""
+    given = {answer.call_id for answer in answers}
+    waiting = await agent.pending(conversation=conversation)
+    lost = [call.call_id for call in waiting if call.awaits_client and call.call_id not in given]
+    return (*answers, *(ToolReturn(call_id, NO_RESULT, status="error") for call_id in lost)) or None
 
 
 def _earlier(turns: Sequence[Turn], place: Place, now: datetime) -> Iterator[ImportedMessage]:
@@ -97,8 +98,3 @@ def _earlier(turns: Sequence[Turn], place: Place, now: datetime) -> Iterator[Imp
             yield ImportedMessage(
                 role="user" if role == "user" else "assistant", text=text, occurred_at=now, id=f"{turn.digest}:{count}"
             )
-
-
-def message_id(agent_id: AgentId, place: Place, turn: Turn) -> MessageId:
-    """The id of the first message of a turn that is imported to a place."""
-    return units.message_id_of(agent_id, place.conversation_id, turn)
