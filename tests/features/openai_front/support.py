@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure import AsyncPerdure, Settings
+from perdure import AsyncPerdure, Model, Settings
 from perdure.core.conversations import Conversation
 from perdure.library.agent import AsyncAgent
 from perdure.testing import FakeClock, InlineStore, ScriptedModel
@@ -57,12 +57,12 @@ class Program:
 
 
 @contextlib.asynccontextmanager
-async def program(*script: Any, **options: Any) -> AsyncIterator[Program]:
+async def program(*script: Any, model: Model | None = None, **options: Any) -> AsyncIterator[Program]:
     """A program in front of an agent with the name `ann`, whose model answers by script."""
     clock = FakeClock()
     library = await AsyncPerdure.open(
         store=InlineStore(),
-        models={MODEL: ScriptedModel(*script), GPT: ScriptedModel()},
+        models={MODEL: model or ScriptedModel(*script), GPT: ScriptedModel()},
         settings=Settings(model=MODEL, secret_key="for tests, this one"),
         clock=clock,
     )

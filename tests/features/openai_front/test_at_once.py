@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.messages import Text
+from perdure.core.models import ModelDelta
 from perdure.engine.records.run_request import NewMessage
 from perdure.features.openai_front.service import Chats
 from perdure.features.openai_front.values import Anchor, Chat, Said
 from perdure.library.agent import AsyncAgent
 from perdure.testing import ScriptedModel, says
-from tests.features.openai_front.support import program
-from tests.support.two_apps import STORES, address_of, two_apps
+from tests.features.openai_front.support import PATH, program
+from tests.support.two_apps import STORES, Gate, address_of, two_apps
 
 
 def chat_of(*texts: str, name: str = "") -> Chat:
@@ -74,3 +76,26 @@ async def test_a_long_dead_try_is_forgotten() -> None:
         await one.ask("U1", "A1", "U2")
 
         assert await one.conversations() == [["U1", "A1", "U2", "A2"]]
+
+
+@pytest.mark.parametrize("path", [PATH, "/openai/v1/responses"])
+async def test_who_joins_an_answer_under_way_gets_all_of_it(path: str) -> None:
+    """The pieces that were made before it came are in the whole text."""
+    gate = Gate(says("one two three"), deltas=(ModelDelta("text", "one "), ModelDelta("text", "two ")))
+    async with program(model=gate) as one:
+        body = one.body("U1") if path == PATH else {"model": "ann", "input": "U1"}
+        first = asyncio.create_task(one.server.http.post(path, json={**body, "stream": True}))
+        await gate.reached(1)
+        await asyncio.sleep(0.1)
+        second = asyncio.create_task(one.server.http.post(path, json={**body, "stream": True}))
+        await asyncio.sleep(0.1)
+        gate.let()
+        answers = [(await task).text for task in (first, second)]
+
+    texts = []
+    for answer in answers:
+        chunks = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith("data: {")]
+        pieces = [one["choices"][0]["delta"].get("content", "") for one in chunks if one.get("choices")]
+        pieces += [one["delta"] for one in chunks if one.get("type") == "response.output_text.delta"]
+        texts.append("".join(pieces))
+    assert texts == ["one two three"] * 2

@@ -13,8 +13,9 @@ import httpx
 import pytest
 
 from perdure import AsyncPerdure, Settings
+from perdure.features.openai_front.proxy import Proxy
 from perdure.server.config import ServerConfig
-from perdure.testing import InlineStore, ScriptedModel, says
+from perdure.testing import InlineStore, ScriptedModel, calls, says
 from perdure.testing.http_model import Hanging, HttpModel, Later, Status
 from tests.features.openai_front.support import PATH
 from tests.server.routed import MODEL
@@ -41,8 +42,6 @@ class Proxied:
 
     async def kept(self) -> None:
         """Wait until what was answered is kept."""
-        from perdure.features.openai_front.proxy import Proxy
-
         if tasks := set(self.library.app.service(Proxy)._tasks):
             await asyncio.wait(tasks)
 
@@ -169,3 +168,50 @@ async def test_chores_of_a_program_leave_no_trace(monkeypatch: pytest.MonkeyPatc
         assert answer.json()["choices"][0]["message"]["content"] == '{"title": "Tea"}'
         assert [one["content"] for one in proxy.provider.requests[0]["messages"]] == [text]
         assert await proxy.conversations() == []
+
+
+async def test_tools_of_the_program_are_passed_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The texts of an answer that calls them are kept, and what follows their results stands behind it."""
+    async with proxied(monkeypatch, calls("look", at="sky"), says("It is blue."), says("Bye.")) as proxy:
+        messages: list[Any] = [{"role": "user", "content": "What do you see?"}]
+        tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+
+        async def ask() -> dict[str, Any]:
+            answer = await proxy.http.post(PATH, json={"model": HANDLE, "messages": messages, "tools": tools})
+            await proxy.kept()
+            message: dict[str, Any] = answer.json()["choices"][0]["message"]
+            messages.append(message)
+            return message
+
+        call = (await ask())["tool_calls"][0]
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": "blue"})
+        await ask()
+        messages.append({"role": "user", "content": "Bye"})
+        await ask()
+
+        assert await proxy.conversations() == [["What do you see?", "It is blue.", "Bye", "Bye."]]
+
+
+async def test_the_first_system_text_takes_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Templates of many models allow one system message; the program's own text stays in front."""
+    async with proxied(monkeypatch) as proxy:
+        await proxy.ask("My favourite drink is oolong tea.")
+        messages = [{"role": "system", "content": "Rhyme."}, {"role": "user", "content": "What is my favourite drink?"}]
+        await proxy.http.post(PATH, json={"model": HANDLE, "messages": messages})
+        [system, _] = proxy.provider.requests[-1]["messages"]
+
+        assert system["content"].startswith("Rhyme.\n\n") and "oolong" in system["content"]
+
+
+async def test_a_slow_program_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is kept while most of it is still to be read."""
+    async with proxied(monkeypatch, says("word " * 20_000)) as proxy:
+        body = {"model": HANDLE, "messages": [{"role": "user", "content": "U1"}], "stream": True}
+        async with proxy.http.stream("POST", PATH, json=body) as answer:
+            await anext(answer.aiter_bytes(100))
+            async with asyncio.timeout(20):
+                while proxy.library.app.service(Proxy)._tasks:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            [conversation] = await proxy.conversations()
+
+        assert conversation[0] == "U1" and len(conversation[1]) > 90_000

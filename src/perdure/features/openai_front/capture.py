@@ -67,10 +67,9 @@ class KeyAgents:
 
 async def recall(agent: AsyncAgentById, chat: Chat) -> str:
     """What the agent remembers about the newest words of a chat, for the model; empty: nothing."""
-    asked = "\n".join(text for one in chat.new for part in one.parts if (text := getattr(part, "text", "")))
-    if not asked.strip():
+    if not chat.asked.strip():
         return ""
-    found = await agent.recall(asked, budget_tokens=RECALL_TOKENS)
+    found = await agent.recall(chat.asked, budget_tokens=RECALL_TOKENS)
     return f"{RECALLED}\n\n{found.text}" if found.sources else ""
 
 

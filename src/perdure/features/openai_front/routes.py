@@ -15,7 +15,7 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId
 from perdure.core.runs import Run
-from perdure.engine.budget import CallBudget
+from perdure.engine.budget import CallBudget, check_key_size
 from perdure.features.openai_front.answers import Answer, Completion, CompletionChunks, completion_shape
 from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import KeyAgents, keep, recall, with_recalled
@@ -123,6 +123,7 @@ async def _pass_on(
     shape: dict[str, Any] = await request.json()
     kept: Kept = _forget
     if chat is not None:
+        check_key_size(len(chat.asked))
         shape["messages"] = with_recalled(shape["messages"], await recall(agent, chat))
         kept = partial(_keep, app, agent.id, chat)
     budget = CallBudget((await agent.memory())[0], app.ports)

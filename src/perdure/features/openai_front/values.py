@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId, KeyId, MessageId, RunId
+from perdure.core.messages import Text
 from perdure.core.runs import NO_OPTIONS, RunOptions
 from perdure.core.tools.answers import Answer
 from perdure.engine.records.run_request import NewMessage
@@ -150,6 +151,11 @@ class Chat:
     def window_digest(self, place: int) -> str:
         """As `window_digest` of its turn at this place."""
         return window_digest(self.turns, place, self.key)
+
+    @property
+    def asked(self) -> str:
+        """The texts of the new messages, in lines."""
+        return "\n".join(part.text for one in self.new for part in one.parts if isinstance(part, Text))
 
     @functools.cached_property
     def turns(self) -> Sequence[Turn]:
