@@ -72,17 +72,17 @@ async def test_the_confirmation_is_linked(tmp_path: Path) -> None:
         calls("deploy"),
         keep(),
         says("Kept."),
-        keep(text=f"{STEPS}\n4. Tell the user.", evidence="user"),
+        keep(text=f"{STEPS}\n4. Tell the user afterwards.", evidence="user"),
         says("ok"),
     )
     async with perdure:
         await agent.send("Deploy the shop.")
-        await agent.send("Tell me afterwards.")
+        await agent.send("And tell the user afterwards.")
         second, first = await agent.skills.versions("deploy-shop")
         result, asked = [await perdure.app.store.read(find_message, one.evidence_id) for one in (first, second)]
 
         assert (first.evidence, second.evidence, first.version, second.version) == ("tool", "user", 1, 2)
-        assert "answers with 200" in result.text and asked.text == "Tell me afterwards."
+        assert "answers with 200" in result.text and asked.text == "And tell the user afterwards."
         assert first.run_id != second.run_id
 
 

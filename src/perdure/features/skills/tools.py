@@ -11,6 +11,7 @@ from perdure.core.errors import ToolError
 from perdure.core.ids import AgentId
 from perdure.core.sources import OUTSIDE, Source
 from perdure.core.specs import ToolOutcome
+from perdure.core.text.forms import name_form
 from perdure.domain.tools.calls import MemoryCall
 from perdure.engine.approvals.answers import client_skills
 from perdure.features.skills.admission import NewEntry
@@ -55,7 +56,11 @@ def start_long_term_update(
     tx: Tx, call: MemoryCall, layer: Layer, name: str, text: str, evidence: str, description: str = ""
 ) -> ToolOutcome:
     """Write an entry of L2 or L3, or its next version. Raises: AdmissionRefused, InvalidInput."""
-    found, doubt = find_evidence(tx, call, evidence)
+    holder = holder_of(tx, call.agent)
+    before = tx.of(Skills).find(holder.id, name_form(name.strip()))
+    known = [] if before is None else before.text.splitlines()
+    added = "\n".join(line for line in text.splitlines() if line not in known)
+    found, doubt = find_evidence(tx, call, evidence, added or text)
     new = NewEntry(
         layer=layer,
         name=name,
@@ -67,7 +72,6 @@ def start_long_term_update(
         run_id=call.run.id if call.person is None else None,
         sources=[one.source for one in call.passage_sources if one.source.label in OUTSIDE],
     )
-    holder = holder_of(tx, call.agent)
     skill, before = write_skill(tx, holder, new, at=call.now)
     write_constitution(tx, holder.id, author=call.author, ids=call.ids, at=call.now)
     archive_unused(tx, holder.id, at=call.now)
