@@ -1,4 +1,4 @@
-"""What confirms an entry: a result of a tool that acts or looks outside, what the user said, or a yes to what was shown."""
+"""What confirms an entry: a result of a tool that acts or looks outside, what the user said, a yes to what they saw."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def keep(**changes: Any) -> ModelReply:
 async def kept(path: Path, *turns: tuple[str, list[ModelReply]]) -> tuple[bool, str]:
     """Whether the steps were stored after these messages of the user and answers, and the last result of a tool."""
     model = ScriptedModel(*(answer for _, answers in turns for answer in answers), otherwise=says("Well."))
-    path.mkdir(exist_ok=True)
+    path.mkdir(exist_ok=True)  # noqa: ASYNC240
     async with await open_async(path / "perdure.db", model=model, tools=[shell]) as perdure:
         agent = await perdure.create_agent("ann", tools=["shell", "ask_user", "conversation_search", "run_code"])
         await agent.skills.enable()

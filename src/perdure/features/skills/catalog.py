@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,11 +12,11 @@ from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.features import Point
 from perdure.core.text.forms import name_form
+from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, ENGINE_TOOL_SPECS
 from perdure.domain.provenance.policy import MEMORY_OWNER
 from perdure.features.plugins.definitions import Definition, DefinitionProblem, Definitions
 from perdure.features.plugins.layers import find_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
-from perdure.features.skills.admission import is_tool_name
 from perdure.features.skills.tables import Skills
 from perdure.features.skills.values import NO_USES, Skill, SkillUses, SkillView
 from perdure.storage.tx import Tx
@@ -63,6 +63,14 @@ def holder_of(tx: Tx, agent: Agent) -> Agent:
     return next(filter(None, (*SKILL_HOLDER(tx, agent), *MEMORY_OWNER(tx, agent))), agent)
 
 
+def tool_names(tx: Tx, agent: Agent, names: Collection[str]) -> Collection[str]:
+    """Return those of these names that a tool of the engine or of the agent has, and so no skill may have."""
+    found = {one for one in names if one in ENGINE_TOOL_SPECS or one in AGENT_TOOL_SPECS}
+    if others := set(tx.tools.find_named([one for one in names if one not in found])):
+        found |= others & {tool.spec.name for tool in tx.tools.list_by_agent(agent.id)}
+    return found
+
+
 def file_skills(tx: Tx, agent: Agent) -> Definitions:
     """Return the skills with files that the agent has. One with a tool's name, and all where the policy can't be read,
     are problems."""
@@ -71,7 +79,8 @@ def file_skills(tx: Tx, agent: Agent) -> Definitions:
         found = find_definitions("skills", settings, project_of(agent))
     except InvalidInput as error:
         return Definitions(problems=[DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))])
-    clashes = [one for one in found.by_name.values() if is_tool_name(one.name)]
+    taken = tool_names(tx, agent, found.by_name)
+    clashes = [one for one in found.by_name.values() if one.name in taken]
     why = "a tool has its name, which no skill shadows"
     problems = [DefinitionProblem(path=one.path, line=0, why=f"{one.name}: {why}") for one in clashes if one.path]
     by_name = {name: one for name, one in found.by_name.items() if one not in clashes}

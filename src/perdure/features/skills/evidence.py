@@ -1,4 +1,4 @@
-"""What confirms an entry that an agent writes: a tool's result that shows it, or a person who said it or agreed to it."""
+"""What confirms an entry that an agent writes: a tool result that shows it, or a person who said it or agreed to it."""
 
 from __future__ import annotations
 
