@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, TypeVar, get_args
+
+from perdure.core.text.forms import match_form
 
 DefinitionKind = Literal["agents", "commands", "skills"]
 """The names of the folders, as Claude Code has them; `agents` are helpers."""
@@ -15,6 +18,9 @@ KINDS: tuple[DefinitionKind, ...] = get_args(DefinitionKind)
 Layer = Literal["built-in", "plug-in", "user", "project", "flags", "policy"]
 """Where a definition comes from. A later layer overrides an earlier one by name."""
 LAYERS: tuple[Layer, ...] = get_args(Layer)
+
+_WEIGHTS: Mapping[str, int] = {"policy": 0, "flags": 1, "project": 2, "user": 3, "built-in": 4, "plug-in": 6}
+"""Which layer comes first in a list that is cut; what has no layer is before plug-ins."""
 
 SKILL_FILE = "SKILL.md"
 """The file of a skill, in a folder of its own."""
@@ -57,11 +63,13 @@ class Definition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionProblem:
-    """Why a file defines nothing; others still work. `line` is counted from 1; 0: no line is to blame."""
+    """Why a file defines nothing; others still work. `line` is counted from 1; 0: no line is to blame. `names`: those
+    that it would define, by its path and by what can be read of it; none: it may be any."""
 
     path: Path
     line: int
     why: str
+    names: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.why}" if self.line else f"{self.path}: {self.why}"
@@ -76,12 +84,53 @@ class Definitions:
         shadowed: those that a definition of the same name in a later layer overrides.
         denied: those that a policy forbids.
         problems: the files that define nothing.
+        broken: name in the form in which names are compared -> the file of the policy that keeps it from all others.
     """
 
     by_name: Mapping[str, Definition] = field(default_factory=dict)
     shadowed: Sequence[Definition] = ()
     denied: Sequence[Definition] = ()
     problems: Sequence[DefinitionProblem] = ()
+    broken: Mapping[str, DefinitionProblem] = field(default_factory=dict)
+
+    def why_refused(self, name: str) -> str:
+        """Why the policy keeps a name from all that would have it; empty: it does not."""
+        if (problem := self.broken.get(match_form(name))) is not None:
+            return f"the policy's definition of it can't be used: {problem}"
+        is_denied = any(match_form(one.name) == match_form(name) for one in self.denied)
+        return "the policy forbids it" if is_denied else ""
+
+    def is_free(self, name: str) -> bool:
+        """Whether no definition has this name in any letter case, and the policy does not keep it from others."""
+        key = match_form(name)
+        return key not in self.broken and all(match_form(one) != key for one in self.by_name)
+
+
+class Listed(Protocol):
+    """A definition, or what is made of one. `layer`: that of the definition, or another word."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def layer(self) -> str: ...
+
+
+T = TypeVar("T", bound=Listed)
+
+
+def by_weight(items: Iterable[T]) -> list[T]:
+    """Return what stands in a list in the order in which it is kept where there is no room for all: plug-ins last, and
+    of these the first of each one, then the second, so that none of them crowds out another."""
+    counts = Counter[str]()
+
+    def place(one: T) -> tuple[int, int]:
+        """The weight of one of them, and its place among those of its plug-in."""
+        if one.layer == "plug-in":
+            counts[plugin := one.name.partition(":")[0]] += 1
+            return _WEIGHTS[one.layer], counts[plugin]
+        return _WEIGHTS.get(one.layer, 5), 0
+
+    return sorted(items, key=place)
 
 
 def is_name(text: str) -> bool:

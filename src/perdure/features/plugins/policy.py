@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput
+from perdure.core.text.forms import match_form
 from perdure.features.plugins.definitions import DefinitionKind
 from perdure.settings import Settings
 
@@ -53,12 +54,12 @@ class Policy:
 
     def allows_plugin(self, name: str) -> bool:
         """Whether the plug-in may be installed and used."""
-        return _allows(name, self.allowed_plugins, self.denied_plugins)
+        return _allows_name(name, self.allowed_plugins, self.denied_plugins)
 
     def allows(self, kind: DefinitionKind, name: str) -> bool:
         """Whether there may be such a helper, command or skill."""
         word = _WORDS[kind]
-        return _allows(name, getattr(self, f"allowed_{word}"), getattr(self, f"denied_{word}"))
+        return _allows_name(name, getattr(self, f"allowed_{word}"), getattr(self, f"denied_{word}"))
 
 
 NO_POLICY = Policy()
@@ -115,3 +116,8 @@ def _allows(name: str, allowed: Iterable[str] | None, denied: Iterable[str]) -> 
     if any(fnmatchcase(name, pattern) for pattern in denied):
         return False
     return allowed is None or any(fnmatchcase(name, pattern) for pattern in allowed)
+
+
+def _allows_name(name: str, allowed: Iterable[str] | None, denied: Iterable[str]) -> bool:
+    """As `_allows`, without regard to letter case, as names of definitions are compared."""
+    return _allows(match_form(name), None if allowed is None else map(match_form, allowed), map(match_form, denied))

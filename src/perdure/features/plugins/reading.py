@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perdure.core.text.forms import name_form
 from perdure.features.plugins.definitions import (
     NAME_RULE,
     SKILL_FILE,
@@ -22,6 +24,7 @@ from perdure.features.plugins.definitions import (
 )
 from perdure.features.plugins.frontmatter import (
     FIELD_TYPES,
+    FRONTMATTER_BYTES,
     FrontmatterInvalid,
     parse_frontmatter,
     snake_case,
@@ -37,6 +40,8 @@ ENTRIES_MAX = 10_000
 DEPTH_MAX = 5
 """How deep folders of definitions may be nested."""
 OUTSIDE = "it is a link to outside of the folder, which is not followed"
+_OWN_NAME = re.compile(rb"^[\"']?name[\"']?[ \t]*:[ \t]*([^\r\n#]+)", re.MULTILINE | re.IGNORECASE)
+"""The field `name` in a file whose frontmatter can't be read."""
 FLAGS = Path("PERDURE_HELPERS")
 """What stands for a file where that setting has a problem."""
 
@@ -62,7 +67,9 @@ def read_source(source: DefinitionSource) -> Iterator[Definition | DefinitionPro
     that did not change since it was read last is not read again."""
     for count, (relative, state) in enumerate(_find_files(source)):
         if isinstance(state, str):
-            yield DefinitionProblem(path=source.root / relative, line=0, why=state)
+            file = f"{relative}/{SKILL_FILE}" if source.kind == "skills" and relative else relative
+            names = [":".join(_parts_of_name(source, file))] if file.lower().endswith(".md") else []
+            yield DefinitionProblem(path=source.root / relative, line=0, why=state, names=names)
         elif count >= FILES_MAX:
             why = f"there are more than {FILES_MAX:,} definitions: the others are left out"
             yield DefinitionProblem(path=source.root, line=0, why=why)
@@ -130,26 +137,27 @@ def _read_file(
     source: DefinitionSource, relative: str, size: int, is_file: bool, _changed: tuple[int, int]
 ) -> Definition | DefinitionProblem:
     """The definition in a file of a source; `size` and `_changed` change with it."""
-    path = source.root / relative if relative else source.root
+    path, data = source.root / relative if relative else source.root, b""
     try:
         if not is_file:
             raise FrontmatterInvalid(0, "it is no file")
         if not _is_inside(source, path):
             raise FrontmatterInvalid(0, OUTSIDE)
-        if size > FILE_BYTES:
-            raise FrontmatterInvalid(0, f"it has {size:,} bytes, the limit is {FILE_BYTES:,}")
         with path.open("rb") as file:
             data = file.read(FILE_BYTES + 1)
+        if size > FILE_BYTES:
+            raise FrontmatterInvalid(0, f"it has {size:,} bytes, the limit is {FILE_BYTES:,}")
         return _define(source, relative or path.name, path, data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        return DefinitionProblem(path=path, line=line, why="it is no text in UTF-8")
+        line, why = error.object.count(b"\n", 0, error.start) + 1, "it is no text in UTF-8"
     except FrontmatterInvalid as error:
-        return DefinitionProblem(path=path, line=error.line, why=error.why)
+        line, why = error.line, error.why
     except (OSError, RuntimeError, ValueError) as error:
-        return DefinitionProblem(
-            path=path, line=0, why=f"it can't be read: {getattr(error, 'strerror', None) or error}"
-        )
+        line, why = 0, f"it can't be read: {getattr(error, 'strerror', None) or error}"
+    own = _OWN_NAME.search(data, 0, FRONTMATTER_BYTES)
+    says = own[1].decode("utf-8", "replace").strip(" \t\"'") if own else ""
+    names = {":".join(_parts_of_name(source, relative or path.name, one)) for one in ("", says)}
+    return DefinitionProblem(path=path, line=line, why=why, names=sorted(names))
 
 
 def _is_inside(source: DefinitionSource, path: Path) -> bool:
@@ -162,12 +170,7 @@ def _define(source: DefinitionSource, relative: str, path: Path, text: str) -> D
     found = parse_frontmatter(text)
     if (null := text.find("\0")) >= 0:
         raise FrontmatterInvalid(text.count("\n", 0, null) + 1, "it has a NUL character, which no text has")
-    *folders, file = relative.split("/")
-    stem = file[:-3] if file.lower().endswith(".md") else file
-    if source.kind == "skills":
-        stem, folders = (folders or [path.parent.name])[-1], []
-    own = found.fields.get("name", stem) if source.kind != "commands" else stem
-    parts = [*folders, own] if source.kind == "commands" or source.plugin else [own]
+    parts = _parts_of_name(source, relative, found.fields.get("name", ""))
     for part in parts:
         if not is_name(part):
             raise FrontmatterInvalid(found.lines.get("name", 0), f"the name {part!r:.80} can't be used: {NAME_RULE}")
@@ -175,7 +178,7 @@ def _define(source: DefinitionSource, relative: str, path: Path, text: str) -> D
         raise FrontmatterInvalid(1, "the field `description` is missing, which says when it is to be used")
     return Definition(
         kind=source.kind,
-        name=":".join([source.plugin, *parts] if source.plugin else parts),
+        name=":".join(parts),
         layer=source.layer,
         path=path,
         plugin=source.plugin,
@@ -187,6 +190,18 @@ def _define(source: DefinitionSource, relative: str, path: Path, text: str) -> D
             if name not in FIELD_TYPES
         ],
     )
+
+
+def _parts_of_name(source: DefinitionSource, relative: str, own: str = "") -> Sequence[str]:
+    """The parts of the name of the definition in a file of a source; `own`: the field `name` of the file."""
+    *folders, file = name_form(relative).split("/")
+    stem = file[:-3] if file.lower().endswith(".md") else file
+    if source.kind == "skills":
+        stem, folders = (folders or [name_form(source.root.parent.name)])[-1], []
+    if source.kind != "commands" and own:
+        stem = name_form(own)
+    inner = [*folders, stem] if source.kind == "commands" or source.plugin else [stem]
+    return [source.plugin, *inner] if source.plugin else inner
 
 
 @functools.lru_cache(maxsize=8)
@@ -207,7 +222,7 @@ def read_flags(text: str) -> Sequence[Definition | DefinitionProblem]:
 def _define_flag(name: str, value: Any) -> Definition | DefinitionProblem:
     """The helper of this name in the setting, or what is wrong with it."""
     try:
-        if not is_name(name):
+        if not is_name(name := name_form(name)):
             raise FrontmatterInvalid(1, f"the name {name!r:.80} can't be used: {NAME_RULE}")
         if not isinstance(value, Mapping) or not isinstance(body := value.get("prompt", ""), str):
             raise FrontmatterInvalid(1, f"{name}: give an object with texts `description` and `prompt`")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 _MCP = "mcp__"
+_WILD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +22,29 @@ class ResolvedTools:
     missing: Sequence[str]
 
 
-def resolve_tools(names: Iterable[str], available: Collection[str]) -> ResolvedTools:
+def resolve_tools(names: Iterable[str], available: Collection[str], *, plugin: str = "") -> ResolvedTools:
     """Return which of the available tools the names in a definition mean.
 
     A name is that of a tool, one of Claude Code's, `mcp__SERVER__TOOL`, or a pattern such as `memory_*`. One with a
     limit of arguments, such as `Bash(git add:*)`, means none, for such a limit can't be enforced.
+
+    Args:
+        plugin: the plug-in that brings the definition, which names its own servers without the plug-in's name.
     """
+    return _resolve(tuple(names), frozenset(available), plugin)
+
+
+@functools.lru_cache(maxsize=4_096)
+def _resolve(names: Sequence[str], available: Collection[str], plugin: str) -> ResolvedTools:
+    """As `resolve_tools`. A list may have hundreds of names, and is looked at for each message."""
     found, missing = set[str](), list[str]()
-    for name in names:
-        meant = {tool for tool in available for pattern in _patterns(name) if fnmatchcase(tool, pattern)}
+    for name in dict.fromkeys(names):
+        meant = set[str]()
+        for pattern in _patterns(name, plugin):
+            if _WILD.search(pattern):
+                meant |= {tool for tool in available if fnmatchcase(tool, pattern)}
+            elif pattern in available:
+                meant.add(pattern)
         found |= meant
         if not meant:
             missing.append(name)
@@ -41,12 +57,19 @@ def names_elsewhere(tool: str) -> Sequence[str]:
     return [tool, *(name for name, tools in _names().items() if tool in tools), *server]
 
 
-def _patterns(name: str) -> Sequence[str]:
-    """The patterns of the tools that a name in a definition means."""
-    if name.startswith(_MCP):
-        rest = name.removeprefix(_MCP)
-        return [name, rest if "__" in rest else f"{rest}__*"]
-    return [name, *_names().get(name, ())]
+def _patterns(name: str, plugin: str) -> Iterator[str]:
+    """The patterns of the tools that a name in a definition of a plug-in, or of none, means."""
+    yield from (name, *_names().get(name, ()))
+    if not name.startswith(_MCP):
+        return
+    server, _, tool = name.removeprefix(_MCP).partition("__")
+    servers = [server]
+    if plugin:
+        servers.append(f"{plugin}-{server.removeprefix(f'plugin_{plugin}_')}")
+    for one in servers:
+        yield f"{one}__{tool or '*'}"
+        if tool and "_" in one:  # the server's name has other characters, and the tool's a digest at its end
+            yield f"{one}__{tool}_{'[0-9a-f]' * 8}"
 
 
 @functools.cache
