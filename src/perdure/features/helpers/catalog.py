@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
@@ -12,8 +11,9 @@ from typing import Any, Final, Literal, cast, get_args
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, ToolError
 from perdure.core.messages import SEND_MESSAGE
+from perdure.core.text.forms import match_form, name_form
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, tool_writes_memory
-from perdure.features.plugins.definitions import Definition, DefinitionProblem, Layer
+from perdure.features.plugins.definitions import Definition, DefinitionProblem, Definitions, Layer
 from perdure.features.plugins.layers import find_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.tool_names import names_elsewhere, resolve_tools
@@ -33,18 +33,26 @@ DESCRIPTION_CHARS = 400
 """The most characters of a description in the list that agents read."""
 LISTED_MAX = 100
 """The most helpers in that list."""
-_MCP = "mcp__"
+TOOLS_SHOWN = 30
+"""The most tools of one in that list."""
+NAMES_SHOWN, NEAR_MAX = 30, 8
+"""The most names in the answer to an unknown one: of any helpers, and of those that are near it."""
+_SERVER_TAG = "mcp:"
+"""The beginning of the tag that the tools of an MCP server have; its name follows."""
 
 
 class HelperUnknown(ToolError):
     """An agent has no helper of this name."""
 
-    def __init__(self, name: str, known: Iterable[str], problem: str = "") -> None:
-        names = list(known)
-        near = get_close_matches(name, names, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names) or 'none'}"
+    def __init__(self, name: str, known: Mapping[str, Helper], problem: str = "") -> None:
+        near = get_close_matches(name, known, n=3, cutoff=0.5)
+        words = [word for word in match_form(name).replace("-", " ").split() if len(word) > 2]
+        near = near or [one.name for one in known.values() if any(word in match_form(one.line) for word in words)]
+        left = f" and {len(known) - NAMES_SHOWN:,} more" if len(known) > NAMES_SHOWN else ""
+        there = f"there are {', '.join(list(known)[:NAMES_SHOWN]) or 'none'}{left}"
+        hint = f"did you mean {' or '.join(near[:NEAR_MAX])}?" if near else there
         super().__init__(f"helper {name[:80]!r} can't be called: {problem or 'there is none of this name'}; {hint}")
-        self.name, self.near = name, near
+        self.name, self.near = name, near[:NEAR_MAX]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,22 +101,27 @@ class Helper:
         text = self.definition.description or "no description"
         if len(text) > DESCRIPTION_CHARS:
             text = f"{text[: DESCRIPTION_CHARS - 1]}…"
-        tools = "your tools" if self.is_fork else ", ".join(self.tools) or "no tools"
-        return f"{self.name}: {text} ({tools})"
-
-    @property
-    def version(self) -> int:
-        """A number that differs where the line does."""
-        return zlib.crc32(self.line.encode("utf-8", "surrogatepass"))
+        left = f" and {len(self.tools) - TOOLS_SHOWN} more" if len(self.tools) > TOOLS_SHOWN else ""
+        tools = "your tools" if self.is_fork else ", ".join(self.tools[:TOOLS_SHOWN]) or "no tools"
+        return f"{self.name}: {text} ({tools}{left})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
-    """All helpers of an agent by their names, also those that can't be called, and the files that define none."""
+    """All helpers of an agent by their names, also those that can't be called, and what was `found` of definitions."""
 
     by_name: Mapping[str, Helper]
-    problems: Sequence[DefinitionProblem] = ()
-    denied: Sequence[Definition] = ()
+    found: Definitions = field(default_factory=Definitions)
+
+    @property
+    def problems(self) -> Sequence[DefinitionProblem]:
+        """The files that define none."""
+        return self.found.problems
+
+    @property
+    def denied(self) -> Sequence[Definition]:
+        """The definitions that a policy forbids."""
+        return self.found.denied
 
     @property
     def callable(self) -> Mapping[str, Helper]:
@@ -117,11 +130,10 @@ class Roster:
 
     def get(self, name: str) -> Helper:
         """Return the helper of exactly this name. Raises: HelperUnknown, with the nearest names."""
-        helper = self.by_name.get(name)
+        helper = self.by_name.get(name_form(name))
         if helper is not None and not helper.problem:
             return helper
-        denied = any(one.name == name for one in self.denied)
-        problem = helper.problem if helper is not None else "the policy forbids it" if denied else ""
+        problem = self.found.why_refused(name) if helper is None else helper.problem
         raise HelperUnknown(name, self.callable, problem)
 
 
@@ -135,7 +147,8 @@ def load_roster(tx: Tx, agent: Agent, only: Sequence[str] | None = None) -> Rost
     try:
         found, policy = find_definitions("agents", settings, project_of(agent)), load_policy(settings)
     except InvalidInput as error:
-        return Roster(by_name={}, problems=[DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))])
+        problem = DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))
+        return Roster(by_name={}, found=Definitions(problems=[problem]))
     tools = [one for one in tx.tools.list_by_agent(agent.id) if only is None or one.name in only]
     allowed = [one for one in tools if all(map(policy.allows_tool, names_elsewhere(one.name)))]
     allowed = [one for one in allowed if one.name != SEND_MESSAGE]
@@ -144,18 +157,20 @@ def load_roster(tx: Tx, agent: Agent, only: Sequence[str] | None = None) -> Rost
     writing |= {CHECKPOINT_TOOL}  # its notes are the agent's, too
     writing |= {one.name for one in allowed if one.id in codes and codes[one.id].takes_agent}
     names = [one.name for one in allowed]
-    helpers = {name: make_helper(one, names, writing) for name, one in found.by_name.items()}
-    return Roster(by_name=helpers, problems=found.problems, denied=found.denied)
+    servers = {tag.removeprefix(_SERVER_TAG) for one in allowed for tag in one.tags if tag.startswith(_SERVER_TAG)}
+    helpers = {name: make_helper(one, names, writing, servers) for name, one in found.by_name.items()}
+    return Roster(by_name=helpers, found=found)
 
 
-def make_helper(definition: Definition, allowed: Sequence[str], writing: Collection[str]) -> Helper:
+def make_helper(definition: Definition, allowed: Sequence[str], writing: Collection[str], servers: Set[str]) -> Helper:
     """Return a helper with what it gets of the tools of the agent that calls.
 
     Args:
         allowed: the names of those that helpers may have.
         writing: those of them that change memory.
+        servers: the names of the MCP servers that have some of them.
     """
-    helper = Helper(definition=definition)
+    helper, plugin = Helper(definition=definition), definition.plugin
     if helper.memory not in MEMORIES:
         problem = f"{definition.path or 'PERDURE_HELPERS'}: memory is {helper.memory!r:.60}: use {', '.join(MEMORIES)}"
         return Helper(definition=definition, problem=problem)
@@ -163,11 +178,14 @@ def make_helper(definition: Definition, allowed: Sequence[str], writing: Collect
     if wanted is None:
         names, missing = {name for name in allowed if name != RUN_HELPER or helper.is_fork}, []
     else:
-        resolved = resolve_tools(wanted, allowed)
+        resolved = resolve_tools(wanted, allowed, plugin=plugin)
         names, missing = set(resolved.found), [*resolved.missing]
-    names -= {*resolve_tools(helper.field("disallowed_tools", ()), allowed).found}
+    names -= {*resolve_tools(helper.field("disallowed_tools", ()), allowed, plugin=plugin).found}
     if helper.memory == "read-only":  # a helper of its own could write
         names -= {*writing, RUN_HELPER}
-    servers = [name for name in missing if name.startswith(_MCP)]
-    problem = f"it needs {', '.join(servers)}, and you have no such tools of an MCP server" if servers else ""
+    absent = [name for name in missing if "__" in name]
+    absent += [one for one in helper.field("mcp_servers", ()) if servers.isdisjoint({one, f"{plugin}-{one}"})]
+    problem = f"it needs {', '.join(absent)}, and you have no such tools of an MCP server" if absent else ""
+    if wanted and not names and definition.layer == "built-in":
+        problem = f"you have none of its tools: {', '.join(wanted)}"
     return Helper(definition=definition, tools=sorted(names), missing=missing, problem=problem)
