@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -48,11 +49,10 @@ class AsyncSkills(AsyncPart):
         """Why files define no skill, each with its path and line. Raises: NotFound."""
         return [str(one) for one in file_skills(tx, tx.agents.get(self._id)).problems]
 
-    @reads
-    def get(self, tx: Tx, name: str) -> SkillView:
+    async def get(self, name: str) -> SkillView:
         """The skill of this name, with the names of its files. Raises: NotFound."""
         check_text("name", name)
-        return self._view(tx, name)
+        return await with_files(await self._store.read(self._view, name))
 
     async def search(self, query: str, *, limit: int = 10) -> Sequence[SkillView]:
         """The skills that best fit a query by words and meaning, best first, also archived ones. Raises: NotFound."""
@@ -110,10 +110,14 @@ class AsyncSkills(AsyncPart):
             tx.agents.model(self._id)
             return self._view(tx, change(tx).name)
 
-        return await self._store.write(run)
+        return await with_files(await self._store.write(run))
 
     def _view(self, tx: Tx, name: str) -> SkillView:
-        """The skill of this name, with its uses and files. Raises: NotFound."""
+        """The skill of this name, with its uses. Raises: NotFound."""
         view = find_skill(tx, tx.agents.get(self._id), name)
-        uses = tx.of(Skills).uses(self._id).get(view.name, view.uses)
-        return replace(view, uses=uses, files=tuple(list_files(view)))
+        return replace(view, uses=tx.of(Skills).uses(self._id).get(view.name, view.uses))
+
+
+async def with_files(view: SkillView) -> SkillView:
+    """A skill with the names of its files: outside of a transaction, for a folder may be large."""
+    return replace(view, files=tuple(await asyncio.to_thread(list_files, view)))
