@@ -186,7 +186,7 @@ def _wanted(tx: Tx, parent: Agent, helper: Helper) -> dict[str, Any]:
         "fields": {
             "model": parent.model,
             "follows_default": parent.follows_default,
-            "system": helper.definition.body or None,
+            "system": helper.prompt or None,
             "description": helper.definition.description[:1_000] or None,
             "timezone": parent.timezone,
         },

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal, cast, get_args
+from typing import Final, Literal, cast, get_args
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, ToolError
 from perdure.core.messages import SEND_MESSAGE
 from perdure.core.text.forms import match_form, name_form
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, tool_writes_memory
-from perdure.features.plugins.definitions import Definition, DefinitionProblem, Definitions, Layer
+from perdure.features.helpers.claude_code import MEMORY_SCOPES, field_notes, preload_skills, whole_tool
+from perdure.features.plugins.definitions import Defined, Definition, DefinitionProblem, Definitions
 from perdure.features.plugins.layers import find_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.tool_names import names_elsewhere, resolve_tools
@@ -56,29 +57,21 @@ class HelperUnknown(ToolError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Helper:
+class Helper(Defined):
     """A helper that one agent may call.
 
     Args:
         tools: the names of the tools that it gets.
-        missing: what its definition names beside these, and nothing here is called so.
+        missing: what its definition names beside these, or takes away, and nothing here is called so.
+        skills: the texts of the skills that it reads at once.
+        notes: what of its definition has no effect, or another one than elsewhere.
         problem: why it can't be called; empty: it can.
     """
 
-    definition: Definition
     tools: Sequence[str] = ()
-    missing: Sequence[str] = ()
+    skills: Sequence[str] = ()
+    notes: Sequence[str] = ()
     problem: str = ""
-
-    @property
-    def name(self) -> str:
-        """The name by which it is called."""
-        return self.definition.name
-
-    @property
-    def layer(self) -> Layer:
-        """Where its definition is from."""
-        return self.definition.layer
 
     @property
     def is_fork(self) -> bool:
@@ -88,12 +81,13 @@ class Helper:
     @property
     def memory(self) -> HelperMemory:
         """What it knows; see `HelperMemory`."""
-        return cast(HelperMemory, "agent" if self.is_fork else self.field("memory", "own"))
+        memory = self.field("memory", "own")
+        return cast(HelperMemory, "agent" if self.is_fork else "own" if memory in MEMORY_SCOPES else memory)
 
-    def field(self, name: str, default: Any = None) -> Any:
-        """Return a field of its definition."""
-        value = self.definition.fields.get(name)
-        return default if value in (None, "") else value
+    @property
+    def prompt(self) -> str:
+        """What it is told: the text of its definition, and skills."""
+        return "\n\n".join(filter(None, (self.definition.body, *self.skills)))
 
     @property
     def line(self) -> str:
@@ -158,34 +152,48 @@ def load_roster(tx: Tx, agent: Agent, only: Sequence[str] | None = None) -> Rost
     writing |= {one.name for one in allowed if one.id in codes and codes[one.id].takes_agent}
     names = [one.name for one in allowed]
     servers = {tag.removeprefix(_SERVER_TAG) for one in allowed for tag in one.tags if tag.startswith(_SERVER_TAG)}
-    helpers = {name: make_helper(one, names, writing, servers) for name, one in found.by_name.items()}
+    wants_skills = any("skills" in one.fields for one in found.by_name.values())
+    skills = find_definitions("skills", settings, project_of(agent)).by_name if wants_skills else {}
+    helpers = {name: make_helper(one, names, writing, servers, skills) for name, one in found.by_name.items()}
     return Roster(by_name=helpers, found=found)
 
 
-def make_helper(definition: Definition, allowed: Sequence[str], writing: Collection[str], servers: Set[str]) -> Helper:
+def make_helper(
+    definition: Definition,
+    allowed: Sequence[str],
+    writing: Collection[str],
+    servers: Set[str],
+    skills: Mapping[str, Definition],
+) -> Helper:
     """Return a helper with what it gets of the tools of the agent that calls.
 
     Args:
         allowed: the names of those that helpers may have.
         writing: those of them that change memory.
         servers: the names of the MCP servers that have some of them.
+        skills: name -> a skill that it may read.
     """
-    helper, plugin = Helper(definition=definition), definition.plugin
+    texts, notes = preload_skills(definition, skills)
+    helper = Helper(definition=definition, skills=texts, notes=[*field_notes(definition), *notes])
+    plugin = definition.plugin
     if helper.memory not in MEMORIES:
         problem = f"{definition.path or 'PERDURE_HELPERS'}: memory is {helper.memory!r:.60}: use {', '.join(MEMORIES)}"
-        return Helper(definition=definition, problem=problem)
+        return replace(helper, problem=problem)
     wanted = helper.field("tools")
     if wanted is None:
         names, missing = {name for name in allowed if name != RUN_HELPER or helper.is_fork}, []
     else:
         resolved = resolve_tools(wanted, allowed, plugin=plugin)
         names, missing = set(resolved.found), [*resolved.missing]
-    names -= {*resolve_tools(helper.field("disallowed_tools", ()), allowed, plugin=plugin).found}
-    if helper.memory == "read-only":  # a helper of its own could write
-        names -= {*writing, RUN_HELPER}
     absent = [name for name in missing if "__" in name]
     absent += [one for one in helper.field("mcp_servers", ()) if servers.isdisjoint({one, f"{plugin}-{one}"})]
+    forbidden = {whole_tool(name): name for name in helper.field("disallowed_tools", ())}
+    taken = resolve_tools(forbidden, allowed, plugin=plugin)
+    names -= {*taken.found}
+    missing += [forbidden[name] for name in taken.missing]
+    if helper.memory == "read-only":  # a helper of its own could write
+        names -= {*writing, RUN_HELPER}
     problem = f"it needs {', '.join(absent)}, and you have no such tools of an MCP server" if absent else ""
     if wanted and not names and definition.layer == "built-in":
         problem = f"you have none of its tools: {', '.join(wanted)}"
-    return Helper(definition=definition, tools=sorted(names), missing=missing, problem=problem)
+    return replace(helper, tools=sorted(names), missing=missing, problem=problem)

@@ -109,7 +109,7 @@ class _Call:
         inputs = ports.inputs()
         opened = await ports.store.write(open_conversation, caller, helper, conversation_of_call(key), ports, inputs)
         is_agent = helper.memory == "agent"
-        words = [_OF_AGENT.format(name=helper.name), helper.definition.body] if is_agent else [_TASK]
+        words = [_OF_AGENT.format(name=helper.name), helper.prompt] if is_agent else [_TASK]
         message = NewMessage(
             (Text("\n\n".join(filter(None, (*words, self.prompt)))),),
             sender_id=caller.agent.id,

@@ -62,6 +62,33 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Defined:
+    """What an agent makes of a definition: a helper or a command.
+
+    Args:
+        missing: the tools that the definition names and that are not there.
+    """
+
+    definition: Definition
+    missing: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """The name by which it is called."""
+        return self.definition.name
+
+    @property
+    def layer(self) -> Layer:
+        """Where its definition is from."""
+        return self.definition.layer
+
+    def field(self, name: str, default: Any = None) -> Any:
+        """Return a field of its definition."""
+        value = self.definition.fields.get(name)
+        return default if value in (None, "") else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionProblem:
     """Why a file defines nothing; others still work. `line` is counted from 1; 0: no line is to blame. `names`: those
     that it would define, by its path and by what can be read of it; none: it may be any."""

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from perdure.core.errors import MessageTooLarge
-from perdure.features.plugins.definitions import Definition, Layer
+from perdure.features.plugins.definitions import Defined, Definition
 from perdure.features.plugins.policy import Policy
 from perdure.features.plugins.tool_names import names_elsewhere, resolve_tools
 
@@ -17,37 +17,24 @@ _PLACE = re.compile(r"\$(ARGUMENTS\b|[1-9]\d?(?!\d))")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlashCommand:
+class SlashCommand(Defined):
     """A command that an agent's user may run.
 
     Args:
         tools: the names of the only tools that a run of it may call; None: all of the agent's.
-        missing: what its definition allows beside these, and nothing that the agent has is called so.
     """
 
-    definition: Definition
     tools: Sequence[str] | None = None
-    missing: Sequence[str] = ()
-
-    @property
-    def name(self) -> str:
-        """The name behind the slash."""
-        return self.definition.name
-
-    @property
-    def layer(self) -> Layer:
-        """Where its definition is from."""
-        return self.definition.layer
 
     @property
     def hint(self) -> str:
         """Which arguments it takes, for people."""
-        return str(self.definition.fields.get("argument_hint", ""))
+        return str(self.field("argument_hint", ""))
 
     @property
     def model(self) -> str:
         """The model that its definition names: a handle, or the name of a family; empty: the agent's."""
-        return str(self.definition.fields.get("model", ""))
+        return str(self.field("model", ""))
 
     @property
     def about(self) -> str:
