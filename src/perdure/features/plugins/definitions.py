@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, get_args
@@ -112,6 +112,7 @@ class Definitions:
         denied: those that a policy forbids.
         problems: the files that define nothing.
         broken: name in the form in which names are compared -> the file of the policy that keeps it from all others.
+        taken: these names, and in the same form those of the definitions that count.
     """
 
     by_name: Mapping[str, Definition] = field(default_factory=dict)
@@ -119,6 +120,7 @@ class Definitions:
     denied: Sequence[Definition] = ()
     problems: Sequence[DefinitionProblem] = ()
     broken: Mapping[str, DefinitionProblem] = field(default_factory=dict)
+    taken: Collection[str] = ()
 
     def why_refused(self, name: str) -> str:
         """Why the policy keeps a name from all that would have it; empty: it does not."""
@@ -129,8 +131,7 @@ class Definitions:
 
     def is_free(self, name: str) -> bool:
         """Whether no definition has this name in any letter case, and the policy does not keep it from others."""
-        key = match_form(name)
-        return key not in self.broken and all(match_form(one) != key for one in self.by_name)
+        return match_form(name) not in self.taken
 
 
 class Listed(Protocol):

@@ -61,7 +61,12 @@ def find_definitions(
     shadowed += [counting.pop(key) for key in broken if key in counting]
     by_name = {one.name: one for one in counting.values()}
     return Definitions(
-        by_name=dict(sorted(by_name.items())), shadowed=shadowed, denied=denied, problems=problems, broken=broken
+        by_name=dict(sorted(by_name.items())),
+        shadowed=shadowed,
+        denied=denied,
+        problems=problems,
+        broken=broken,
+        taken={*counting, *broken},
     )
 
 

@@ -72,7 +72,7 @@ def in_place(tx: Tx, agent: Agent, new: NewEntry, before: Skill | None) -> NewEn
     return replace(
         new,
         is_protected=before is not None and before.is_protected,
-        has_file=new.name in file_skills(tx, agent).by_name,
+        has_file=not file_skills(tx, agent).is_free(new.name),
         is_tool=new.name in tool_names(tx, agent, [new.name]),
         count=sum(layer == new.layer and new.name != one for _, one, layer, _ in tx.of(Skills).index(agent.id)),
     )
