@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Final, Literal, cast, get_args
 
 from perdure.core.agents import Agent
@@ -15,7 +14,7 @@ from perdure.core.text.forms import match_form, name_form
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, tool_writes_memory
 from perdure.features.helpers.claude_code import MEMORY_SCOPES, field_notes, preload_skills, whole_tool
 from perdure.features.plugins.definitions import Defined, Definition, DefinitionProblem, Definitions
-from perdure.features.plugins.layers import find_definitions, project_of, settings_of
+from perdure.features.plugins.layers import find_definitions, no_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.tool_names import names_elsewhere, resolve_tools
 from perdure.storage.tx import Tx
@@ -141,8 +140,7 @@ def load_roster(tx: Tx, agent: Agent, only: Sequence[str] | None = None) -> Rost
     try:
         found, policy = find_definitions("agents", settings, project_of(agent)), load_policy(settings)
     except InvalidInput as error:
-        problem = DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))
-        return Roster(by_name={}, found=Definitions(problems=[problem]))
+        return Roster(by_name={}, found=no_definitions(error, settings))
     tools = [one for one in tx.tools.list_by_agent(agent.id) if only is None or one.name in only]
     allowed = [one for one in tools if all(map(policy.allows_tool, names_elsewhere(one.name)))]
     allowed = [one for one in allowed if one.name != SEND_MESSAGE]

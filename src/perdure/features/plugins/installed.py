@@ -15,6 +15,7 @@ from typing import Any
 from perdure.core.errors import InvalidInput
 from perdure.features.plugins.definitions import DefinitionKind, is_name
 from perdure.features.plugins.manifest import PluginHook, PluginServer
+from perdure.features.plugins.places import FileInvalid
 from perdure.features.plugins.policy import Policy, load_policy
 from perdure.features.plugins.versions import is_in_range
 from perdure.settings import Settings
@@ -164,7 +165,7 @@ def _read_records(file: Path, *_state: int) -> Mapping[str, PluginRecord]:
         shape: Any = json.loads(file.read_text(encoding="utf-8"))
         return {name: _record(name, one) for name, one in sorted(shape.items()) if is_name(name)}
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"{file} can't be used: {error}") from error
+        raise FileInvalid(file, getattr(error, "lineno", 0), f"it can't be used: {error}") from error
 
 
 def _record(name: str, shape: Mapping[str, Any]) -> PluginRecord:

@@ -11,6 +11,7 @@ from perdure.core.features import Feature, find_features
 from perdure.core.text.forms import match_form
 from perdure.features.plugins.definitions import Definition, DefinitionKind, DefinitionProblem, Definitions
 from perdure.features.plugins.installed import active_plugins
+from perdure.features.plugins.places import FileInvalid
 from perdure.features.plugins.policy import load_policy, policy_folder
 from perdure.features.plugins.projects import project_of as project_of
 from perdure.features.plugins.reading import DefinitionSource, read_flags, read_source
@@ -44,7 +45,7 @@ def find_definitions(
             problems.append(found)
             if folder is not None and found.path.is_relative_to(folder):
                 if not found.names:
-                    raise InvalidInput(f"the policy can't be read: {found}")
+                    raise FileInvalid(found.path, found.line, found.why)
                 broken |= {match_form(name): found for name in found.names}
             continue
         if not policy.allows(kind, found.name):
@@ -68,6 +69,14 @@ def find_definitions(
         broken=broken,
         taken={*counting, *broken},
     )
+
+
+def no_definitions(error: InvalidInput, settings: Settings) -> Definitions:
+    """Return what there is while the policy can't be read: nothing, and why."""
+    path, line, why = settings.policy, 0, str(error)
+    if isinstance(error, FileInvalid):
+        path, line, why = error.path, error.line, error.why
+    return Definitions(problems=[DefinitionProblem(path=Path(path), line=line, why=why)])
 
 
 def _read_layers(

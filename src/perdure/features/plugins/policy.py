@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -12,9 +13,12 @@ from pathlib import Path
 from perdure.core.errors import InvalidInput
 from perdure.core.text.forms import match_form
 from perdure.features.plugins.definitions import DefinitionKind
+from perdure.features.plugins.places import FileInvalid
 from perdure.settings import Settings
 
 POLICY_FILE = "policy.toml"
+
+_TOML_LINE = re.compile(r"\(at line (\d+)")
 
 _WORDS = {"agents": "helpers", "commands": "commands", "skills": "skills"}
 
@@ -99,15 +103,22 @@ def policy_folder(settings: Settings) -> Path | None:
 def _read_policy(file: Path, *_state: int) -> Policy:
     """The policy of a file; `_state` changes with it. Raises: InvalidInput."""
     try:
-        shape = tomllib.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        shape = tomllib.loads(text)
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{file} can't be used: {error}") from error
+        found = _TOML_LINE.search(str(error))
+        line = int(found[1]) if found else text.count("\n") + 1 if "end of document" in str(error) else 0
+        raise FileInvalid(file, line, f"it can't be used: {error}") from error
     known = [one.name for one in fields(Policy)]
     for name, value in shape.items():
         if name not in known:
-            raise InvalidInput(f"{file}: {name!r:.60} is not known; known are {', '.join(known)}")
-        if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-            raise InvalidInput(f"{file}: {name} is {value!r:.80}: give a list of names or patterns")
+            why = f"{name!r:.60} is not known; known are {', '.join(known)}"
+        elif not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+            why = f"{name} is {value!r:.80}: give a list of names or patterns"
+        else:
+            continue
+        found = re.search(rf"^[ \t]*[\[\"']*{re.escape(name)}\b", text, re.MULTILINE)
+        raise FileInvalid(file, text.count("\n", 0, found.start()) + 1 if found else 0, why)
     return Policy(**{name: tuple(value) for name, value in shape.items()})
 
 

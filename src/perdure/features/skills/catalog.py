@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from pathlib import Path
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, NotFound
@@ -15,7 +14,7 @@ from perdure.core.text.forms import match_form, name_form
 from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, ENGINE_TOOL_SPECS
 from perdure.domain.provenance.policy import MEMORY_OWNER
 from perdure.features.plugins.definitions import Definition, DefinitionProblem, Definitions, by_weight
-from perdure.features.plugins.layers import find_definitions, project_of, settings_of
+from perdure.features.plugins.layers import find_definitions, no_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
 from perdure.features.skills.tables import Skills
 from perdure.features.skills.values import NO_USES, Skill, SkillUses, SkillView
@@ -78,7 +77,7 @@ def file_skills(tx: Tx, agent: Agent) -> Definitions:
     try:
         found = find_definitions("skills", settings, project_of(agent))
     except InvalidInput as error:
-        return Definitions(problems=[DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))])
+        return no_definitions(error, settings)
     taken = tool_names(tx, agent, found.by_name)
     clashes = [one for one in found.by_name.values() if one.name in taken]
     why = "a tool has its name, which no skill shadows"
