@@ -204,6 +204,20 @@ async def test_what_was_erased_is_erased_from_outputs(tmp_path: Path, home: Path
     assert files_with(home, "imosa") == []
 
 
+@pytest.mark.uses("origins")
+async def test_what_was_forgotten_stays_hidden_in_an_output_of_which_a_part_is_erased(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    async with await open_async(tmp_path / "a.db") as perdure, opened(perdure, tmp_path / "project") as client:
+        await said(client, "memory_remember", text="The cats are Mimosa and Minka.")
+        await said(client, "index_output", text="a log\nmimosa and minka failed")
+        (agent,) = await perdure.agents()
+        await agent.forget("Minka")
+        await agent.forget("Mimosa", erase=True)
+        rest = await said(client, "search_output", output="output:1", lines="1..2")
+
+    assert "[redacted] and [redacted] failed" in rest
+
+
 async def test_only_the_user_reads_what_is_stored(tmp_path: Path, home: Path) -> None:
     """Also where the data folder is open to others, as is the mask of new files."""
     (tmp_path / "home").mkdir(mode=0o755)

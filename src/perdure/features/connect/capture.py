@@ -6,19 +6,40 @@ import asyncio
 import hashlib
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
+from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.connect.files import one_at_a_time
 from perdure.features.connect.transcripts import Transcript
-from perdure.features.mcp_server.prepared import prepare_context, replace_text
-from perdure.features.notes.folders import state_folder
+from perdure.features.mcp_server.prepared import prepare_context
+from perdure.features.notes.folders import make_folder, state_folder
 from perdure.features.notes.projects import ProjectMemory
 from perdure.library.agent import AsyncAgent
+from perdure.library.parts.checks import LIMIT_MAX
 from perdure.library.perdure import AsyncPerdure
+from perdure.scratch import replace_file
 
 _SESSION = re.compile(r"[\w.-]{1,100}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord:
+    """What is known of a session of Claude Code.
+
+    Args:
+        conversation: the id of the one with its messages; empty: there is none.
+        position: up to which byte of its transcript they are stored there.
+        after: the time of a deletion as an ISO text: what was said until then is not stored.
+    """
+
+    conversation: str = ""
+    position: int = 0
+    after: str = ""
 
 
 def work(kind: str, folder: str, *session: str) -> None:
@@ -50,38 +71,55 @@ async def _capture(project: ProjectMemory, folder: Path, session: str, found: Tr
     own = records / f"{session}.json"
     # A resumed session has another id, and its transcript may begin with all that was said before.
     first = records / f"first-{hashlib.sha256(found.first_id().encode()).hexdigest()[:24]}.json"
-    known, start = _load_record(own)
-    if next(found.messages(start), None) is None:
+    record = _load_record(own) or replace(_load_record(first) or SessionRecord(), position=0)
+    if next(found.messages(record.position), None) is None:
         return
-    agent = await project.open("project")
-    conversation = await _find_conversation(agent, known or _load_record(first)[0])
-    if conversation is None:
-        start = 0
-        conversation = (await agent.new_conversation(summary=f"Claude Code session {session[:8]}")).id
-    for path in (own, first):
-        _save_record(path, conversation, start)
-    # A message that is there already is skipped.
-    await agent.import_messages(found.messages(start), conversation=conversation, checked=True)
-    _save_record(own, conversation, found.position)
-    await agent.facts.extract()
+    agent = await project.find("project")
+    if record.conversation and (deleted_at := await _find_deletion(agent, record.conversation)):
+        # It stays deleted: another conversation begins with what is said later.
+        record = replace(record, conversation="", after=deleted_at.isoformat())
+    if next(_messages(found, record), None) is not None:
+        agent = agent or await project.open("project")
+        if not record.conversation:
+            made = await agent.new_conversation(summary=f"Claude Code session {session[:8]}")
+            record = replace(record, conversation=made.id)
+        for path in (own, first):
+            _save_record(path, record)
+        # A message that is there already is skipped.
+        conversation = ConversationId(record.conversation)
+        await agent.import_messages(_messages(found, record), conversation=conversation, checked=True)
+        await agent.facts.extract()
+    _save_record(own, replace(record, position=found.position))
+    if not record.conversation:
+        _save_record(first, record)
 
 
-async def _find_conversation(agent: AsyncAgent, known: str) -> ConversationId | None:
-    """Return the conversation of a record; None: there is none any more."""
+def _messages(found: Transcript, record: SessionRecord) -> Iterator[ImportedMessage]:
+    """The messages of a transcript that may be stored."""
+    return (one for one in found.messages(record.position) if one.occurred_at.isoformat() > record.after)
+
+
+async def _find_deletion(agent: AsyncAgent | None, known: str) -> datetime | None:
+    """Return when the conversation of a record was deleted, at the latest; None: it is there."""
+    if agent is not None:
+        try:
+            await agent.find_conversation(ConversationId(known))
+            return None
+        except NotFound:
+            resets = [one.created_at for one in await agent.resets(limit=LIMIT_MAX) if one.conversation_id == known]
+            if resets:
+                return max(resets)
+    return datetime.now(UTC)  # its agent was deleted too
+
+
+def _load_record(path: Path) -> SessionRecord | None:
+    """Return what is recorded of a session; None: nothing is, or it can't be read."""
     try:
-        return (await agent.find_conversation(ConversationId(known))).id if known else None
-    except NotFound:
+        return SessionRecord(**json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
         return None
 
 
-def _load_record(path: Path) -> tuple[str, int]:
-    """Return (where the messages of a session are, up to which byte its transcript is stored there)."""
-    try:
-        record = json.loads(path.read_text("utf-8"))
-        return str(record["conversation"]), int(record["position"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return "", 0
-
-
-def _save_record(path: Path, conversation: ConversationId, position: int) -> None:
-    replace_text(path, json.dumps({"conversation": conversation, "position": position}))
+def _save_record(path: Path, record: SessionRecord) -> None:
+    make_folder(path.parent)
+    replace_file(path, json.dumps(asdict(record)).encode())

@@ -63,10 +63,11 @@ def plan_entries(
     """
     project = program.user_project if folder is None else program.project
     reminders = ["--nudges", nudges] if nudges else []
-    arguments = {
-        "mcp": [*(["--project", project] if project else []), *(["--read-only"] if read_only else []), *reminders],
-        "acp": [],
-    }
+    has_hooks = bool(program.hooks) and hooks and not read_only
+    server = [*(["--project", project] if project else []), *(["--read-only"] if read_only else [])]
+    # Once in a session: a server doesn't know in which one its program is, so there the hooks remind alone.
+    server += ["--nudges", "off"] if nudges == "light" and has_hooks else reminders
+    arguments = {"mcp": server, "acp": []}
     command = own_command() if portable is None else ["perdure"]
     environment = kept_environment(shared=folder is not None) if portable is None else portable
     folders = folders_of_programs(portable=portable is not None)
@@ -86,7 +87,7 @@ def plan_entries(
         for one in program.config
         if folder is None or "project" in one
     ]
-    if program.hooks and hooks and not read_only:
+    if has_hooks:
         # Every user of the machine sees the words of a command that runs.
         variables = kept_environment(shared=True) if portable is None else portable
         assignments = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]

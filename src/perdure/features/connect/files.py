@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +11,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from perdure import scratch
 from perdure.core.errors import InvalidInput
 from perdure.features.connect.entries import ConfigEntry
-from perdure.features.connect.jsonc import append_item, set_member
+from perdure.features.connect.jsonc import set_value
 from perdure.features.connect.tomltext import set_table
 from perdure.features.notes.folders import make_folder
 
@@ -57,9 +57,7 @@ def write_entry(text: str, entry: ConfigEntry) -> str:
     """Return the text of a file with an entry. Raises: InvalidInput: the text can't be read or changed."""
     if entry.format == "toml":
         return set_table(text, entry.names, entry.value)
-    if entry.mark:
-        return append_item(text, entry.names, entry.value, entry.mark)
-    return set_member(text, entry.names, entry.value)
+    return set_value(text, entry.names, entry.value, entry.mark)
 
 
 def file_texts(entries: Sequence[ConfigEntry]) -> Mapping[Path, str]:
@@ -124,23 +122,7 @@ def replace_file(path: Path, data: bytes) -> None:
     target = real_path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # In its folder, so that it takes the file's place at once. One process writes at a time: what a killed one left
-        # under this name is nobody's.
-        new = target.with_name(f".{target.name}.perdure")
-        new.unlink(missing_ok=True)
-        try:
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            if target.exists():
-                with suppress(PermissionError):
-                    os.chown(new, target.stat().st_uid, target.stat().st_gid)
-                shutil.copymode(target, new)
-            new.replace(target)
-        except BaseException:
-            new.unlink(missing_ok=True)
-            raise
+        scratch.replace_file(target, data)
     except OSError as error:
         raise InvalidInput(f"{path} can't be written: {error.strerror}") from error
 

@@ -20,8 +20,8 @@ from perdure.features.connect.files import (
     real_path,
     replace_file,
 )
-from perdure.features.connect.jsonc import JsonText, append_item, find_item, remove_item, remove_member, set_member
-from perdure.features.connect.tomltext import find_table, remove_table, set_table
+from perdure.features.connect.jsonc import put_back
+from perdure.features.connect.tomltext import find_table, set_table
 from perdure.features.notes.folders import data_folder
 
 
@@ -162,14 +162,9 @@ def _without_entries(path: Path, data: bytes, record: UndoRecord, earlier: bytes
     try:
         for format, names, mark in record.entries:
             if format == "toml":
-                table = find_table(before, names)
-                text = remove_table(text, names) if table is None else set_table(text, names, table)
-            elif mark:
-                item = find_item(before, names, mark)
-                text = remove_item(text, names, mark) if item is None else append_item(text, names, item, mark)
+                text = set_table(text, names, find_table(before, names))
             else:
-                node = JsonText(before).find(names)
-                text = remove_member(text, names) if node is None else set_member(text, names, node.value)
+                text = put_back(text, before, names, mark)
         return text.encode()
     except (InvalidInput, UnicodeEncodeError) as error:
         why = error if isinstance(error, InvalidInput) else "what stood there before is no UTF-8"

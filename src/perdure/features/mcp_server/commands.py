@@ -52,7 +52,6 @@ async def serve_mcp(
     from perdure.features.mcp_server.server import build_server
     from perdure.features.mcp_server.stdio import serve_stdio
 
-    (await known.edits()).begin_session()  # where no hook reports one, this is its start
     # Sessions begin with a project's own memory, whatever agent this server is told to use.
     async with nullcontext() if agent else following.prepared():
         await serve_stdio(build_server(memory))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ CALLS_WAITING, CHARS_WAITING = 1_000, 100_000_000
 """The most calls that wait, and the most characters of their arguments together: more are refused."""
 _AUTHOR = Author(kind="agent", id="mcp")
 """Who changes blocks and undoes: the clients are agents, so protected blocks stay as they are."""
+SESSION = os.urandom(8).hex()
+"""Each start of a server is a session in which reminders are counted."""
 UNDERSTOOD_SHOWN = 10
 MASKED = "A credential was masked: keep it with `perdure secret`."
 _CHANGE = re.compile(r"(project|global):(?:(.+)@)?([0-9]{1,9})")
@@ -122,7 +125,9 @@ class MemoryTools:
             answer += f"\n{MASKED}"
         if self._changed is not None:
             await self._options.tell(spec.name, self._changed)
-        nudge = "" if self._options.read_only else (await self._project.edits()).take_nudge(self._options.nudges)
+        if self._options.read_only:
+            return answer
+        nudge = (await self._project.edits()).take_nudge(self._options.nudges, SESSION)
         return f"{answer}\n\n{nudge}" if nudge else answer
 
     async def _open(self, level: MemoryLevel | None = None) -> AsyncAgent:

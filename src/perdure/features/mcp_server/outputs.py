@@ -22,7 +22,7 @@ from perdure.domain.conversations.patterns import Pattern, PatternSlow
 from perdure.domain.tools.context_tools import LOOK_UP
 from perdure.features.mcp_server.lines import line_of
 from perdure.features.notes.folders import data_folder, make_folder
-from perdure.scratch import remove_leftovers, scratch_folder
+from perdure.scratch import remove_leftovers, replace_file, scratch_folder
 
 OUTPUT_BYTES = 20_000_000
 OUTPUTS_MAX, OUTPUTS_BYTES = 100, 400_000_000
@@ -202,10 +202,9 @@ def erase_in_outputs(agent_id: AgentId, text: str) -> None:
         with suppress(FileNotFoundError):  # another process deletes too
             head, _, body = path.read_bytes().decode("utf-8", "replace").partition("\n")
             if redactor.finds(head) or redactor.finds(body):
-                new = path.with_name(f".{path.name}")  # replaced at once; what a killed process left is written over
-                with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                    file.write(f"{redactor.redact_record(head)}\n{redactor.redact(body)}".encode())
-                new.replace(path)
+                stored = path.stat()
+                replace_file(path, f"{redactor.redact_record(head)}\n{redactor.redact(body)}".encode())
+                os.utime(path, ns=(stored.st_atime_ns, stored.st_mtime_ns))  # see `_hide`
 
 
 def mask_output(text: str) -> str:

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from perdure.core.ids import AgentId
 from perdure.features.mcp_server.context import MemoryReader
 from perdure.features.notes.folders import CONTEXT_FILE, make_folder, state_folder
 from perdure.features.notes.projects import ProjectMemory
 from perdure.library.perdure import AsyncPerdure
+from perdure.scratch import replace_file
 
 CONTEXT_TOKENS = 1_500
 PAUSE_S = 0.5
@@ -29,7 +28,8 @@ async def prepare_context(perdure: AsyncPerdure, project: ProjectMemory) -> None
         path = state_folder(memory.folder or "") / CONTEXT_FILE
         text = await MemoryReader(await memory.readers(), perdure.app.ports.counter).context(CONTEXT_TOKENS)
         if text:
-            replace_text(path, f"What Perdure remembers of this project and its user:\n\n{text}\n")
+            make_folder(path.parent)
+            replace_file(path, f"What Perdure remembers of this project and its user:\n\n{text}\n".encode())
         else:
             path.unlink(missing_ok=True)
 
@@ -72,12 +72,3 @@ class NextSession:
             raise
         except Exception:
             _log.warning("what the next session begins with could not be prepared", exc_info=True)
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a small file that only its owner reads, at once or not at all. Raises: OSError."""
-    make_folder(path.parent)
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    new.replace(path)
