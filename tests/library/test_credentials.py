@@ -50,6 +50,21 @@ async def test_no_tool_writes_a_credential(tool: str) -> None:
         assert any("Deploy with" in text and HIDDEN in text and "on Monday" in text for text in kept)
 
 
+async def test_a_passage_is_masked_before_its_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of 1 MB takes a second, in which nobody else could write."""
+    in_transaction = list[str]()
+    monkeypatch.setattr(passages, "without_credentials", lambda text: in_transaction.append(text) or text)
+    script = ScriptedModel(calls("archival_memory_insert", content=SAID, tags=[KEY]), says("Noted."))
+    settings = Settings(model=MODEL, embedding="none")
+    async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: script}, settings=settings) as perdure:
+        agent = await perdure.create_agent("x", tools=["archival_memory_insert"])
+        await agent.send("Keep this.")
+        (kept,) = await agent.passages()
+
+    assert in_transaction == []
+    assert kept.text == SAID.replace(KEY, HIDDEN) and kept.tags == (HIDDEN,)
+
+
 async def test_what_is_too_large_is_refused_before_it_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Masking takes time, in which nobody else writes."""
     masked = list[str]()

@@ -304,7 +304,7 @@ def test_a_path_that_is_no_text_is_taken_back(home: Path) -> None:
 
 @pytest.mark.parametrize("level", ["off", "light", "strict"])
 def test_reminders_have_the_level_that_was_given(home: Path, level: str) -> None:
-    """In the server and in the hook; connected again, it changes. Once in a session only the hook knows how to remind."""
+    """In the server and in the hook; connected again, it changes. Only the hook knows sessions, for `light`."""
     data = home.parent / "data"
     run_inside(data, "connect", "claude-code", "--yes")
     run_inside(data, "connect", "claude-code", "--yes", "--nudges", level)

@@ -27,7 +27,7 @@ from perdure.core.telemetry import ToolWork
 from perdure.core.tools.arguments import fit_arguments, parse_arguments
 from perdure.domain.provenance.policy import foreign_sources
 from perdure.domain.tools.calls import MemoryCall
-from perdure.domain.tools.memory_tools import MEMORY_TOOLS
+from perdure.domain.tools.memory_tools import MEMORY_TOOLS, mask_passage
 from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool, write_waits
 from perdure.engine.hooks import HookOutcome
 from perdure.engine.log.interrupts import Interrupted, is_cancelled
@@ -189,12 +189,14 @@ class _ToolPhase:
     async def call_memory_tool(self, ready: ReadyCall) -> None:
         """Execute a built-in tool of the engine. Raises: Interrupted, while a hook is called."""
         ports, call, inputs = self.ports, ready.open_call.call, self.ports.inputs()
-        edit = MEMORY_TOOLS.get(call.name)
+        edit, arguments = MEMORY_TOOLS.get(call.name), ready.arguments
         with ports.telemetry.during(work := ready.work):
             try:
                 if edit is not None:
+                    if call.name == "archival_memory_insert":
+                        arguments = await asyncio.to_thread(mask_passage, **arguments)
                     progress = await ports.store.write(
-                        store_edit, self.log, ready.open_call, inputs, edit=edit, arguments=ready.arguments
+                        store_edit, self.log, ready.open_call, inputs, edit=edit, arguments=arguments
                     )
                     self.record(progress)
                 else:

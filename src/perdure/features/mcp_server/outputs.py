@@ -18,6 +18,7 @@ from perdure.core.forgetting.corrections import Correction
 from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId
 from perdure.core.text.credentials import PRIVATE_KEY, without_credentials
+from perdure.core.text.reprs import plural
 from perdure.domain.conversations.patterns import Pattern, PatternSlow
 from perdure.domain.tools.context_tools import LOOK_UP
 from perdure.features.mcp_server.lines import line_of
@@ -195,10 +196,25 @@ class Outputs:
         return text
 
 
+def _files_of(agent_id: AgentId) -> Sequence[Path]:
+    """The files of an agent's outputs, those over HTTP too."""
+    return [*data_folder().glob(f"projects/*/*/*{agent_id}/{FOLDER}/[0-9]*")]
+
+
+def say_kept(agent_id: AgentId) -> str:
+    """Say that an agent's outputs are not searched for a text that is to be forgotten; empty: it has none."""
+    if not (count := len(_files_of(agent_id))):
+        return ""
+    return (
+        f"{plural(count, 'kept output')} of index_output may have it too and {'is' if count == 1 else 'are'} not"
+        " searched: what is forgotten here reads [redacted] there."
+    )
+
+
 def erase_in_outputs(agent_id: AgentId, text: str) -> None:
-    """Replace an erased text in the outputs of an agent, those over HTTP too. A handle keeps its output."""
+    """Replace an erased text in the outputs of an agent. A handle keeps its output."""
     redactor = Redactor(text)
-    for path in data_folder().glob(f"projects/*/*/*{agent_id}/{FOLDER}/[0-9]*"):
+    for path in _files_of(agent_id):
         with suppress(FileNotFoundError):  # another process deletes too
             head, _, body = path.read_bytes().decode("utf-8", "replace").partition("\n")
             if redactor.finds(head) or redactor.finds(body):
