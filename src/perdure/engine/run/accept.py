@@ -326,9 +326,11 @@ def _continue_cancelled(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begi
 
 
 def _options_after(stopped: RunOptions, options: RunOptions) -> RunOptions:
-    """Return the options of a run that goes on where another one stopped: it may call no more tools than that one, and
-    a helper stays the same one."""
-    names: tuple[str, ...] = () if stopped.tools is None else ("tools", "model")
+    """Return the options of a run that goes on where another one stopped: it may call no more tools than that one, on a
+    model that was chosen for it, and a helper stays the same one."""
+    names: tuple[str, ...] = () if stopped.tools is None else ("tools", "model", "model_reason")
+    if stopped.model_reason:
+        names = ("tools", "model", "model_reason")
     if stopped.helper:
         names = ("model", "system", "caller", "hops", "origin", "helper", "model_reason", "tools")
     return replace(options, **{name: getattr(stopped, name) for name in names})

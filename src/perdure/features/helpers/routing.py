@@ -75,7 +75,9 @@ class ModelForbidden(ToolError):
 
     def __init__(self, model: str, family: str | None) -> None:
         other = "none that takes its place" if family is None else f"no older one of the family {family}"
-        super().__init__(f"the policy does not allow the model {model} for helpers, and {other}: ask an administrator")
+        super().__init__(
+            f"the policy does not allow the model {model} for helpers and commands, and {other}: ask an administrator"
+        )
         self.model, self.family = model, family
 
 
