@@ -93,7 +93,7 @@ if TYPE_CHECKING:
 # fmt: off
 __all__ = [
     "Accepted", "AddressRefused", "Agent", "AgentAwaitsApproval", "AgentFailed", "AgentFile", "AgentInfo",
-    "AlreadyExists", "AnswerInvalid", "AnswerOrigin", "ApprovalPending", "Archive", "AsyncAgent", "AsyncArchive",
+    "AlreadyExists", "AnswerDemanded", "AnswerInvalid", "AnswerOrigin", "ApprovalPending", "Archive", "AsyncAgent", "AsyncArchive",
     "AsyncFolder", "AsyncGroup", "AsyncPerdure", "Author", "Block", "BlockChanged", "BlockLimitExceeded",
     "BlockNotFound", "BlockProtected", "BlockReadOnly", "BlockVersion", "BodyUnreadable", "CallRepeated", "ChildTools",
     "CircularWait", "Clock", "Community", "CommunityHit", "CompactionSettings", "CompanionInfo", "Conditional",
