@@ -16,7 +16,7 @@ from perdure.features.helpers.claude_code import MEMORY_SCOPES, field_notes, pre
 from perdure.features.plugins.definitions import Defined, Definition, DefinitionProblem, Definitions
 from perdure.features.plugins.layers import find_definitions, no_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
-from perdure.features.plugins.tool_names import names_elsewhere, resolve_tools
+from perdure.features.plugins.tool_names import UNUSED_TOOLS, names_elsewhere, resolve_tools
 from perdure.storage.tx import Tx
 
 RUN_HELPER: Final = "run_helper"
@@ -141,7 +141,9 @@ def load_roster(tx: Tx, agent: Agent, only: Sequence[str] | None = None) -> Rost
         found, policy = find_definitions("agents", settings, project_of(agent)), load_policy(settings)
     except InvalidInput as error:
         return Roster(by_name={}, found=no_definitions(error, settings))
+    unused = {name for names in UNUSED_TOOLS(tx) for name in names}
     tools = [one for one in tx.tools.list_by_agent(agent.id) if only is None or one.name in only]
+    tools = [one for one in tools if one.name not in unused]
     allowed = [one for one in tools if all(map(policy.allows_tool, names_elsewhere(one.name)))]
     allowed = [one for one in allowed if one.name != SEND_MESSAGE]
     codes = tx.tools.codes([one.id for one in allowed if one.spec.kind == "custom"])

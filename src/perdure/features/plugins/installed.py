@@ -106,6 +106,19 @@ def why_unused(
     return ""
 
 
+def why_server_unused(settings: Settings, plugin: str, server_id: str) -> str:
+    """Return why an MCP server that a plug-in registered is not in use, in words; empty: it is."""
+    try:
+        records, policy = load_records(settings), load_policy(settings)
+    except InvalidInput as error:
+        return str(error)
+    if (record := records.get(plugin)) is None:
+        return f"the plug-in {plugin!r} is not installed; `perdure plugin remove {plugin}` removes what it left"
+    if why := why_unused(record, records, policy):
+        return f"of the plug-in {plugin!r}: {why}"
+    return "" if server_id in record.server_ids else f"the plug-in {plugin!r} was installed or enabled again elsewhere"
+
+
 def load_records(settings: Settings) -> Mapping[str, PluginRecord]:
     """The records of the installed plug-ins, sorted by name. Raises: InvalidInput: the file can't be read."""
     file = plugins_folder(settings) / RECORDS_FILE

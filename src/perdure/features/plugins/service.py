@@ -32,10 +32,12 @@ from perdure.features.plugins.reading import DefinitionSource, read_source
 from perdure.features.plugins.staging import Staged, staged
 from perdure.library.parts.part import AsyncPart
 
-ADD_SERVER: Point[[App, str, Mapping[str, Any]], Awaitable[str]] = Point("add_server")
-"""Registers an MCP server of this name and these options without connecting to it; returns its id."""
-REMOVE_SERVER: Point[[App, str], Awaitable[None]] = Point("remove_server")
-"""Removes the MCP server of this id, if it is still there."""
+ADD_SERVER: Point[[App, str, str, Mapping[str, Any]], Awaitable[str]] = Point("add_server")
+"""Registers an MCP server of a plug-in, of this name and these options, without connecting to it; returns its id."""
+REMOVE_SERVERS: Point[[App, str], Awaitable[int]] = Point("remove_servers")
+"""Removes the MCP servers that the plug-in of this name has registered in the store; returns how many there were."""
+PLUGIN_REMOVED: Point[[App, str], Awaitable[int]] = Point("plugin_removed")
+"""Removes what else a plug-in has left in the store; returns how many things that were."""
 
 _SECRET = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 _NO_SERVER_NAME = re.compile(r"[^A-Za-z0-9_.-]")
@@ -144,16 +146,24 @@ class AsyncPlugins(AsyncPart):
         """Use a plug-in no longer, until it is enabled. Raises: NotFound; InvalidInput: another one needs it."""
         record = self._find(name)
         self._check_not_needed(name)
-        await self._end(record, replace(record, is_enabled=False, server_ids=()))
+        off = replace(record, is_enabled=False, server_ids=())
+        change_records(self._app.settings, lambda records: {**records, name: off})
+        await self._remove_servers(name)
         return await self.get(name)
 
     async def remove(self, name: str) -> None:
-        """Remove a plug-in with all that it brought. Raises: NotFound; InvalidInput: another one needs it."""
-        record = self._find(name)
-        self._check_not_needed(name)
-        await self._end(record, None)
-        folder = plugins_folder(self._app.settings)
-        await asyncio.to_thread(shutil.rmtree, folder_of(record, self._app.settings), ignore_errors=True)
+        """Remove a plug-in with all that it brought; of one that is not installed, what it left in this store. Raises:
+        NotFound: there is nothing of it; InvalidInput: another one needs it."""
+        settings, app = self._app.settings, self._app
+        record, folder = load_records(settings).get(name), plugins_folder(settings)
+        if record is not None:
+            self._check_not_needed(name)
+            change_records(settings, lambda all: {key: one for key, one in all.items() if key != name})
+            await asyncio.to_thread(shutil.rmtree, folder_of(record, settings), ignore_errors=True)
+        left = await self._remove_servers(name)
+        left += sum([await remove(app, name) for remove in PLUGIN_REMOVED.functions])
+        if record is None and not left:
+            self._find(name)
         with suppress(OSError):  # there are others
             folder.rmdir()
 
@@ -202,7 +212,7 @@ class AsyncPlugins(AsyncPart):
     async def _begin(self, record: PluginRecord, old: PluginRecord | None) -> None:
         """Register the servers of a plug-in, store its record, and take away the servers of the one before. If one of
         these fails, nothing is changed."""
-        await self._remove_servers(() if old is None else old.server_ids)
+        await self._remove_servers(record.name)
         try:
             await self._put(record)
         except BaseException:
@@ -217,25 +227,16 @@ class AsyncPlugins(AsyncPart):
             for server in record.servers if record.is_enabled else ():
                 options = _server_options(server, folder_of(record, settings))
                 name = _NO_SERVER_NAME.sub("-", f"{record.name}-{server.name}")[:64]
-                added += [await add(self._app, name, options) for add in ADD_SERVER.functions]
+                added += [await add(self._app, record.name, name, options) for add in ADD_SERVER.functions]
             stored = replace(record, server_ids=added)
             change_records(settings, lambda records: {**records, record.name: stored})
         except BaseException:
-            await self._remove_servers(added)
+            await self._remove_servers(record.name)
             raise
 
-    async def _end(self, record: PluginRecord, after: PluginRecord | None) -> None:
-        """Store what is left of the record of a plug-in, None being nothing, and remove its servers."""
-        rest = {} if after is None else {record.name: after}
-        settings, name = self._app.settings, record.name
-        change_records(settings, lambda all: {**{key: one for key, one in all.items() if key != name}, **rest})
-        await self._remove_servers(record.server_ids)
-
-    async def _remove_servers(self, ids: Sequence[str]) -> None:
-        """Remove the MCP servers of these ids that are still there."""
-        for server_id in ids:
-            for remove in REMOVE_SERVER.functions:
-                await remove(self._app, server_id)
+    async def _remove_servers(self, name: str) -> int:
+        """Remove the MCP servers that a plug-in has registered in this store; return how many there were."""
+        return sum([await remove(self._app, name) for remove in REMOVE_SERVERS.functions])
 
 
 def _read_contents(record: PluginRecord, folder: Path) -> PluginContents:

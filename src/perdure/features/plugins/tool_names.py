@@ -10,6 +10,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from perdure.core.features import Point
+from perdure.storage.tx import Tx
+
+UNUSED_TOOLS: Point[[Tx], Collection[str]] = Point("unused_tools")
+"""The names of tools that can't be called, since what brings them is not in use."""
+
 _MCP = "mcp__"
 _WILD = re.compile(r"[*?\[]")
 
