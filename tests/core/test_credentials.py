@@ -99,6 +99,13 @@ CREDENTIALS = {
     "the token  aZ9dk3LmQ0pXw7Rt5vB2yHn8": "aZ9dk3",
     "sk-ant-api03-AbCd_EfGhIjKlMnOpQrSt-Wx_Yz12": "Yz12",
     "curl -u bob:hunter2 https://api.example.com": "hunter2",
+    "git clone https://bob:hunter2@git.example.com/shop.git": "hunter2",
+    "ftp://bob:hu@nter2@files.example.com/a": "hu@nter2",
+    "amqps://bob:hunter2@queue/": "hunter2",
+    "mongodb+srv://bob:hunter2@cluster0.example.net": "hunter2",
+    "mysql://bob:hun/ter2@db/shop": "hun/ter2",
+    "The proxy is http://bob:hunter2@proxy:3128.": "hunter2",
+    "See <https://:hunter2@example.com>.": "hunter2",
     "PGPASSWORD=hunter2 psql": "hunter2",
     "Login: admin / s3cret": "s3cret",
 }

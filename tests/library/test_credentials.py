@@ -27,7 +27,11 @@ WRITES: dict[str, dict[str, Any]] = {
     "memory_rethink": {"label": "human", "new_memory": SAID},
     "archival_memory_insert": {"content": SAID, "tags": [KEY]},
     "schedule_create": {"message": SAID, "every": "1h"},
-    "update_working_checkpoint": {"key_info": SAID},
+    "update_working_checkpoint": {"key_info": SAID, "related_skill": KEY},
+    "memory_apply_patch with a password of an address": {
+        "label": "human",
+        "patch": "@@\n-likes tea\n+Deploy with https://bob:sk-pr0j@git.example.com on Monday",
+    },
 }
 
 
@@ -35,7 +39,8 @@ WRITES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("tool", WRITES)
 async def test_no_tool_writes_a_credential(tool: str) -> None:
     """Blocks, their descriptions, passages, tags, notes and schedules; the rest of the text is kept."""
-    script = ScriptedModel(calls(tool, **WRITES[tool]), says("Noted."))
+    tool, arguments = tool.split()[0], WRITES[tool]
+    script = ScriptedModel(calls(tool, **arguments), says("Noted."))
     settings = Settings(model=MODEL, embedding="none")
     async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: script}, settings=settings) as perdure:
         agent = await perdure.create_agent("x", human="likes tea", tools=[tool])
@@ -46,7 +51,7 @@ async def test_no_tool_writes_a_credential(tool: str) -> None:
         kept += [f"{one.text} {one.tags}" for one in await agent.passages()]
         kept += [f"{one.name} {one.messages}" for one in await agent.schedules.list()]
 
-        assert not any(KEY in text for text in kept)
+        assert not any(KEY in text or "sk-pr0j" in text for text in kept)
         assert any("Deploy with" in text and HIDDEN in text and "on Monday" in text for text in kept)
 
 

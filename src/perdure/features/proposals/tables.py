@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from perdure.core.errors import ProposalDecided
 from perdure.core.ids import AgentId
 from perdure.features.proposals.values import Proposal, ProposalState
 from perdure.storage.database import row_format
@@ -72,14 +73,16 @@ class Proposals(Table):
         decision: str = "",
         version: int | None = None,
     ) -> Proposal:
-        """Store what became of an open proposal, and return it. The caller has locked the agent."""
+        """Store what became of an open proposal, and return it. Raises: NotFound; ProposalDecided: it waits no more."""
         decided = replace(proposal, state=state, decided_at=at, decided_by=by, decision=decision, version=version)
         names = "state, decided_at, decided_by, decision, version"
-        self._run(
+        changed = self._run_counted(
             f"UPDATE proposals SET {row_format.assignments(names)}"
-            f" WHERE agent_id = :agent_id AND number = :number AND {OWN_AGENT}",
+            f" WHERE agent_id = :agent_id AND number = :number AND state = 'open' AND {OWN_AGENT}",
             **_PROPOSAL.params(decided, f"agent_id, number, {names}"),
         )
+        if not changed:
+            raise ProposalDecided(proposal.number, state=self.get(proposal.agent_id, proposal.number).state)
         return decided
 
     def _read(self, where: str, limit: int, **params: Any) -> Sequence[Proposal]:
