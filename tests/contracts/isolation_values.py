@@ -295,6 +295,7 @@ class Values:
             "conversations.put.conversation": replace(of.conversation, summary="stolen"),
             "system_messages.put.message": replace(of.system_message, text="stolen"),
             "runs.count_by_origin.origin": of.run.id,
+            "runs.list_by_origin.origin": of.run.id,
             "runs.waiting_input.key": of.waiting_run.key,
             "runs.begin_input.key": of.waiting_run.key,
             "runs.claim.key": of.waiting_run.key,

@@ -33,7 +33,7 @@ from perdure.engine.approvals.answers import (
     with_client_tools,
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
-from perdure.engine.budget import BUDGETS, check_agent, cost_of, remaining_limits, until_midnight_s, within
+from perdure.engine.budget import BUDGETS, check_agent, remaining_limits, until_midnight_s, used_by, within
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.next_action import Action, MakeRequest, next_action
 from perdure.engine.log.run_log import NO_RECALL, Progress, RunLog, rule_scope_of, run_log_of
@@ -351,7 +351,7 @@ def _add_resumed_run(
     stopped = pending.run
     request = replace(request, options=_options_after(stopped.options, request.options))
     if stopped.options.max_tokens is not None or stopped.options.max_cost_usd is not None:
-        left = remaining_limits(stopped, cost_of(run_log_of(tx, stopped), inputs))
+        left = remaining_limits(stopped.options, used_by(tx, stopped, tx.steps.list_by_run(stopped.key), inputs))
         request = replace(request, options=within(request.options, left))
     run = _add_run(
         tx,
