@@ -89,6 +89,8 @@ def _read_layers(
         yield from read_source(source)
     if kind == "agents":
         yield from read_flags(settings.helpers)
+    for folder in _folders(settings.definitions_flags):
+        yield from read_source(DefinitionSource(kind, "flags", folder / kind))
     if (folder := policy_folder(settings)) is not None:
         yield from read_source(DefinitionSource(kind, "policy", folder / kind))
 
@@ -107,8 +109,13 @@ def _sources_of_user(kind: DefinitionKind, settings: Settings, project: Path | N
 
 def user_folders(settings: Settings) -> list[Path]:
     """The folders with definitions of this user: the data folder, and those of `PERDURE_DEFINITIONS`."""
-    more = [one for text in settings.definitions.split(os.pathsep) if (one := text.strip())]
-    return [settings.folder, *(Path(os.path.expanduser(one)) for one in more)]  # noqa: PTH111  # never raises
+    return [settings.folder, *_folders(settings.definitions)]
+
+
+def _folders(setting: str) -> Sequence[Path]:
+    """The folders in a setting, which are separated as in `PATH`."""
+    texts = [one for text in setting.split(os.pathsep) if (one := text.strip())]
+    return [Path(os.path.expanduser(one)) for one in texts]  # noqa: PTH111  # never raises
 
 
 def settings_of(tx: Tx) -> Settings:

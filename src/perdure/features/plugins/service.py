@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import os
 import re
@@ -16,7 +17,9 @@ from typing import Any
 from perdure.app import App
 from perdure.core.errors import Conflict, InvalidInput, NotFound
 from perdure.core.features import Point
+from perdure.core.ids import AgentId
 from perdure.core.incoming.addresses import without_password
+from perdure.core.text.forms import match_form
 from perdure.features.plugins.definitions import KINDS, Definition, DefinitionKind, DefinitionProblem
 from perdure.features.plugins.installed import (
     PluginRecord,
@@ -26,6 +29,7 @@ from perdure.features.plugins.installed import (
     plugins_folder,
     why_unused,
 )
+from perdure.features.plugins.layers import find_definitions, no_definitions, project_of
 from perdure.features.plugins.manifest import ROOT_VARIABLE, PluginServer, read_manifest
 from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.reading import DefinitionSource, read_source
@@ -88,6 +92,15 @@ class AsyncPlugins(AsyncPart):
         contents = await asyncio.to_thread(_read_contents, record, folder)
         unused = why_unused(record, load_records(settings), load_policy(settings))
         return replace(contents, unused=unused, installed=record.version)
+
+    async def problems(self, agent_id: AgentId) -> Mapping[DefinitionKind, Sequence[DefinitionProblem]]:
+        """The files that define no helper, command or skill of an agent, and why, by kind. Raises: NotFound."""
+        agent, settings = await self._store.read(lambda tx: tx.agents.get(agent_id)), self._app.settings
+        find = functools.partial(asyncio.to_thread, find_definitions, settings=settings, project=project_of(agent))
+        try:
+            return {kind: (await find(kind)).problems for kind in KINDS}
+        except InvalidInput as error:
+            return {kind: no_definitions(error, settings).problems for kind in KINDS}
 
     async def look(self, source: str) -> PluginContents:
         """What a plug-in would bring, without installing or running anything of it.
@@ -190,6 +203,9 @@ class AsyncPlugins(AsyncPart):
         settings = self._app.settings
         records = load_records(settings)
         manifest = await asyncio.to_thread(read_manifest, copy.folder, name=copy.name)
+        for name in records:
+            if name != manifest.name and match_form(name) == match_form(manifest.name):
+                raise InvalidInput(f"the plug-in {manifest.name!r} has the name of {name!r}, which is installed")
         record = PluginRecord(
             source=without_password(copy.source),
             installed_at=self._ports.clock.now().isoformat(),
