@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncAgent
+from perdure.features.helpers.claude_code import preload_skills
 from perdure.features.helpers.wire import HelperShape
+from perdure.features.plugins.definitions import Definition
 from perdure.testing import ScriptedModel, calls, says
 from tests.features.helpers.helper_office import define, lead
 from tests.features.plugins.files import define as define_kind
@@ -119,6 +121,23 @@ async def test_the_skills_of_a_definition_are_read_at_once(tmp_path: Path, memor
         "missing: there is no file of this skill",
         "quiet: only people may use it",
     ]
+
+
+def test_a_helper_of_a_plugin_names_the_skills_of_its_plugin() -> None:
+    """By their short names or whole ones; one that is the user's own comes first."""
+    names = ("guard:rules", "rules", "guard:tone", "café")
+    known = {
+        name: Definition(kind="skills", name=name, layer="user", path=None, body=f"I am {name}.") for name in names
+    }
+    for skills, texts in {
+        ("tone", "guard:rules"): ["guard:tone", "guard:rules"],
+        ("rules",): ["rules"],
+        ("cafe\u0301", "tone", "tone"): ["café", "guard:tone"],
+    }.items():
+        helper = Definition(
+            kind="agents", name="guard:x", layer="plug-in", path=None, plugin="guard", fields={"skills": skills}
+        )
+        assert preload_skills(helper, known) == ([f"Skill {name}:\n\nI am {name}." for name in texts], [])
 
 
 async def test_a_full_name_of_a_model_that_is_not_here_runs_and_tells_why(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import AsyncAgent, AsyncPerdure, ModelReply, RunFailed
+from perdure import AsyncAgent, AsyncPerdure, ModelReply, ModelRequest, RunFailed
 from perdure.core.models import Model
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, fails, says
@@ -158,6 +158,49 @@ async def test_helpers_of_helpers_end_at_a_depth(tmp_path: Path) -> None:
     assert (reply.text, len(runs)) == ("Done.", 11)
     assert "passed this message on 10 times" in models["h9"].requests[-1].messages[-1].text
     assert results(reply.messages)[0].text.startswith("h0 is done.")
+
+
+async def test_a_helper_that_is_deleted_while_it_works_is_said_to_be(tmp_path: Path) -> None:
+    """And the next call makes it anew."""
+    define(tmp_path, "one", model="test/slow")
+    slow = SlowSpeaker("Fo", "und.")
+    models: dict[str, Model] = {"lead": ScriptedModel(CALL, says("Hm."), CALL, says("Done.")), "slow": slow}
+    async with lead(tmp_path, models) as (perdure, agent), asyncio.timeout(30):
+        task = asyncio.create_task(agent.send("Go"))
+        await slow.speaking.wait()
+        await (await perdure.agent("Lead - one")).delete()
+        first = results((await task).messages)[0]
+        slow.go.set()
+        second = results((await agent.send("Again")).messages)[0]
+
+    assert "helper 'one' was deleted while it worked" in first.text
+    assert second.text.startswith("Found.")
+
+
+async def test_a_policy_that_breaks_in_between_is_named(tmp_path: Path) -> None:
+    """Nothing can be called then; the answer says which file is to blame."""
+    define(tmp_path, "one")
+    policy = tmp_path / "policy"
+    policy.mkdir()
+
+    def breaks(_: ModelRequest) -> ModelReply:
+        (policy / "policy.toml").write_text("nonsense = [")
+        return CALL
+
+    async with lead(tmp_path, {"lead": ScriptedModel(breaks, says("Done."))}, policy=str(policy)) as (_, agent):
+        reply = await agent.send("Go")
+
+    assert "helper 'one' can't be called: " in results(reply.messages)[0].text
+    assert "policy.toml" in results(reply.messages)[0].text
+
+
+async def test_a_family_of_which_nothing_is_there_is_not_proposed(tmp_path: Path) -> None:
+    models = {"lead": ScriptedModel(calls("run_helper", name="general", prompt="Go", model="sonnet"), says("Done."))}
+    async with lead(tmp_path, models) as (_, agent):
+        (result,) = results((await agent.send("Go")).messages)
+
+    assert "the call says 'sonnet', and none of that family is there; " in result.text
+    assert "did you mean sonnet" not in result.text
 
 
 @pytest.mark.parametrize("decision", ["approve", "deny", "cancel"])

@@ -127,6 +127,8 @@ class Roster:
         if helper is not None and not helper.problem:
             return helper
         problem = self.found.why_refused(name) if helper is None else helper.problem
+        if not problem and not self.by_name:  # the policy can't be read
+            problem = "; ".join(map(str, self.problems))
         raise HelperUnknown(name, self.callable, problem)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from perdure.core.text.forms import name_form
 from perdure.features.plugins.definitions import Definition
 from perdure.features.plugins.frontmatter import snake_case
 
@@ -51,7 +52,8 @@ def preload_skills(definition: Definition, known: Mapping[str, Definition]) -> t
     """Return (the texts of the skills that a definition names, notes on those that are not read at once)."""
     texts, notes, left = list[str](), list[str](), PRELOADED_CHARS
     for name in dict.fromkeys(definition.fields.get("skills", ())):
-        skill = known.get(name) or known.get(f"{definition.plugin}:{name}")
+        form = name_form(name)
+        skill = known.get(form) or known.get(f"{definition.plugin}:{form}")
         if skill is None:
             notes.append(f"skills: {name}: there is no file of this skill")
         elif skill.fields.get("disable_model_invocation"):

@@ -59,14 +59,16 @@ class ModelChoice:
 
 
 class ModelUnknown(ToolError):
-    """No model is called `name`, which `source` gave."""
+    """No model is called `name`, which `source` gave, or none of that family is known. `near`: what is similar."""
 
     def __init__(self, name: str, source: ModelSource, known: Iterable[str]) -> None:
         handles = list(known)
         names = {one.partition("/")[2]: one for one in handles} | {one: one for one in (*FAMILIES, *handles)}
+        names.pop(name.lower(), None)
+        what = "no model that is there is called so" if name.lower() not in FAMILIES else "none of that family is there"
         near = list(dict.fromkeys(names[one] for one in get_close_matches(name.lower(), names, n=3, cutoff=0.5)))
         hint = f"did you mean {' or '.join(near)}" if near else f"try {', '.join([*FAMILIES, INHERIT, *handles[:5]])}"
-        super().__init__(f"{_WORDS[source]} {name[:80]!r}, and no model that is there is called so; {hint}")
+        super().__init__(f"{_WORDS[source]} {name[:80]!r}, and {what}; {hint}")
         self.name, self.source, self.near = name, source, near
 
 
@@ -195,7 +197,7 @@ def _find_named(wish: str, parent: str, known: Sequence[str], is_there: Callable
 
 def _is_name_of_model(text: str) -> bool:
     """Return whether a text is the whole name of some model, and no alias with a mistake."""
-    return re.fullmatch(r"[^\s/]*[0-9][^\s/]*", text) is not None
+    return re.fullmatch(r"arn:\S+|[^\s/]*[0-9][^\s/]*", text) is not None
 
 
 def _place(handle: str, parent: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from perdure.app import App
-from perdure.core.errors import NoReply, ReplyTimeout, ToolError
+from perdure.core.errors import NoReply, NotFound, ReplyTimeout, ToolError
 from perdure.core.ids import RunId
 from perdure.core.incoming.principals import Used
 from perdure.core.messages import Text
@@ -93,13 +93,15 @@ class _Call:
             try:
                 accepted = await sender.accept(request, waits=True) if begun is None else Accepted(begun, ())
                 texts, run = await sender.reply_to(accepted, limit_s=limit_s, through_approval=True)
+                outcome = await store.read(_outcome, run, self.name, texts[-1])
             except ReplyTimeout as error:
                 await self.app.runner.cancel(RunId(error.run_id))
                 late = NoReply(error.agent_id, error.run_id, f"took more than {limit_s:g} s and was stopped")
                 raise HelperFailed(self.name, late) from error
             except NoReply as error:
                 raise HelperFailed(self.name, error) from error
-            outcome = await store.read(_outcome, run, self.name, texts[-1])
+            except NotFound as error:
+                raise ToolError(f"helper {self.name!r} was deleted while it worked, and its log with it") from error
             reply.append(outcome.text)
         return outcome
 
