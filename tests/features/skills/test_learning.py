@@ -101,6 +101,8 @@ async def test_the_confirmation_is_linked(tmp_path: Path) -> None:
         ("lasting", {"text": f"{STEPS}\nIt began at 2026-11-29T07:10:00."}),
         ("lasting_fact", {"layer": "L2", "text": "The server is currently down."}),
         ("named", {"name": "read_skill"}),
+        ("named", {"name": "Read-Skill"}),
+        ("named", {"name": "deploy"}),
         ("named", {"name": "../deploy"}),
         ("named", {"name": "keeping-memory"}),
         ("sized", {"layer": "L2", "text": "x" * 3_000}),

@@ -50,12 +50,15 @@ class Proposals(Table):
         return self._read(str(where), limit, **where.params)
 
     def find_equal(self, proposal: Proposal, state: ProposalState) -> Proposal | None:
-        """Return the newest proposal in this state that makes the same change of the same thing."""
-        where = Conditions("p.agent_id = :agent_id", "p.kind = :kind", "p.target_id = :target_id", "p.state = :state")
+        """Return the newest proposal in this state that makes the same change of the same thing; of a block, which
+        several agents may share, a refused one is found whichever of them made it."""
+        where = Conditions("p.kind = :kind", "p.target_id = :target_id", "p.state = :state")
+        if (proposal.kind, state) != ("block", "refused"):
+            where.equal("p.agent_id", proposal.agent_id)
         where.add(
             "(p.change_digest = ? OR p.new_value = ?)", proposal.change_digest, row_format.storable(proposal.new_value)
         )
-        key = _PROPOSAL.params(proposal, "agent_id, kind, target_id")
+        key = _PROPOSAL.params(proposal, "kind, target_id")
         return next(iter(self._read(str(where), 1, **key, state=state, **where.params)), None)
 
     def count_open(self, agent_id: AgentId) -> int:

@@ -14,6 +14,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import RunId
 from perdure.core.sources import Source
 from perdure.core.text.credentials import without_credentials
+from perdure.core.text.forms import plain_form
 from perdure.features.plugins.definitions import is_name
 from perdure.features.skills.values import BY_A_PERSON, Evidence, Layer
 
@@ -151,14 +152,15 @@ def _bad_size(entry: NewEntry) -> str:
 def _has_credential(entry: NewEntry) -> str:
     """Where it holds a credential; empty: nowhere."""
     parts = {"text": entry.text, "description": entry.description, "name": entry.name}
-    found = next((part for part, text in parts.items() if without_credentials(text) != text), "")
+    texts = ((part, text) for part, own in parts.items() for text in {own, plain_form(own)})
+    found = next((part for part, text in texts if without_credentials(text) != text), "")
     return f"the {found} holds what looks like a credential" if found else ""
 
 
 def _match(entry: NewEntry, rule: Rule) -> str:
     """What it contains that the rule's patterns forbid; empty: nothing."""
     for pattern in rule.patterns:
-        if (found := pattern.search(f"{entry.description}\n{entry.text}")) is not None:
+        if (found := pattern.search(plain_form(f"{entry.description}\n{entry.text}"))) is not None:
             return f"it says {found[0]!r:.80}"
     return ""
 

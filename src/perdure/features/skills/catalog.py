@@ -64,10 +64,11 @@ def holder_of(tx: Tx, agent: Agent) -> Agent:
 
 def tool_names(tx: Tx, agent: Agent, names: Collection[str]) -> Collection[str]:
     """Return those of these names that a tool of the engine or of the agent has, and so no skill may have."""
-    found = {one for one in names if one in ENGINE_TOOL_SPECS or one in AGENT_TOOL_SPECS}
-    if others := set(tx.tools.find_named([one for one in names if one not in found])):
-        found |= others & {tool.spec.name for tool in tx.tools.list_by_agent(agent.id)}
-    return found
+    forms = {one: one.casefold().replace("-", "_") for one in names}  # a model mixes up names that only look different
+    taken = {form for form in forms.values() if form in ENGINE_TOOL_SPECS or form in AGENT_TOOL_SPECS}
+    if others := set(tx.tools.find_named([*names, *forms.values()])):
+        taken |= others & {tool.spec.name for tool in tx.tools.list_by_agent(agent.id)}
+    return {one for one, form in forms.items() if one in taken or form in taken}
 
 
 def file_skills(tx: Tx, agent: Agent) -> Definitions:

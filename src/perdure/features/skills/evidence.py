@@ -66,7 +66,7 @@ def find_evidence(tx: Tx, call: MemoryCall, evidence: str, text: str) -> tuple[E
             named: Sequence[Message] = [_find_message(tx, call, name)]
         except (NotFound, ToolError) as error:
             return None, str(error)
-    elif name == "user":
+    elif name.casefold() == "user":
         named = [one for one in newest if one.role == "user" and one.kind == "message"]
     else:  # an older result of this tool says nothing where its newest one failed
         named = [one for one in newest if (result := result_of(one)) and name in (result.name, result.call_id)][:1]
