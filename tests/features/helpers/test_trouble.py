@@ -107,7 +107,7 @@ async def test_helpers_of_a_run_use_up_its_budget_over_several_calls(tmp_path: P
         (path / "agents").symlink_to(tmp_path / "agents")
         async with lead(path, models) as (perdure, agent):
             with pytest.raises(RunFailed) as failed:
-                await agent.send("Go", **limits)  # type: ignore[arg-type]
+                await agent.send("Go", **limits)
             runs = await ended_runs(perdure)
 
         assert failed.value.reply.failure is not None and failed.value.reply.failure.kind == kind
@@ -195,12 +195,14 @@ async def test_a_policy_that_breaks_in_between_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_family_of_which_nothing_is_there_is_not_proposed(tmp_path: Path) -> None:
-    models = {"lead": ScriptedModel(calls("run_helper", name="general", prompt="Go", model="sonnet"), says("Done."))}
-    async with lead(tmp_path, models) as (_, agent):
-        (result,) = results((await agent.send("Go")).messages)
+    names = ("sonnet", "Sonnet", "sonnet[1m]")
+    both = ModelReply(parts=tuple(helper_call("general", "Go", name, model=name) for name in names))
+    async with lead(tmp_path, {"lead": ScriptedModel(both, says("Done."))}) as (_, agent):
+        found = results((await agent.send("Go")).messages)
 
-    assert "the call says 'sonnet', and none of that family is there; " in result.text
-    assert "did you mean sonnet" not in result.text
+    for result in found:
+        assert f"the call says '{result.call_id}', and none of that family is there; " in result.text
+        assert "did you mean sonnet" not in result.text
 
 
 @pytest.mark.parametrize("decision", ["approve", "deny", "cancel"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import Agent, Perdure
-from perdure.core.errors import NotFound, PerdureError
+from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, says
 from tests.features.plugins.files import define, write
@@ -114,6 +114,31 @@ def test_a_policy_binds_commands_that_name_no_model(tmp_path: Path) -> None:
         assert agent.send("Hello").text == "OK."
 
         assert [len(models[name].requests) for name in ("test/claude-haiku-4-5", "test/scripted")] == [1, 1]
+
+
+@pytest.mark.parametrize("bad", [5, None, [5], ["a", None], ("a", b"b")])
+def test_arguments_are_texts(tmp_path: Path, bad: Any) -> None:
+    """Others are an error of the library; words may be a list or a tuple."""
+    define(tmp_path, "commands", "push", "Push $1|$2.")
+    with talking(tmp_path) as (agent, models):
+        with pytest.raises(InvalidInput, match="arguments is"):
+            agent.commands.run("push", bad)
+        agent.commands.run("push", ("a b", "c"))
+        assert asked(models["test/scripted"]).endswith("Push a b|c.")
+        with pytest.raises(NotFound) as caught:
+            agent.commands.run("x" * 100_000)
+
+        assert len(str(caught.value)) < 500
+
+
+def test_a_command_with_a_model_runs_where_that_of_the_agent_is_gone(tmp_path: Path) -> None:
+    """On the command line, too."""
+    define(tmp_path, "commands", "small", model="perdure/extractive")
+    with Perdure(models={"test/gone": ScriptedModel()}, settings=Settings(home=str(tmp_path))) as store:
+        store.create_agent("ann", model="test/gone")
+    done = run_inside(tmp_path, "command", "run", "small", "--agent", "ann")
+
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_command_steps_down_as_a_helper_does_and_says_why(tmp_path: Path) -> None:

@@ -142,7 +142,8 @@ class ChatSession:
 
     async def say(self, text: str, options: RunOptions = NO_OPTIONS) -> None:
         """Send a message, and show its run; see `send`. Raises: PerdureError."""
-        await self._check_model()
+        if options.model is None:
+            await self._check_model()
         self.view.resume_with(())
         try:
             chosen: SendOptions = {"model": options.model, "model_reason": options.model_reason, "tools": options.tools}

@@ -64,9 +64,10 @@ class ModelUnknown(ToolError):
     def __init__(self, name: str, source: ModelSource, known: Iterable[str]) -> None:
         handles = list(known)
         names = {one.partition("/")[2]: one for one in handles} | {one: one for one in (*FAMILIES, *handles)}
-        names.pop(name.lower(), None)
-        what = "no model that is there is called so" if name.lower() not in FAMILIES else "none of that family is there"
-        near = list(dict.fromkeys(names[one] for one in get_close_matches(name.lower(), names, n=3, cutoff=0.5)))
+        bare = _BRACKET.sub("", name[:80].lower())
+        is_family = names.pop(ALIASES.get(bare, bare), None) in FAMILIES
+        what = "none of that family is there" if is_family else "no model that is there is called so"
+        near = list(dict.fromkeys(names[one] for one in get_close_matches(bare, names, n=3, cutoff=0.5)))
         hint = f"did you mean {' or '.join(near)}" if near else f"try {', '.join([*FAMILIES, INHERIT, *handles[:5]])}"
         super().__init__(f"{_WORDS[source]} {name[:80]!r}, and {what}; {hint}")
         self.name, self.source, self.near = name, source, near

@@ -6,6 +6,7 @@ A call that is repeated after a crash finds the conversation and the run that it
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -138,12 +139,8 @@ def _options(tx: Tx, caller: Caller, helper: Helper, choice: ModelChoice, inputs
     of_caller = caller.run.options
     limited = of_caller.max_tokens is not None or of_caller.max_cost_usd is not None
     used = used_by(tx, caller.run, tx.steps.list_by_run(caller.run.key), inputs) if limited else Used()
-    for limit, amount, name in (
-        (of_caller.max_tokens, used.tokens, "max_tokens"),
-        (of_caller.max_cost_usd, used.cost, "max_cost_usd"),
-    ):
-        if limit is not None and amount >= limit:
-            raise ToolError(f"what you and your helpers may use in this run is used up: {name} is {limit:,}")
+    if used.tokens >= (of_caller.max_tokens or math.inf) or used.cost >= (of_caller.max_cost_usd or math.inf):
+        raise ToolError("the tokens or dollars that you and your helpers may use in this run are used up")
     tools = helper.tools if helper.memory == "agent" else None  # an agent of its own has no others
     if helper.is_fork and of_caller.tools is not None:
         tools = [name for name in helper.tools if name in of_caller.tools]

@@ -52,9 +52,9 @@ class AsyncSlashCommands(AsyncPart):
         commands, _ = await self._load()
         found = commands.get(name.removeprefix("/"))
         if found is None:
-            near = get_close_matches(name, commands, n=3, cutoff=0.5)
+            near = get_close_matches(name[:200], commands, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(commands) or 'none'}"
-            raise NotFound("command", name, hint=hint)
+            raise NotFound("command", name[:80], hint=hint)
         return found
 
     async def prepare(
@@ -75,9 +75,10 @@ class AsyncSlashCommands(AsyncPart):
         Raises: NotFound; MessageTooLarge; ModelNotFound; ToolError, InvalidInput: the policy forbids the model; it is
             broken; or no model is called so.
         """
-        words = None if isinstance(arguments, str) else [*arguments]
+        words = [*arguments] if isinstance(arguments, list | tuple) else None
+        for text in (arguments,) if words is None else words:
+            check_text("arguments", text)
         line = arguments.strip() if isinstance(arguments, str) else " ".join(arguments)
-        check_text("arguments", line)
         command = await self.get(name)
         text = expand(command, line, words, limit_chars=self._ports.settings.message_limit_chars)
         handle, reason = await self._model_of(command, model or "", conversation)
@@ -93,23 +94,31 @@ class AsyncSlashCommands(AsyncPart):
     ) -> Reply:
         """Run a command and wait for the whole reply. Its `model` and its tools win over those in `options`, which are
         as those of `AsyncAgent.send`. Raises: as `prepare` and `AsyncAgent.send`."""
-        text, chosen = await self.prepare(name, arguments, model=options.get("model"), conversation=conversation)
-        return await self._sending.send(text, conversation=conversation, **_merged(options, chosen))
+        text, merged = await self._prepare(name, arguments, conversation, options)
+        return await self._sending.send(text, conversation=conversation, **merged)
 
     async def submit(
         self,
         name: str,
-        arguments: str = "",
+        arguments: str | Sequence[str] = "",
         *,
         conversation: ConversationId | None = None,
         background: bool = True,
         **options: Unpack[SendOptions],
     ) -> Accepted:
         """Run a command without waiting; see `run` and `AsyncAgent.submit`."""
-        text, chosen = await self.prepare(name, arguments, model=options.get("model"), conversation=conversation)
-        return await self._sending.submit(
-            text, conversation=conversation, background=background, **_merged(options, chosen)
-        )
+        text, merged = await self._prepare(name, arguments, conversation, options)
+        return await self._sending.submit(text, conversation=conversation, background=background, **merged)
+
+    async def _prepare(
+        self, name: str, arguments: str | Sequence[str], conversation: ConversationId | None, options: SendOptions
+    ) -> tuple[str, SendOptions]:
+        """(What is sent for a command, the options with its model and its tools in place of the caller's). Raises: as
+        `prepare`."""
+        model = options.get("model")
+        text, chosen = await self.prepare(name, arguments, model=model, conversation=conversation)
+        merged: SendOptions = {**options, "model": chosen.model, "model_reason": chosen.model_reason}
+        return text, merged if chosen.tools is None else {**merged, "tools": chosen.tools}
 
     @property
     def _sending(self) -> AsyncSending:
@@ -168,13 +177,3 @@ async def list_slashes(app: App, agent_id: AgentId) -> Mapping[str, str]:
 def _load_agent(tx: Tx, agent_id: AgentId) -> tuple[Agent, Sequence[str]]:
     """The agent and the names of its tools. Raises: NotFound."""
     return tx.agents.get(agent_id), [tool.spec.name for tool in tx.tools.list_by_agent(agent_id)]
-
-
-def _merged(options: SendOptions, chosen: RunOptions) -> SendOptions:
-    """The options of a message, with the model and the tools of a command in place of the caller's."""
-    own: SendOptions = {}
-    if chosen.model is not None:
-        own = {"model": chosen.model, "model_reason": chosen.model_reason}
-    if chosen.tools is not None:
-        own["tools"] = chosen.tools
-    return {**options, **own}

@@ -71,7 +71,7 @@ class SlashCommands(Part):
     def submit(
         self,
         name: str,
-        arguments: str = "",
+        arguments: str | Sequence[str] = "",
         *,
         conversation: ConversationId | None = None,
         background: bool = True,
