@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,8 +125,13 @@ async def test_a_huge_folder_is_not_walked(home: Path, monkeypatch: pytest.Monke
             (place / f"{number}.txt").write_text("x", encoding="utf-8")
     walked = list[str]()
     scan, is_file = os.scandir, Path.is_file
-    monkeypatch.setattr(os, "scandir", lambda path: walked.append(str(path)) or scan(path))
-    monkeypatch.setattr(Path, "is_file", lambda path: walked.append(str(path)) or is_file(path))
+
+    def seen(call: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A call that notes its path."""
+        return lambda path: (walked.append(str(path)), call(path))[1]  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(os, "scandir", seen(scan))
+    monkeypatch.setattr(Path, "is_file", seen(is_file))
     (text, last), _ = await answers(
         home, calls("read_skill", name="count"), calls("read_skill", name="count", file="part29/99.txt")
     )

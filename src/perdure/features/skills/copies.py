@@ -71,8 +71,13 @@ def restore_skills(
         newest = versions[-1]
         skill = replace(
             copy.skill,
-            **{"agent_id": agent_id, "seq": 0, "name": name, "fresh_at": at, "version": newest.version},
-            **{"text": newest.text, "description": describe(newest.text, newest.description)},
+            agent_id=agent_id,
+            seq=0,
+            name=name,
+            fresh_at=at,
+            version=newest.version,
+            text=newest.text,
+            description=describe(newest.text, newest.description),
         )
         if skill.archived_at is None and (problem := _problem(tx, agent, skill, newest, by="agent")):
             lines.append(f"{label} is put into the archive, from where you may restore it: {problem}")

@@ -143,12 +143,12 @@ def _words(text: str) -> frozenset[str]:
 
 def _find_message(tx: Tx, call: MemoryCall, name: str) -> Message:
     """The message of the agent with this id or handle. Raises: NotFound, ToolError."""
-    if not is_id("message", name):
-        found = handles.resolve_handle(tx, call.run, name)
-        if isinstance(found, Message):
-            return found
+    if is_id("message", name):
+        agent_id, seq = tx.messages.place(MessageId(name))
+        if agent_id != call.agent.id:
+            raise NotFound("message", name)
+        return handles.find_message(tx, agent_id, seq)
+    found = handles.resolve_handle(tx, call.run, name)
+    if not isinstance(found, Message):
         raise ToolError(f"{name!r:.80} is not one message")
-    agent_id, seq = tx.messages.place(MessageId(name))
-    if agent_id != call.agent.id:
-        raise NotFound("message", name)
-    return handles.find_message(tx, agent_id, seq)
+    return found

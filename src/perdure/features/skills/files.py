@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from perdure.core.errors import ToolError
@@ -18,7 +17,7 @@ ALL_BYTES = 8_000_000
 """The most bytes of the files that a script runs beside."""
 DEPTH_MAX = 5
 LOOKED_AT = 2_000
-"""At so many files and folders of a skill's folder is looked, whatever they are."""
+"""At so many files of a skill's folder is looked, whatever they are."""
 NAMES_SHOWN = 30
 
 
@@ -67,7 +66,7 @@ def _read(path: Path, name: str) -> bytes:
 def _path_of(skill: SkillView, name: str) -> Path | None:
     """The path of a file in a skill's folder, also of one that the list of its files has no room for; None: none."""
     root, place = Path(skill.path).parent.resolve(), PurePosixPath(name)
-    if place.is_absolute() or any(part.startswith(".") for part in place.parts) or len(place.parts) > DEPTH_MAX:
+    if place.is_absolute() or any(part.startswith(".") for part in place.parts) or len(place.parts) > DEPTH_MAX + 1:
         return None
     return path if _is_own(path := root / place, root) else _paths(skill).get(name_form(name))
 
@@ -82,25 +81,15 @@ def _is_own(path: Path, root: Path) -> bool:
 
 def _paths(skill: SkillView) -> Mapping[str, Path]:
     """Name -> path of the files in a skill's folder, at most `FILES_MAX`, without hidden files and links that lead out
-    of it; of a large folder only the first files and folders, by name, are looked at."""
+    of it; of a large folder only the first files, by name, are looked at."""
     root, found, looked = Path(skill.path).parent.resolve(), dict[str, Path](), 0
-    waiting = [root]
-    while waiting and len(found) < FILES_MAX and looked < LOOKED_AT:
-        place, folders = waiting.pop(), list[Path]()
-        try:
-            with os.scandir(place) as rows:
-                entries = sorted(islice(rows, LOOKED_AT - looked), key=lambda entry: entry.name)
-        except OSError:  # a folder that may not be read has no files
-            continue
-        looked += len(entries)
-        for entry in entries:
-            path = Path(entry.path)
-            name = name_form(path.relative_to(root).as_posix())
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                folders += [path] if name.count("/") < DEPTH_MAX - 1 else []
-            elif len(found) < FILES_MAX and _is_own(path, root):
-                found[name] = path
-        waiting += reversed(folders)
+    for place, folders, files in os.walk(root):
+        depth = len(Path(place).relative_to(root).parts)
+        folders[:] = sorted(one for one in folders if not one.startswith(".")) if depth < DEPTH_MAX else []
+        for file in sorted(files):
+            if len(found) >= FILES_MAX or looked >= LOOKED_AT:
+                return found
+            path, looked = Path(place) / file, looked + 1
+            if not file.startswith(".") and _is_own(path, root):
+                found[name_form(path.relative_to(root).as_posix())] = path
     return found
