@@ -119,3 +119,20 @@ def test_a_helper_of_the_environment_has_the_same_rule() -> None:
     found = find_definitions("agents", Settings(helpers=helpers, home="/missing"), None, features=[])
 
     assert [*found.by_name] == ["prüfung"]
+
+
+@pytest.mark.parametrize("place", ["policy.toml", *KINDS])
+def test_a_link_that_leads_nowhere_allows_nothing(layered: Layered, place: str) -> None:
+    """The policy may be there to forbid something."""
+    (layered.policy / place).symlink_to(layered.policy / "gone")
+    for kind in KINDS if place == "policy.toml" else [place]:
+        with pytest.raises(InvalidInput, match="leads nowhere"):
+            layered.find(kind)  # type: ignore[arg-type]
+
+
+def test_control_characters_in_the_environment_are_refused() -> None:
+    """JSON can hide what a file may not have."""
+    for text in ("a\0b", "a\x1b[2J", "\ud800"):
+        helpers = json.dumps({"x": {"description": text}})
+        found = find_definitions("agents", Settings(helpers=helpers, home="/missing"), None, features=[])
+        assert not found.by_name and "control character" in found.problems[0].why

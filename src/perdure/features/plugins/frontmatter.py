@@ -52,7 +52,7 @@ same, from objects by name too; `whole` an int and `number` a float, both above 
 _TEXT = "tag:yaml.org,2002:str"
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PLAIN_FIELD = re.compile(r"([A-Za-z][\w-]*):[ \t]+(\S.*)")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _ITEM = re.compile(r"(?:[^,()]|\([^()]*\)|[()])+")
 """A name in a list: a comma within brackets belongs to it."""
 
@@ -192,6 +192,8 @@ def _typed(key: str, value: Any, line: int) -> Any:
     if value is None or kind is None:
         return value
     if kind == "text" and isinstance(value, str):
+        if _CONTROL.search(value):
+            raise FrontmatterInvalid(line, f"{key} has a control character")
         return value.strip()
     if kind == "servers" and not isinstance(
         value, str

@@ -6,6 +6,7 @@ import fcntl
 import functools
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -21,6 +22,7 @@ from perdure.features.plugins.versions import is_in_range
 from perdure.settings import Settings
 
 FOLDER = "plugins"
+WHY_CHARS = 1_000
 RECORDS_FILE = "plugins.json"
 """What is installed: name of a plug-in -> its record. A folder without one is not used."""
 
@@ -63,8 +65,9 @@ class ActivePlugin:
         return self.record.name
 
     def roots(self, kind: DefinitionKind) -> Sequence[Path]:
-        """The folders and files with its definitions of a kind."""
-        return [self.folder / root for root in self.record.roots.get(kind, (kind,))]
+        """The folders and files with its definitions of a kind, without those that lie in another one."""
+        roots = [self.folder / root for root in self.record.roots.get(kind, (kind,))]
+        return [one for one in roots if not any(one != other and one.is_relative_to(other) for other in roots)]
 
 
 def plugins_folder(settings: Settings) -> Path:
@@ -80,17 +83,33 @@ def folder_of(record: PluginRecord, settings: Settings) -> Path:
 def active_plugins(settings: Settings) -> Sequence[ActivePlugin]:
     """The plug-ins that are in use, by name. Raises: InvalidInput: the records or the policy can't be read."""
     policy, records = load_policy(settings), load_records(settings)
+    unused = unused_plugins(records, policy)
     return [
         ActivePlugin(record=record, folder=folder_of(record, settings))
-        for record in records.values()
-        if not why_unused(record, records, policy)
+        for name, record in records.items()
+        if name not in unused
     ]
 
 
-def why_unused(
-    record: PluginRecord, records: Mapping[str, PluginRecord], policy: Policy, *, above: Sequence[str] = ()
-) -> str:
-    """Return why an installed plug-in is not in use, in words; empty: it is. `above` are those that need it."""
+def unused_plugins(records: Mapping[str, PluginRecord], policy: Policy) -> Mapping[str, str]:
+    """Return name -> why it is not in use, in words, of the installed plug-ins that are not."""
+    whys = {name: why for name, record in records.items() if (why := _why_by_itself(record, records, policy))}
+    needing: dict[str, list[str]] = {}
+    for name, record in records.items():
+        for other in record.dependencies:
+            needing.setdefault(other, []).append(name)
+    waiting = deque(whys)
+    while waiting:
+        lost = waiting.popleft()
+        for name in needing.get(lost, ()):
+            if name not in whys:
+                whys[name] = f"it needs {lost!r}: {whys[lost]}"[:WHY_CHARS]
+                waiting.append(name)
+    return whys
+
+
+def _why_by_itself(record: PluginRecord, records: Mapping[str, PluginRecord], policy: Policy) -> str:
+    """Why a plug-in is not in use, whether or not those that it needs are; empty: it could be."""
     if not record.is_enabled:
         return "it is disabled"
     if not policy.allows_plugin(record.name):
@@ -101,9 +120,12 @@ def why_unused(
             return f"it needs the plug-in {name!r}, which is not installed"
         if not is_in_range(other.version, versions):
             return f"it needs {name!r} {versions}, and {other.version or 'a version without a number'} is installed"
-        if name not in above and (why := why_unused(other, records, policy, above=(*above, record.name))):
-            return f"it needs {name!r}: {why}"
     return ""
+
+
+def why_unused(record: PluginRecord, records: Mapping[str, PluginRecord], policy: Policy) -> str:
+    """Return why a plug-in would not be in use with this record, in words; empty: it would."""
+    return unused_plugins({**records, record.name: record}, policy).get(record.name, "")
 
 
 def why_server_unused(settings: Settings, plugin: str, server_id: str) -> str:

@@ -89,8 +89,8 @@ def _read_layers(
         yield from read_source(source)
     if kind == "agents":
         yield from read_flags(settings.helpers)
-    for folder in _folders(settings.definitions_flags):
-        yield from read_source(DefinitionSource(kind, "flags", folder / kind))
+    for root in _folders(settings.definitions_flags):
+        yield from read_source(DefinitionSource(kind, "flags", root / kind))
     if (folder := policy_folder(settings)) is not None:
         yield from read_source(DefinitionSource(kind, "policy", folder / kind))
 

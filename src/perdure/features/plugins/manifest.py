@@ -251,7 +251,7 @@ def why_no_matcher(matcher: str) -> str:
 
     try:
         regex.compile("" if matcher == "*" else matcher)
-    except regex.error as error:
+    except (regex.error, RecursionError) as error:
         return f"the matcher {matcher!r:.80} is no pattern: {error}"
     return ""
 

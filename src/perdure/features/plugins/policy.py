@@ -81,8 +81,10 @@ def load_policy(settings: Settings) -> Policy:
     try:
         stat = file.stat()
     except FileNotFoundError:
-        if folder.is_dir():
+        if folder.is_dir() and not file.is_symlink():  # one that leads nowhere may be there to forbid something
             return NO_POLICY
+        if file.is_symlink():
+            raise FileInvalid(file, 0, "it is a link that leads nowhere") from None
         raise InvalidInput(f"PERDURE_POLICY is {settings.policy!r}: there is no such folder") from None
     except OSError as error:
         raise InvalidInput(f"{file} can't be read: {error}") from error

@@ -83,7 +83,12 @@ def _find_files(source: DefinitionSource) -> Iterator[tuple[str, os.stat_result 
     """(path below the root, its state or what is wrong with it) of each file that may be a definition, sorted."""
     try:
         state = source.root.stat()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
+        if source.root.is_symlink():
+            yield "", "it is a link that leads nowhere"
+        return
+    except OSError as error:  # of a policy it must not be passed over
+        yield "", f"the folder can't be read: {error.strerror}"
         return
     if source.within is not None and not _is_inside(source, source.root):
         yield "", OUTSIDE
@@ -132,7 +137,7 @@ def _find_skill(root: Path, folder: str) -> Iterator[tuple[str, os.stat_result |
         return
 
 
-@functools.lru_cache(maxsize=2_048)
+@functools.lru_cache(maxsize=20_000)  # with fewer, each message reads the files of large plug-ins again
 def _read_file(
     source: DefinitionSource, relative: str, size: int, is_file: bool, _changed: tuple[int, int]
 ) -> Definition | DefinitionProblem:

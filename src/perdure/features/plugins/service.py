@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import hashlib
 import os
 import re
@@ -22,11 +21,14 @@ from perdure.core.incoming.addresses import without_password
 from perdure.core.text.forms import match_form
 from perdure.features.plugins.definitions import KINDS, Definition, DefinitionKind, DefinitionProblem
 from perdure.features.plugins.installed import (
+    RECORDS_FILE,
+    ActivePlugin,
     PluginRecord,
     change_records,
     folder_of,
     load_records,
     plugins_folder,
+    unused_plugins,
     why_unused,
 )
 from perdure.features.plugins.layers import find_definitions, no_definitions, project_of
@@ -96,11 +98,13 @@ class AsyncPlugins(AsyncPart):
     async def problems(self, agent_id: AgentId) -> Mapping[DefinitionKind, Sequence[DefinitionProblem]]:
         """The files that define no helper, command or skill of an agent, and why, by kind. Raises: NotFound."""
         agent, settings = await self._store.read(lambda tx: tx.agents.get(agent_id)), self._app.settings
-        find = functools.partial(asyncio.to_thread, find_definitions, settings=settings, project=project_of(agent))
-        try:
-            return {kind: (await find(kind)).problems for kind in KINDS}
-        except InvalidInput as error:
-            return {kind: no_definitions(error, settings).problems for kind in KINDS}
+        found: dict[DefinitionKind, Sequence[DefinitionProblem]] = {}
+        for kind in KINDS:
+            try:
+                found[kind] = (await asyncio.to_thread(find_definitions, kind, settings, project_of(agent))).problems
+            except InvalidInput as error:
+                found[kind] = no_definitions(error, settings).problems
+        return found
 
     async def look(self, source: str) -> PluginContents:
         """What a plug-in would bring, without installing or running anything of it.
@@ -131,7 +135,7 @@ class AsyncPlugins(AsyncPart):
             old = load_records(settings).get(contents.name)
             record = contents.record
             target = folder_of(record, settings)
-            if target.exists():
+            if target.exists() or record.name == RECORDS_FILE:
                 record = replace(record, folder=f"{record.name[:48]}-{os.urandom(6).hex()}")
                 target = folder_of(record, settings)
             copy.folder.rename(target)
@@ -150,7 +154,7 @@ class AsyncPlugins(AsyncPart):
         if not record.is_enabled:
             records, settings = load_records(self._app.settings), self._app.settings
             record = replace(record, is_enabled=True)
-            if why := why_unused(record, {**records, name: record}, load_policy(settings)):
+            if why := why_unused(record, records, load_policy(settings)):
                 raise InvalidInput(f"the plug-in {name!r} can't be used: {why}")
             await self._begin(record, None)
         return await self.get(name)
@@ -192,9 +196,8 @@ class AsyncPlugins(AsyncPart):
         """Raise if a plug-in in use needs another one. Raises: InvalidInput."""
         settings = self._app.settings
         records, policy = load_records(settings), load_policy(settings)
-        needing = [
-            one.name for one in records.values() if name in one.dependencies and not why_unused(one, records, policy)
-        ]
+        unused = unused_plugins(records, policy)
+        needing = [one.name for one in records.values() if name in one.dependencies and one.name not in unused]
         if needing:
             raise InvalidInput(f"the plug-in {name!r} is needed by {', '.join(needing)}: disable these first")
 
@@ -221,7 +224,7 @@ class AsyncPlugins(AsyncPart):
             files=copy.files,
             programs=copy.programs,
             digest=await asyncio.to_thread(_digest, copy.folder),
-            unused=why_unused(record, {**records, record.name: record}, load_policy(settings)),
+            unused=why_unused(record, records, load_policy(settings)),
             installed=None if old is None else old.version,
         )
 
@@ -261,8 +264,8 @@ def _read_contents(record: PluginRecord, folder: Path) -> PluginContents:
     problems: list[DefinitionProblem] = []
     notes: list[str] = []
     for kind in KINDS:
-        for root in record.roots.get(kind, (kind,)):
-            for found in read_source(DefinitionSource(kind, "plug-in", folder / root, record.name)):
+        for root in ActivePlugin(record=record, folder=folder).roots(kind):
+            for found in read_source(DefinitionSource(kind, "plug-in", root, record.name)):
                 if isinstance(found, DefinitionProblem):
                     problems.append(replace(found, path=found.path.relative_to(folder)))
                 else:

@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from perdure.core.features import Point
@@ -17,7 +16,8 @@ UNUSED_TOOLS: Point[[Tx], Collection[str]] = Point("unused_tools")
 """The names of tools that can't be called, since what brings them is not in use."""
 
 _MCP = "mcp__"
-_WILD = re.compile(r"[*?\[]")
+_DIGEST = re.compile(r"_[0-9a-f]{8}")
+"""The end of a tool's name whose server's name has other characters than names of tools have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,16 @@ def resolve_tools(names: Iterable[str], available: Collection[str], *, plugin: s
 def _resolve(names: Sequence[str], available: Collection[str], plugin: str) -> ResolvedTools:
     """As `resolve_tools`. A list may have hundreds of names, and is looked at for each message."""
     found, missing = set[str](), list[str]()
+    plain = {tool[:-9]: tool for tool in available if _DIGEST.fullmatch(tool[-9:])}
     for name in dict.fromkeys(names):
         meant = set[str]()
         for pattern in _patterns(name, plugin):
-            if _WILD.search(pattern):
-                meant |= {tool for tool in available if fnmatchcase(tool, pattern)}
+            if "*" in pattern:
+                meant |= {tool for tool in available if _is_like(tool, pattern)}
             elif pattern in available:
                 meant.add(pattern)
+            elif name.startswith(_MCP) and pattern in plain:
+                meant.add(plain[pattern])
         found |= meant
         if not meant:
             missing.append(name)
@@ -74,8 +77,19 @@ def _patterns(name: str, plugin: str) -> Iterator[str]:
         servers.append(f"{plugin}-{server.removeprefix(f'plugin_{plugin}_')}")
     for one in servers:
         yield f"{one}__{tool or '*'}"
-        if tool and "_" in one:  # the server's name has other characters, and the tool's a digest at its end
-            yield f"{one}__{tool}_{'[0-9a-f]' * 8}"
+
+
+def _is_like(tool: str, pattern: str) -> bool:
+    """Whether a name fits a pattern, in which `*` is any text. To compile hundreds of patterns would take seconds."""
+    first, *inner, last = pattern.split("*")
+    at, end = len(first), len(tool) - len(last)
+    if at > end or not tool.startswith(first) or not tool.endswith(last):
+        return False
+    for part in inner:
+        if (at := tool.find(part, at, end)) < 0:
+            return False
+        at += len(part)
+    return True
 
 
 @functools.cache
