@@ -235,7 +235,7 @@ async def test_an_approval_is_given_in_another_process(tmp_path: Path, decision:
         assert [one.status for one in runs] == ["completed"] * 3
         assert result.text.startswith("I am through.")
         told = {"approve": "Sent to Ada.", "deny": "not today"}[decision]
-        assert told in models["small"].requests[0].messages[-1].text  # type: ignore[attr-defined]
+        assert told in models["small"].requests[0].messages[-1].text
 
 
 @pytest.mark.parametrize("restarts", [False, True])
