@@ -6,6 +6,7 @@ import random
 import shlex
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -83,16 +84,33 @@ def test_a_text_that_would_be_huge_is_not_made() -> None:
 
 
 @pytest.mark.parametrize(
+    ("fields", "tools", "missing"),
+    [
+        ({"disallowed_tools": ("Bash(rm:*)", "Raed")}, ["memory_insert", "open_files"], ["Raed"]),
+        ({"disallowed_tools": ("Write",)}, None, ["Write"]),
+        ({"disallowed_tools": ("*",)}, [], []),
+        ({"allowed_tools": ("Bash", "Read"), "disallowed_tools": ("run_*",)}, ["open_files"], []),
+    ],
+)
+def test_a_command_takes_tools_away(fields: dict[str, Any], tools: list[str] | None, missing: list[str]) -> None:
+    """Whole ones: a limit of arguments can't be half honoured."""
+    definition = Definition(kind="commands", name="x", layer="user", path=None, fields=fields)
+    command = make_command(definition, ("open_files", "memory_insert", "run_code"), Policy())
+
+    assert (command.tools, command.missing) == (tools, missing)
+
+
+@pytest.mark.parametrize(
     ("allowed", "policy", "tools", "missing"),
     [
-        (None, Policy(), None, ()),
+        (None, Policy(), None, []),
         (("Read", "memory_*"), Policy(), ["memory_insert", "open_files"], []),
         (("Bash(git add:*)", "Write"), Policy(), [], ["Bash(git add:*)", "Write"]),
         ((), Policy(), [], []),
-        (None, Policy(denied_tools=("run_*",)), ["open_files", "memory_insert"], ()),
-        (None, Policy(denied_tools=("Bash",)), ["open_files", "memory_insert"], ()),
+        (None, Policy(denied_tools=("run_*",)), ["memory_insert", "open_files"], []),
+        (None, Policy(denied_tools=("Bash",)), ["memory_insert", "open_files"], []),
         (("*",), Policy(denied_tools=("run_*",)), ["memory_insert", "open_files"], []),
-        (None, Policy(denied_tools=("other",)), None, ()),
+        (None, Policy(denied_tools=("other",)), None, []),
     ],
 )
 def test_the_tools_of_a_command_are_those_that_it_and_the_policy_allow(

@@ -116,6 +116,14 @@ def test_a_policy_binds_commands_that_name_no_model(tmp_path: Path) -> None:
         assert [len(models[name].requests) for name in ("test/claude-haiku-4-5", "test/scripted")] == [1, 1]
 
 
+def test_fields_of_helpers_have_no_effect_on_a_command_and_a_note_says_so(tmp_path: Path) -> None:
+    define(tmp_path, "commands", "push", **{"memory": "own", "tools": "Read", "argument-hint": "[x]", "effort": "high"})
+    with talking(tmp_path) as (agent, _):
+        notes = agent.commands.get("push").definition.notes
+
+    assert [note.partition("'")[2].partition("'")[0] for note in notes] == ["memory", "tools", "effort"]
+
+
 @pytest.mark.parametrize("bad", [5, None, [5], ["a", None], ("a", b"b")])
 def test_arguments_are_texts(tmp_path: Path, bad: Any) -> None:
     """Others are an error of the library; words may be a list or a tuple."""

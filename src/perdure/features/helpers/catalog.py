@@ -12,11 +12,11 @@ from perdure.core.errors import InvalidInput, ToolError
 from perdure.core.messages import SEND_MESSAGE
 from perdure.core.text.forms import match_form, name_form
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, tool_writes_memory
-from perdure.features.helpers.claude_code import MEMORY_SCOPES, field_notes, preload_skills, whole_tool
+from perdure.features.helpers.claude_code import MEMORY_SCOPES, field_notes, preload_skills
 from perdure.features.plugins.definitions import Defined, Definition, DefinitionProblem, Definitions
 from perdure.features.plugins.layers import find_definitions, no_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
-from perdure.features.plugins.tool_names import UNUSED_TOOLS, names_elsewhere, resolve_tools
+from perdure.features.plugins.tool_names import UNUSED_TOOLS, names_elsewhere, resolve_forbidden, resolve_tools
 from perdure.storage.tx import Tx
 
 RUN_HELPER: Final = "run_helper"
@@ -189,10 +189,9 @@ def make_helper(
         names, missing = set(resolved.found), [*resolved.missing]
     absent = [name for name in missing if "__" in name]
     absent += [one for one in helper.field("mcp_servers", ()) if servers.isdisjoint({one, f"{plugin}-{one}"})]
-    forbidden = {whole_tool(name): name for name in helper.field("disallowed_tools", ())}
-    taken = resolve_tools(forbidden, allowed, plugin=plugin)
-    names -= {*taken.found}
-    missing += [forbidden[name] for name in taken.missing]
+    forbidden = resolve_forbidden(helper.field("disallowed_tools", ()), allowed, plugin=plugin)
+    names -= {*forbidden.found}
+    missing += forbidden.missing
     if helper.memory == "read-only":  # a helper of its own could write
         names -= {*writing, RUN_HELPER}
     problem = f"it needs {', '.join(absent)}, and you have no such tools of an MCP server" if absent else ""

@@ -17,8 +17,9 @@ MEMORY_SCOPES: Final = ("user", "project", "local")
 PRELOADED_CHARS = 20_000
 """The most characters of the skills that a definition names which a helper reads at once."""
 
-_UNKNOWN = re.compile(r"'(\w+)' is not known here, and has no effect$")
+_UNKNOWN = re.compile(r"'([\w-]+)' is not known here, and has no effect$")
 _NO_EFFECT: Final[Mapping[str, str]] = {
+    "allowed_tools": "the field `tools` names the tools of a helper",
     "background": "a call waits for its result, while other calls of the answer go on",
     "effort": "a helper on the model of the agent that calls thinks as much as that, on another one as its default is",
     "hooks": "the hooks of settings and plug-ins are called for helpers, too",
@@ -41,11 +42,6 @@ def field_notes(definition: Definition) -> Iterator[str]:
         for name in definition.fields.get(key, ()):
             if "(" in name:
                 yield f"{key}: {name}: a limit of arguments can't be enforced here, so {outcome}"
-
-
-def whole_tool(name: str) -> str:
-    """Return the name of a tool without a limit of its arguments: `Bash` of `Bash(rm:*)`."""
-    return name.partition("(")[0].strip()
 
 
 def preload_skills(definition: Definition, known: Mapping[str, Definition]) -> tuple[Sequence[str], Sequence[str]]:

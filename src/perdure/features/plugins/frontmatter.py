@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -48,6 +48,14 @@ FIELD_TYPES: Mapping[str, FieldType] = {
 }
 """Known field -> its type: `text` is a str; `names` a tuple of them, from a list or a text with commas; `servers` the
 same, from objects by name too; `whole` an int and `number` a float, both above 0; `flag` a bool."""
+
+FIELDS_OF: Mapping[str, Set[str]] = {
+    "agents": FIELD_TYPES.keys() - {"argument_hint", "allowed_tools", "disable_model_invocation", "protected"},
+    "commands": FIELD_TYPES.keys()
+    - {"color", "memory", "tools", "skills", "mcp_servers", "max_turns", "max_cost_usd", "project_notes", "protected"},
+    "skills": FIELD_TYPES.keys(),
+}
+"""Kind of definitions -> the known fields that have a meaning there."""
 
 _TEXT = "tag:yaml.org,2002:str"
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -23,7 +23,7 @@ from perdure.features.plugins.definitions import (
     is_name,
 )
 from perdure.features.plugins.frontmatter import (
-    FIELD_TYPES,
+    FIELDS_OF,
     FRONTMATTER_BYTES,
     FrontmatterInvalid,
     parse_frontmatter,
@@ -192,7 +192,7 @@ def _define(source: DefinitionSource, relative: str, path: Path, text: str) -> D
         notes=[
             f"line {found.lines[name]}: {name!r:.60} is not known here, and has no effect"
             for name in found.fields
-            if name not in FIELD_TYPES
+            if name not in FIELDS_OF[source.kind]
         ],
     )
 
@@ -237,7 +237,7 @@ def _define_flag(name: str, value: Any) -> Definition | DefinitionProblem:
             raise FrontmatterInvalid(1, f"{name}: the field `description` is missing")
     except FrontmatterInvalid as error:
         return DefinitionProblem(path=FLAGS, line=error.line, why=error.why)
-    unknown = [key for key in rest if snake_case(key) not in FIELD_TYPES]
+    unknown = [key for key in rest if snake_case(key) not in FIELDS_OF["agents"]]
     return Definition(
         kind="agents",
         name=name,

@@ -40,6 +40,13 @@ def resolve_tools(names: Iterable[str], available: Collection[str], *, plugin: s
     return _resolve(tuple(names), frozenset(available), plugin)
 
 
+def resolve_forbidden(names: Iterable[str], available: Collection[str], *, plugin: str = "") -> ResolvedTools:
+    """As `resolve_tools`, of names that a definition takes away: one with a limit of arguments means the whole tool."""
+    whole = {name.partition("(")[0].strip(): name for name in names}
+    found = resolve_tools(whole, available, plugin=plugin)
+    return ResolvedTools(found.found, [whole[name] for name in found.missing])
+
+
 @functools.lru_cache(maxsize=4_096)
 def _resolve(names: Sequence[str], available: Collection[str], plugin: str) -> ResolvedTools:
     """As `resolve_tools`. A list may have hundreds of names, and is looked at for each message."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perdure.core.errors import MessageTooLarge
 from perdure.features.plugins.definitions import Defined, Definition
 from perdure.features.plugins.policy import Policy
-from perdure.features.plugins.tool_names import names_elsewhere, resolve_tools
+from perdure.features.plugins.tool_names import ResolvedTools, names_elsewhere, resolve_forbidden, resolve_tools
 
 _PLACE = re.compile(r"\\\$(?=ARGUMENTS\b|\d)|\$(?:(ARGUMENTS)(?:\[(\d{1,2})\]|\b)|(\d{1,2})(?!\d))")
 """Where arguments stand in the text of a command; with a backslash before it the text means itself."""
@@ -47,11 +47,12 @@ class SlashCommand(Defined):
 def make_command(definition: Definition, tools: Collection[str], policy: Policy) -> SlashCommand:
     """Return a command for an agent that has these tools."""
     permitted = [name for name in tools if all(map(policy.allows_tool, names_elsewhere(name)))]
-    names = definition.fields.get("allowed_tools")
-    if names is None:
-        return SlashCommand(definition=definition, tools=permitted if len(permitted) < len(tools) else None)
-    resolved = resolve_tools(names, permitted)
-    return SlashCommand(definition=definition, tools=resolved.found, missing=resolved.missing)
+    names, plugin = definition.fields.get("allowed_tools"), definition.plugin
+    allowed = ResolvedTools(permitted, ()) if names is None else resolve_tools(names, permitted, plugin=plugin)
+    forbidden = resolve_forbidden(definition.fields.get("disallowed_tools", ()), permitted, plugin=plugin)
+    found, missing = {*allowed.found} - {*forbidden.found}, [*allowed.missing, *forbidden.missing]
+    is_any = names is None and found == {*tools}
+    return SlashCommand(definition=definition, tools=None if is_any else sorted(found), missing=missing)
 
 
 def expand(command: SlashCommand, arguments: str, words: Sequence[str] | None = None, *, limit_chars: int) -> str:
