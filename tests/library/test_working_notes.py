@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import InvalidInput, Perdure, RunFailed, Settings
+from perdure import InvalidInput, Perdure, RequiresApproval, RunFailed, Settings
 from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.models import ModelRequest
 from perdure.core.tools.engine_specs import DEFAULT_TOOLS
@@ -233,6 +233,25 @@ def test_after_the_order_only_a_question_or_an_answer_is_run(
     assert results[0].text.startswith("answer_demanded: watch was not run") and how in results[0].text
     assert bool(reply.questions) == ("ask_user" in tools)
     assert again.text == "Bye."
+
+
+def test_nobody_is_asked_for_a_call_that_the_order_forbids(tmp_path: Path) -> None:
+    """Neither a person to approve it, nor a client to run it."""
+
+    def open_door() -> str:
+        """Open it."""
+        return "open"
+
+    stalled = [calls("look", place="x")] * 6
+    for forbidden in (calls("fail", place="y"), calls("open_door")):
+        model = ScriptedModel(*stalled, forbidden, says("I am stuck."))
+        with open_library(tmp_path, model, look, fail) as perdure:
+            agent = perdure.create_agent(tools=["look", "fail"], settings={"guards": {"ask_steps": 5}})
+            agent.rules.set([RequiresApproval("fail")])
+            reply = agent.send("Go.", client_tools=[open_door])
+
+        assert reply.text.endswith("I am stuck.") and not reply.pending
+        assert "answer_demanded" in model.requests[-1].messages[-1].text
 
 
 def test_an_order_that_is_not_followed_ends_in_words(tmp_path: Path) -> None:

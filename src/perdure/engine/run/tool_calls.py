@@ -36,7 +36,7 @@ from perdure.engine.log.run_log import OpenCall, Progress, RunLog, Tell, load_ru
 from perdure.engine.log.tool_rules import prefill, rule_state, why_not_for_run
 from perdure.engine.ports import Ports, UnitInputs, show_result
 from perdure.engine.prompt.system_messages import renew_system_message
-from perdure.engine.prompt.tail import why_not_after_order
+from perdure.engine.prompt.tail import STOP, why_not_after_order
 from perdure.engine.records.leases import holding
 from perdure.engine.run.hook_points import after_memory_tool, after_tool, before_tool, store_answers
 from perdure.engine.run.tool_results import result_tokens, store_edit, store_outcome, store_started
@@ -154,6 +154,9 @@ class _ToolPhase:
         options = self.log.run.options
         if options.tools is not None and (why := why_not_for_run(options.tools, call.name)) is not None:
             return _refusal(why)
+        tail = self.log.steps[-1].recipe.tail if self.log.steps and open_call.decision is None else ""
+        if STOP in tail and (why := why_not_after_order(tail, call.name, self.tools, rules)) is not None:
+            return _refusal(why)
         arguments = open_call.arguments
         if rules is not None and open_call.decision is None:  # what a person approved is run as it was shown
             arguments = prefill(arguments, rules.arguments.get(call.name))
@@ -166,10 +169,6 @@ class _ToolPhase:
             times = count_failures(tool_steps(self.log.messages), call)
             if times >= guards.failed_repeats:
                 return _refusal(str(CallRepeated(call.name, times=times)))
-        if open_call.decision is None and not (rules is not None and (rules.missing or rules.goes_on)):
-            tails = (step.recipe.tail for step in self.log.steps if step.id == open_call.message.step_id)
-            if (why := why_not_after_order(next(tails, ""), call.name, self.tools)) is not None:
-                return _refusal(why)
         if tool.spec.kind != "memory" and (missing := self.ports.toolbox.missing(tool)) is not None:
             return ToolOutcome(text=missing, status="error")
         if call.call_id in self.log.started and not tool.spec.idempotent:
