@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_the_commands_of_claude_code_work_as_they_are(tmp_path: Path) -> None:
     [
         ("small", PerdureError, "haiku"),
         ("other", PerdureError, "none-such"),
-        ("secret", NotFound, "there are|did you mean"),
+        ("secret", NotFound, "the policy forbids it"),
         ("smal", NotFound, "did you mean small"),
     ],
 )
@@ -122,6 +123,31 @@ def test_fields_of_helpers_have_no_effect_on_a_command_and_a_note_says_so(tmp_pa
         notes = agent.commands.get("push").definition.notes
 
     assert [note.partition("'")[2].partition("'")[0] for note in notes] == ["memory", "tools", "effort"]
+
+
+def test_a_name_of_the_policy_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """Where its file is broken, and where it is denied; what a project has under that name is not run."""
+    for name in ("deploy", "Review", "fine"):
+        define(tmp_path, "commands", name)
+    where = policy(tmp_path, "denied_commands = ['review']")
+    broken = write(Path(where) / "commands" / "deploy.md", "---\nmax_turns: many\n---\n")
+    with talking(tmp_path, says("Sent."), policy=where) as (agent, models):
+        for name, why in (("deploy", f"{broken}:2: max_turns"), ("/Review", "the policy forbids it")):
+            with pytest.raises(NotFound, match=why):
+                agent.commands.run(name)
+        names = [one.name for one in agent.commands.list()]
+
+    assert names == ["fine"] and not models["test/scripted"].requests
+
+
+def test_a_name_may_be_typed_with_its_marks_apart(tmp_path: Path) -> None:
+    """As some keyboards write it, and macOS the file; the arguments stay as they are."""
+    apart = unicodedata.normalize("NFD", "prüfung")
+    define(tmp_path, "commands", apart, "Go: $ARGUMENTS")
+    with talking(tmp_path, says("Done.")) as (agent, models):
+        agent.commands.run(f"/{apart}", apart)
+
+    assert asked(models["test/scripted"]).endswith(f"Go: {apart}")
 
 
 @pytest.mark.parametrize("bad", [5, None, [5], ["a", None], ("a", b"b")])

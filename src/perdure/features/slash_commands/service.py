@@ -15,9 +15,10 @@ from perdure.core.features import Point
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.models import Models
 from perdure.core.runs import RunOptions
+from perdure.core.text.forms import name_form
 from perdure.engine.ports import in_effect
 from perdure.engine.run.accept import Accepted
-from perdure.features.plugins.definitions import DefinitionProblem
+from perdure.features.plugins.definitions import DefinitionProblem, Definitions
 from perdure.features.plugins.layers import find_definitions, project_of
 from perdure.features.plugins.policy import load_policy
 from perdure.features.slash_commands.values import SlashCommand, expand, make_command
@@ -32,7 +33,7 @@ COMMAND_MODEL: Point[[str, str, str, Models, Settings], tuple[str, str]] = Point
 """(The handle of the model of a command's run, why it is that one), by the wishes of its definition and of the caller,
 and the agent's own model."""
 
-_LINE = re.compile(r"/([\w.:-]+)(?:\s+(.*))?", re.DOTALL)
+_LINE = re.compile(r"/(\S+)(?:\s+(.*))?", re.DOTALL)
 
 
 class AsyncSlashCommands(AsyncPart):
@@ -44,17 +45,17 @@ class AsyncSlashCommands(AsyncPart):
 
     async def problems(self) -> Sequence[DefinitionProblem]:
         """The files that define no command, each with its line and the reason. Raises: as `list`."""
-        return (await self._load())[1]
+        return (await self._load())[1].problems
 
     async def get(self, name: str) -> SlashCommand:
         """The command of exactly this name. Raises: NotFound, with the nearest names; InvalidInput: the policy."""
         check_text("name", name)
-        commands, _ = await self._load()
-        found = commands.get(name.removeprefix("/"))
+        (commands, definitions), name = await self._load(), name_form(name.removeprefix("/"))
+        found = commands.get(name)
         if found is None:
             near = get_close_matches(name[:200], commands, n=3, cutoff=0.5)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(commands) or 'none'}"
-            raise NotFound("command", name[:80], hint=hint)
+            there = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(commands) or 'none'}"
+            raise NotFound("command", name[:80], hint=definitions.why_refused(name) or there)
         return found
 
     async def prepare(
@@ -124,13 +125,13 @@ class AsyncSlashCommands(AsyncPart):
     def _sending(self) -> AsyncSending:
         return AsyncSending(self._app, self._id)
 
-    async def _load(self) -> tuple[Mapping[str, SlashCommand], Sequence[DefinitionProblem]]:
-        """The commands by name, and the files that define none. Raises: as `list`."""
+    async def _load(self) -> tuple[Mapping[str, SlashCommand], Definitions]:
+        """The commands by name, and what was found of definitions. Raises: as `list`."""
         settings = self._app.settings
         agent, tools = await self._store.read(_load_agent, self._id)
         found = await asyncio.to_thread(find_definitions, "commands", settings, project_of(agent))
         policy = load_policy(settings)
-        return {name: make_command(one, tools, policy) for name, one in found.by_name.items()}, found.problems
+        return {name: make_command(one, tools, policy) for name, one in found.by_name.items()}, found
 
     async def _model_of(
         self, command: SlashCommand, asked: str, conversation: ConversationId | None
@@ -160,7 +161,7 @@ async def read_slash_text(
     """Return what is sent for a text such as `/NAME ARGUMENTS` in a conversation; None: it names no command. Raises: as
     `prepare`."""
     line, commands = _LINE.fullmatch(text.strip()), AsyncSlashCommands(app, agent_id)
-    if line is None or line[1] not in {one.name for one in await commands.list()}:
+    if line is None or name_form(line[1]) not in {one.name for one in await commands.list()}:
         return None
     return await commands.prepare(line[1], line[2] or "", conversation=conversation)
 
