@@ -58,7 +58,7 @@ async def test_no_tool_writes_a_credential(tool: str) -> None:
 async def test_a_passage_is_masked_before_its_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of 1 MB takes a second, in which nobody else could write."""
     in_transaction = list[str]()
-    monkeypatch.setattr(passages, "without_credentials", lambda text: in_transaction.append(text) or text)
+    monkeypatch.setattr(passages, "without_credentials", lambda text: in_transaction.append(text) or text)  # type: ignore[func-returns-value]
     script = ScriptedModel(calls("archival_memory_insert", content=SAID, tags=[KEY]), says("Noted."))
     settings = Settings(model=MODEL, embedding="none")
     async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: script}, settings=settings) as perdure:
