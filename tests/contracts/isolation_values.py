@@ -177,7 +177,11 @@ OF_VERBS: Mapping[str, Any] = {
     "callbacks.request.callback": Callback(url="https://stolen.example"),
     "callbacks.put.due_at": None,
     **{"schedules.advance.firing": firing_at(UNTIL), "schedules.advance.next_at": LATER},
-    **{"helper_agents.put.name": "walrus", "helper_agents.put.helper": HelperAgent(AgentId("agent-stolen"), "")},
+    **{f"helper_agents.{verb}.name": "sea:walrus" for verb in ("put", "delete")},
+    **{
+        "helper_agents.list_of_plugin.plugin": "sea",
+        "helper_agents.put.helper": HelperAgent(AgentId("agent-stolen"), ""),
+    },
     **{"skills.add.version": new_version(), "skills.add_version.version": new_version(3, text="stolen")},
     **{f"skills.{verb}.name": "walrus" for verb in ("find", "add_use")},
     "skills.archive_unused.before": LATER,
