@@ -140,7 +140,7 @@ async def test_long_lists_of_tools_cost_no_time(tmp_path: Path) -> None:
     for number in range(100):
         define(tmp_path, f"many-{number}", tools=", ".join(f"m*{number}-{one}*" for one in range(200)))
     async with lead(tmp_path, {"lead": ScriptedModel()}) as (_, agent):
-        problems = {one.path.stem: str(one) for one in (await agent.helpers.roster()).problems}
+        problems = {one.path.stem: str(one) for one in (await agent.helpers.roster()).found.problems}
         start = time.process_time()
         await agent.helpers.roster()
         took = time.process_time() - start

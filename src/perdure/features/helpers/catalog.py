@@ -13,7 +13,7 @@ from perdure.core.messages import SEND_MESSAGE
 from perdure.core.text.forms import match_form, name_form
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, tool_writes_memory
 from perdure.features.helpers.claude_code import MEMORY_SCOPES, field_notes, preload_skills
-from perdure.features.plugins.definitions import Defined, Definition, DefinitionProblem, Definitions
+from perdure.features.plugins.definitions import Defined, Definition, Definitions
 from perdure.features.plugins.layers import find_definitions, no_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.tool_names import UNUSED_TOOLS, names_elsewhere, resolve_forbidden, resolve_tools
@@ -107,16 +107,6 @@ class Roster:
     found: Definitions = field(default_factory=Definitions)
 
     @property
-    def problems(self) -> Sequence[DefinitionProblem]:
-        """The files that define none."""
-        return self.found.problems
-
-    @property
-    def denied(self) -> Sequence[Definition]:
-        """The definitions that a policy forbids."""
-        return self.found.denied
-
-    @property
     def callable(self) -> Mapping[str, Helper]:
         """Those that can be called."""
         return {name: helper for name, helper in self.by_name.items() if not helper.problem}
@@ -128,7 +118,7 @@ class Roster:
             return helper
         problem = self.found.why_refused(name) if helper is None else helper.problem
         if not problem and not self.by_name:  # the policy can't be read
-            problem = "; ".join(map(str, self.problems))
+            problem = "; ".join(map(str, self.found.problems))
         raise HelperUnknown(name, self.callable, problem)
 
 

@@ -56,7 +56,7 @@ async def show_routes(view: Output, agent: LastAgent) -> None:
 
 def _problems(roster: Roster) -> Sequence[Text]:
     """Lines about the definitions that can't be used, each with the reason."""
-    lines = [*map(str, roster.problems), *(f"{one.name}: the policy forbids it" for one in roster.denied)]
+    lines = [*map(str, roster.found.problems), *(f"{one.name}: the policy forbids it" for one in roster.found.denied)]
     return [Text(visible(line), style="yellow") for line in lines]
 
 

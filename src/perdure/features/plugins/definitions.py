@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from perdure.core.text.forms import match_form
 
@@ -134,21 +134,12 @@ class Definitions:
         return match_form(name) not in self.taken
 
 
-class Listed(Protocol):
-    """A definition, or what is made of one. `layer`: that of the definition, or another word."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def layer(self) -> str: ...
-
-
-T = TypeVar("T", bound=Listed)
+T = TypeVar("T", bound=Any)
 
 
 def by_weight(items: Iterable[T]) -> list[T]:
-    """Return what stands in a list in the order in which it is kept where there is no room for all: plug-ins last, and
-    of these the first of each one, then the second, so that none of them crowds out another."""
+    """Return things with `name` and `layer` in the order in which a list keeps them where it has no room for all:
+    plug-ins last, and of these the first of each one, then the second, so that none crowds out another."""
     counts = Counter[str]()
 
     def place(one: T) -> tuple[int, int]:
