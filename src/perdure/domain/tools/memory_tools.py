@@ -20,6 +20,7 @@ from perdure.core.blocks import (
     Block,
     MemoryEdit,
     append_text,
+    check_author,
     check_label,
     check_no_line_numbers,
     insert_lines,
@@ -30,6 +31,7 @@ from perdure.core.errors import BlockReadOnly, InvalidArguments, ToolError
 from perdure.core.ids import ArchiveId, BlockId
 from perdure.core.specs import ToolOutcome
 from perdure.core.text.credentials import without_credentials
+from perdure.core.text.forms import match_form, plain_form
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, feature_tools
 from perdure.domain.archives.passages import MAX_PASSAGE_CHARS, NewPassage, insert_passage, own_archive
 from perdure.domain.blocks.patches import apply_patch
@@ -60,6 +62,7 @@ def run_memory_command(
         case "view":
             return _view(tx, call, path or ROOT)
         case "create":
+            _check_new_label(tx, call, _label(path, "path"))
             new_block = NewBlock(label=_label(path, "path"), value=file_text or "", description=description)
             block_id = BlockId(call.ids.new("block"))
             block = create_block(
@@ -88,6 +91,21 @@ def run_memory_command(
             return _delete(tx, call, _label(path, "path"))
         case _:
             return _rename(tx, call, _label(old_path or path, "old_path"), new_path, description)
+
+
+def _check_new_label(tx: Tx, call: MemoryCall, label: str) -> None:
+    """Check that a new label is not that of a block that the agent may not write in other letters, which would look
+    like the same to the model. Raises: BlockProtected, BlockReadOnly."""
+    for block in tx.blocks.list_by_agent(call.agent.id, call.run.conversation_seq):
+        if block.label != label and _form(block.label) == _form(label) and call.person is None:
+            check_author(block, call.author)
+            if block.read_only:
+                raise BlockReadOnly(block.label)
+
+
+def _form(label: str) -> str:
+    """A label as it looks."""
+    return match_form(plain_form(label)).strip()
 
 
 def _view(tx: Tx, call: MemoryCall, path: str) -> ToolOutcome:
@@ -125,6 +143,8 @@ def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, descript
 
     before = find_own_block(tx, call, label)
     block = rename(before)
+    if block.label != before.label:
+        _check_new_label(tx, call, block.label)
     if block != before:
         block = tx.blocks.put(block, expected=before.version, author=call.author, at=call.now)
     done = f"renamed memory block {label!r} to {new_label!r}"
