@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,24 @@ def test_the_file_of_records(tmp_path: Path) -> None:
         load_records(Settings(home=str(tmp_path)))
 
     assert raised.value.line == 3
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"roots": {"agents": ["../../x"]}},
+        {"roots": {"agents": ["/etc"]}},
+        {"hooks": [{"event": "Nope", "command": "x"}]},
+        {"hooks": 5},
+        {"dependencies": {"b": "newest"}},
+        {"folder": "../x"},
+        {"unknown": 1},
+    ],
+    ids=str,
+)
+def test_a_record_that_no_plug_in_can_have(tmp_path: Path, record: object) -> None:
+    """Nothing is used then, and the file is named."""
+    file = write(tmp_path / "plugins" / "plugins.json", json.dumps({"a": record}))
+    with pytest.raises(FileInvalid, match="can't be used"):
+        load_records(Settings(home=str(tmp_path)))
+    assert file.exists()

@@ -15,10 +15,10 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 from perdure.features.plugins.definitions import DefinitionKind, is_name
-from perdure.features.plugins.manifest import PluginHook, PluginServer
+from perdure.features.plugins.manifest import POINT_OF_EVENT, PluginHook, PluginServer
 from perdure.features.plugins.places import FileInvalid
 from perdure.features.plugins.policy import Policy, load_policy
-from perdure.features.plugins.versions import is_in_range
+from perdure.features.plugins.versions import check_range, is_in_range
 from perdure.settings import Settings
 
 FOLDER = "plugins"
@@ -199,12 +199,13 @@ def _read_records(file: Path, *_state: int) -> Mapping[str, PluginRecord]:
     try:
         shape: Any = json.loads(file.read_text(encoding="utf-8"))
         return {name: _record(name, one) for name, one in sorted(shape.items()) if is_name(name)}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, InvalidInput) as error:
         raise FileInvalid(file, getattr(error, "lineno", 0), f"it can't be used: {error}") from error
 
 
 def _record(name: str, shape: Mapping[str, Any]) -> PluginRecord:
-    """The record in its stored form. Raises: TypeError: it has something unknown."""
+    """The record in its stored form. Raises: TypeError, ValueError, AttributeError, InvalidInput: it has something that
+    no plug-in can have; somebody edited it, or it is of another version."""
     lists = {
         "hooks": [PluginHook(**one) for one in shape.get("hooks", ())],
         "servers": [PluginServer(**one) for one in shape.get("servers", ())],
@@ -212,4 +213,12 @@ def _record(name: str, shape: Mapping[str, Any]) -> PluginRecord:
     record = PluginRecord(**{**shape, "name": name, **lists})
     if record.folder and not is_name(record.folder):
         raise ValueError(f"{name}: {record.folder!r:.80} is no folder of a plug-in")
+    for path in (Path(one) for paths in record.roots.values() for one in paths):
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"{name}: {str(path)!r:.80} is no path below its folder")
+    for event in (hook.event for hook in record.hooks):
+        if event not in POINT_OF_EVENT:
+            raise ValueError(f"{name}: {event!r:.80} is no event of hooks")
+    for versions in record.dependencies.values():
+        check_range(versions)
     return record
