@@ -107,7 +107,7 @@ def test_without_pipes_it_says_what_starts_it(tmp_path: Path, is_out: bool) -> N
 
 
 async def test_a_request_that_is_not_read_is_answered_with_its_id(tmp_path: Path) -> None:
-    """Once, if the id stands at the start or the end of the line, where SDKs write it: else its sender would wait for ever."""
+    """If the id stands at the start or the end of the line, where SDKs write it: its sender would wait for ever."""
     long, deep = "x" * (LINE_LIMIT_BYTES + 10), "[" * 100_000
     lines = [
         '{"jsonrpc":"2.0","id":8,"method":"session/prompt","params":"' + long + '"}',

@@ -16,7 +16,7 @@ from perdure import Perdure
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.connect import files, hook_command
-from perdure.features.connect.transcripts import LINE_BYTES, MESSAGE_CHARS, Transcript
+from perdure.features.connect.capture import LINE_BYTES, MESSAGE_CHARS, Transcript
 from perdure.features.notes.folders import CONTEXT_FILE, state_folder
 from perdure.features.notes.projects import GLOBAL_TAG, PROJECT_TAG
 

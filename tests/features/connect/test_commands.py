@@ -15,9 +15,15 @@ import pytest
 
 from perdure.core.errors import InvalidInput
 from perdure.features.connect.checks import check_answer, check_entries
-from perdure.features.connect.entries import ConfigEntry, plan_entries
 from perdure.features.connect.jsonc import JsonText
-from perdure.features.connect.programs import find_program, kept_environment, own_command, programs
+from perdure.features.connect.programs import (
+    ConfigEntry,
+    find_program,
+    kept_environment,
+    own_command,
+    plan_entries,
+    programs,
+)
 from tests.support.programs import SRC, perdure, run_inside
 from tests.ui.browser import BASE, dashboard
 

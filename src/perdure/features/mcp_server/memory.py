@@ -22,8 +22,7 @@ from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.archives.passages import NewPassage
 from perdure.features.facts.values.facts import Fact, FactHit
 from perdure.features.mcp_server.context import MemoryReader
-from perdure.features.mcp_server.lines import line_of, note_text
-from perdure.features.mcp_server.listing import find_note, list_entity, list_kind, list_times
+from perdure.features.mcp_server.listing import find_note, line_of, list_entity, list_kind, list_times, note_text
 from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs, ask_output, mask_output, read_file
 from perdure.features.mcp_server.shell import ShellRun, run_shell
 from perdure.features.mcp_server.specs import MemoryToolSpec, offered_specs, tool_specs

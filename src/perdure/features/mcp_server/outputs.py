@@ -21,7 +21,7 @@ from perdure.core.text.credentials import PRIVATE_KEY, without_credentials
 from perdure.core.text.reprs import plural
 from perdure.domain.conversations.patterns import Pattern, PatternSlow
 from perdure.domain.tools.context_tools import LOOK_UP
-from perdure.features.mcp_server.lines import line_of
+from perdure.features.mcp_server.listing import line_of
 from perdure.features.notes.folders import data_folder, make_folder
 from perdure.scratch import remove_leftovers, replace_file, scratch_folder
 

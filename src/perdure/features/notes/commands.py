@@ -16,10 +16,9 @@ if for_work(__name__):
     from perdure.cli.views.json import fields as fields_of
     from perdure.cli.views.view import Output, local_time, new_table, plural, short_id, visible
     from perdure.core.errors import InvalidInput, NotFound
-    from perdure.features.notes.kinds import find_kind, note_kinds
     from perdure.features.notes.projects import ProjectMemory
     from perdure.features.notes.service import AsyncNotes
-    from perdure.features.notes.values import MemoryLevel, Note
+    from perdure.features.notes.values import MemoryLevel, Note, find_kind, note_kinds
     from perdure.library.perdure import AsyncPerdure
 
 T = TypeVar("T")
