@@ -19,7 +19,7 @@ from perdure.core.text.credentials import without_credentials
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.connect.files import one_at_a_time
 from perdure.features.connect.programs import claude_folder
-from perdure.features.mcp_server.prepared import prepare_context
+from perdure.features.mcp_server.context import prepare_context
 from perdure.features.notes.folders import make_folder, state_folder
 from perdure.features.notes.projects import ProjectMemory
 from perdure.library.agent import AsyncAgent

@@ -12,8 +12,8 @@ if for_work(__name__):
     from pathlib import Path
 
     from perdure.cli.views.view import Output
+    from perdure.features.mcp_server.context import NextSession
     from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
-    from perdure.features.mcp_server.prepared import NextSession
     from perdure.features.notes.nudges import check_nudge_level
     from perdure.features.notes.projects import ProjectMemory
     from perdure.library.perdure import AsyncPerdure

@@ -15,6 +15,7 @@ from perdure.core.messages import Message, text_of
 from perdure.core.passages import Passage
 from perdure.core.text.reprs import plural
 from perdure.features.facts.values.facts import Fact
+from perdure.features.notes.projects import find_note
 from perdure.features.notes.values import NOTE_TAG, MemoryLevel, Note, note_kinds
 from perdure.library.agent import AsyncAgent
 from perdure.library.memory.search import period
@@ -23,6 +24,7 @@ from perdure.library.parts.checks import Page
 LINE_CHARS = 300
 Readers = Sequence[tuple[MemoryLevel, AsyncAgent]]
 """The agents that are read, each with its level."""
+NOTES_HINT = "memory_list(kind='notes') shows them"
 _WHAT = {"forget": "forgotten: ", "revert": "taken back: "}
 """Kind of a correction -> what stands before its text."""
 FACTS_MAX = 100
@@ -105,7 +107,7 @@ async def list_kind(
     if kind != "notes" and (note_kind or stale or archived or id):
         raise InvalidInput(f"note_kind, stale, archived and id are for kind='notes', and kind is {kind!r}")
     if id:
-        return note_text((await find_note(readers, id))[2])
+        return note_text((await find_note(readers, id, hint=NOTES_HINT))[2])
     if stale and archived:
         raise InvalidInput("archived notes are not reviewed: give stale or archived")
     found = list[str]()
@@ -121,15 +123,6 @@ async def list_kind(
             found += [f"# {level}: {agent.name}\n{listed[0]}", *listed[1:]]
     which = "stale " * stale + "archived " * archived + f"{note_kind} " * bool(note_kind)
     return fit_parts(found, budget) or (f"There are no {which}{kind}." if which else f"There are no {kind} yet.")
-
-
-async def find_note(readers: Readers, id: str) -> tuple[MemoryLevel, AsyncAgent, Note]:
-    """Return the note whose id begins so, or that has this title, with whose it is. Raises: NotFound; InvalidInput:
-    several notes of an agent do."""
-    for level, agent in readers:
-        with suppress(NotFound):
-            return level, agent, await agent.notes.find(id)
-    raise NotFound("note", f"{id:.80}", hint="memory_list(kind='notes') shows them")
 
 
 async def _list_of(agent: AsyncAgent, level: MemoryLevel, kind: str, limit: int) -> list[str]:

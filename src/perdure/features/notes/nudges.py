@@ -19,7 +19,7 @@ EDITS_FILE = "edits.jsonl"
 FILE_BYTES = 64_000
 """A longer file counts no more edits, and no more reminders are given: there were hundreds without a note."""
 SESSIONS_KEPT = 100
-"""Of so many sessions a file that begins anew says that they were reminded."""
+"""After a note the file has so many sessions that were reminded, the last ones."""
 
 
 @dataclass(slots=True)
@@ -85,12 +85,9 @@ class EditCounter:
 
     def clear(self) -> None:
         """Begin at none again: a note was written. A folder that can't be written stays as it is."""
+        reminded = [*self._read().reminded.items()][-SESSIONS_KEPT:]
         with suppress(OSError):
-            if self._path.stat().st_size < FILE_BYTES // 2:
-                self._append({"cleared": True})
-                return
-            reminded = [*self._read().reminded.items()][-SESSIONS_KEPT:]
-            self._path.unlink()
+            os.truncate(self._path, 0)
             for session, claim in reminded:
                 self._append({"reminded": session, "claim": claim})
 
@@ -148,8 +145,6 @@ class EditCounter:
                 case {"file": str(file), "edits": int(edits)}:
                     counts.edits += edits
                     counts.files.add(file)
-                case {"cleared": True}:
-                    counts = EditCounts(reminded=counts.reminded)
                 case {"reminded": str(session), "claim": str(claim)}:
                     counts.reminded.setdefault(session, claim)
                 case {"nudged": str(claim)} if rule is not None and rule.is_due(counts, ""):
