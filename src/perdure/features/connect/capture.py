@@ -35,6 +35,7 @@ _PROGRAM_TEXT = re.compile(r"\s*(?:<(?:command-|local-command|system-reminder|us
 """Messages of the user's role that the program wrote."""
 _LEFT_OUT = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage", "isVisibleInTranscriptOnly")
 """Entries with one of these are the program's own, a sub-agent's, or tell again what was said before."""
+_SESSION = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
 
 class Transcript:
@@ -118,9 +119,6 @@ def _time(value: Any) -> datetime:
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
     except (TypeError, ValueError, OverflowError):
         return datetime.now(UTC)
-
-
-_SESSION = re.compile(r"[\w.-]{1,100}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

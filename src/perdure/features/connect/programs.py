@@ -18,6 +18,12 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.incoming.addresses import is_postgres, without_password
 
 ADDRESS = "http://127.0.0.1:8283"
+HOOK_TIMEOUT_S = 10
+_QUOTED = r"'(?:[^']|'\"'\"')*"
+_WORD = rf"(?:{_QUOTED}'|[\w@%+=:,./-]+)"
+"""A word as `shlex` writes it into a command; the first: one that is quoted, without its end."""
+_COMMAND = rf"(?:PERDURE_\w+={_WORD} )*(?:{_WORD} -P -m perdure|{_QUOTED}/perdure'|(?:[\w@%+=:,./-]*/)?perdure)"
+"""How a hook starts this program, whole: a command of the user's may end with one of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,14 +118,6 @@ def folders_of_programs(*, portable: bool = False) -> Mapping[str, Path]:
         "claude": home / ".claude" if portable else claude_folder(),
         "claude_home": claude_folder() if variables.get("CLAUDE_CONFIG_DIR") else home,
     }
-
-
-HOOK_TIMEOUT_S = 10
-_QUOTED = r"'(?:[^']|'\"'\"')*"
-_WORD = rf"(?:{_QUOTED}'|[\w@%+=:,./-]+)"
-"""A word as `shlex` writes it into a command; the first: one that is quoted, without its end."""
-_COMMAND = rf"(?:PERDURE_\w+={_WORD} )*(?:{_WORD} -P -m perdure|{_QUOTED}/perdure'|(?:[\w@%+=:,./-]*/)?perdure)"
-"""How a hook starts this program, whole: a command of the user's may end with one of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import tomllib
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from perdure.context.sections.expand import Budget, largest
 from perdure.core.ids import AgentId
@@ -29,25 +31,27 @@ READ, READ_CHARS = 300, 1_000
 """So many of the user's newest messages are looked at, and so much of each."""
 LEAST, WORDS, HAN = 2, 6, 10
 """The score of a statement; from so many words or Chinese characters on a sentence scores one more."""
-_LEAD = re.compile(r"(?i)\W*(?:(?:ok(?:ay)?|yes|no|now|and|then|also|thanks|great|please|hi|hey)\b\W*|好的?\W+|请)*")
-_ORDER = re.compile(
-    r"(?i)(?:add|apply|build|bump|change|check|clean|commit|continue|create|delete|deploy|do|explain|extract|find|fix"
-    r"|format|give|go|implement|install|let|list|look|make|merge|move|open|push|put|read|refactor|remove|rename|replace"
-    r"|revert|review|rewrite|run|set|show|start|stop|test|try|undo|update|write)\b"
-    r"|(?:帮我|把|给我|改|加|删|修|运行|跑|提交|继续|看看|写|检查|重构|更新|创建)"
-)
-_RULE = re.compile(
-    r"(?i)\b(?:must|always|never(?! mind)|only|should|prefer\w*|decided|agreed|remember|called|named|don't|do not"
-    r"|from now on|instead of|rather than)\b|, not\b"
-    r"|必[须須]|[总總]是|[从從]不|不要|不能|只[能有用]|喜[欢歡]|偏好|[决決]定|[记記]住|以[后後]|叫"
-)
-_STATES = re.compile(
-    r"(?i)\b(?:is|are|was|were|has|have|had|am|needs?|uses?|runs?|lives?|works?|means?|because|my|our|we|I'm)\b"
-    r"|是|在|用|需要|我[们們]|我的|[属屬]于"
-)
-_NAME = re.compile(r"(?<=[\w,;:] )(?!I\b)[A-Z]\w+|\d|`|\w[_/]\w")
-_UNNAMED = re.compile(r"(?i)(?:it|this|that|they|these|those)\b|[这那它]")
+_TABLE = tomllib.loads(Path(__file__).with_name("said.toml").read_text("utf-8"))
+_WORDS = {name: re.compile(form, re.VERBOSE) for name, form in _TABLE.items()}
 _HAN = re.compile(f"[{CJK}]")
+BLOCKS, HANDOFF, KNOWN, TOLD, NOTES, LAST = 5, 3, 2, 3, 2, 1
+"""The weights of a context's sections: where not all of them fit, each gets its share, and what others don't need."""
+ABOUT_SHARE, KNOWN_SHARE, SECTION_TOKENS, SPACE_TOKENS = 0.4, 0.2, 40, 2
+"""What is remembered about a task has at least this share of the tokens, what a level's facts say at most that one; the
+last sections are left out of a context that has no room for so many tokens of each; between two are blank lines."""
+NOTES_SHOWN, TOLD_SHOWN, LAST_SHOWN = 10, 10, 3
+TASK_CHARS, TASK_TOKENS = 100, 100
+"""What is remembered about a task is left out of a context that has less room for it."""
+WORD_CHARS, ID_CHARS = 4, len("passage-12345678")
+"""So much of a note's id is enough for the tools."""
+_END_HEADINGS, _END_WORD = re.compile(r"(?:(?:\A|\n+)#[^\n]*)+\s*\Z"), re.compile(r"[!-~]+\Z")
+SPLIT_TOKENS, OWN_SHARE, TEXT_SHARE = 300, 0.65, 0.75
+"""An answer of more than so many tokens is split: at most this share is the project's, and of a level's part this is
+text, the rest its sources."""
+CONTEXT_TOKENS = 1_500
+PAUSE_S = 0.5
+"""At least so long between two times that a server prepares it."""
+_log = logging.getLogger(__name__)
 
 
 def told_lines(messages: Iterable[Message], limit: int) -> Sequence[str]:
@@ -66,29 +70,13 @@ def told_lines(messages: Iterable[Message], limit: int) -> Sequence[str]:
 def _score(sentence: Sentence) -> int:
     """Return how much a sentence tells; 0: it asks, or gives an order that is no rule."""
     text = sentence.masked.strip()
-    text = text[lead.end() :] if (lead := _LEAD.match(text)) else text
-    rules = _RULE.search(text) is not None
-    if is_question(sentence) or not (rules or (_STATES.search(text) and not _ORDER.match(text))):
+    text = text[lead.end() :] if (lead := _WORDS["lead"].match(text)) else text
+    rules = _WORDS["rule"].search(text) is not None
+    if is_question(sentence) or not (rules or (_WORDS["states"].search(text) and not _WORDS["order"].match(text))):
         return 0
     is_long = len(text.split()) >= WORDS or len(_HAN.findall(text)) >= HAN
-    is_vague = _UNNAMED.match(text) is not None or _ORDER.match(text) is not None
-    return 1 + rules + bool(_NAME.search(text)) + is_long - is_vague
-
-
-BLOCKS, HANDOFF, KNOWN, TOLD, NOTES, LAST = 5, 3, 2, 3, 2, 1
-"""The weights of a context's sections: where not all of them fit, each gets its share, and what others don't need."""
-ABOUT_SHARE, KNOWN_SHARE, SECTION_TOKENS, SPACE_TOKENS = 0.4, 0.2, 40, 2
-"""What is remembered about a task has at least this share of the tokens, what a level's facts say at most that one; the
-last sections are left out of a context that has no room for so many tokens of each; between two are blank lines."""
-NOTES_SHOWN, TOLD_SHOWN, LAST_SHOWN = 10, 10, 3
-TASK_CHARS, TASK_TOKENS = 100, 100
-"""What is remembered about a task is left out of a context that has less room for it."""
-WORD_CHARS, ID_CHARS = 4, len("passage-12345678")
-"""So much of a note's id is enough for the tools."""
-_END_HEADINGS, _END_WORD = re.compile(r"(?:(?:\A|\n+)#[^\n]*)+\s*\Z"), re.compile(r"[!-~]+\Z")
-SPLIT_TOKENS, OWN_SHARE, TEXT_SHARE = 300, 0.65, 0.75
-"""An answer of more than so many tokens is split: at most this share is the project's, and of a level's part this is
-text, the rest its sources."""
+    is_vague = _WORDS["unnamed"].match(text) is not None or _WORDS["order"].match(text) is not None
+    return 1 + rules + bool(_WORDS["name"].search(text)) + is_long - is_vague
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +228,6 @@ def _source_line(source: Source) -> str:
     label = f" {source.label}" if source.label else ""
     date = f", {source.occurred_at:%Y-%m-%d}" if source.occurred_at else ""
     return f"[{source.number}] {source.id}{label}{date}{tags_text(source.tags)}"
-
-
-CONTEXT_TOKENS = 1_500
-PAUSE_S = 0.5
-"""At least so long between two times that a server prepares it."""
-_log = logging.getLogger(__name__)
 
 
 async def prepare_context(perdure: AsyncPerdure, project: ProjectMemory) -> None:

@@ -40,6 +40,9 @@ _FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)  # its names need 
 _MARK = re.compile(r"[,;\"'(){}<>\[\]]")
 _HANDLE = re.compile("(?:output:)?([0-9]{1,9})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+SHELL_S, OUTPUT_S, POLL_S = 600.0, 0.5, 0.05
+"""The most time of a line, and what it leaves to read when its shell has ended; how often its end is looked for."""
+MARK = "PERDURE_COMMAND"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,11 +278,6 @@ def ask_output(text: str, arguments: dict[str, Any], budget: Budget) -> str:
         f"{number}| {line}" for number, line in enumerate(text.split("\n"), 1) if needle.casefold() in line.casefold()
     ]
     return budget.cut("\n".join(lines) or f"No line has {needle!r:.80}.")
-
-
-SHELL_S, OUTPUT_S, POLL_S = 600.0, 0.5, 0.05
-"""The most time of a line, and what it leaves to read when its shell has ended; how often its end is looked for."""
-MARK = "PERDURE_COMMAND"
 
 
 @dataclass(frozen=True, slots=True)

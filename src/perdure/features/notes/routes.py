@@ -18,6 +18,11 @@ from perdure.server.wire.shapes import WireShape, computed
 
 _Title = Annotated[str, keywords(pattern=FILLED, maxLength=TITLE_CHARS)]
 _Fields = ItemsByName[str]
+router = Router(tags=["notes"])
+_Kind = Annotated[Annotated[str, keywords(enum=[*note_kinds()])] | None, Query(description="Only those of this kind.")]
+_Archived = Annotated[bool, Query(description="Those that are archived, in place of the others.")]
+_Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="At most this many items.")]
+_After = Annotated[PassageIdIn | None, Query(description="The id of the last note of the page before.")]
 
 
 class NoteIn(WireRequest):
@@ -66,14 +71,6 @@ class NoteKindShape(WireShape, of=NoteKind, fields="name about review_days field
     """A kind of notes; `fields` are its fields, each with what is written there."""
 
     fields: dict[str, str] = computed(lambda kind: dict(kind.fields))
-
-
-router = Router(tags=["notes"])
-
-_Kind = Annotated[Annotated[str, keywords(enum=[*note_kinds()])] | None, Query(description="Only those of this kind.")]
-_Archived = Annotated[bool, Query(description="Those that are archived, in place of the others.")]
-_Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="At most this many items.")]
-_After = Annotated[PassageIdIn | None, Query(description="The id of the last note of the page before.")]
 
 
 @router.get("/v1/agents/{agent_id}/notes")

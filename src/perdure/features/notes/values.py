@@ -24,6 +24,10 @@ _ESCAPED = re.compile(r"^\\(\\*#{1,2} )", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _CONTROL_IN_BODY = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+NOTE_TAG = "note"
+"""The tag of passages that are notes."""
+MemoryLevel = Literal["project", "global"]
+"""Whether something belongs to the memory of a project, or to the one behind all projects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +131,6 @@ def _trim(text: str) -> str:
 def label_of(name: str) -> str:
     """Return a field's name as a heading: `trade_offs` as `Trade offs`."""
     return name.replace("_", " ").capitalize()
-
-
-NOTE_TAG = "note"
-"""The tag of passages that are notes."""
-
-MemoryLevel = Literal["project", "global"]
-"""Whether something belongs to the memory of a project, or to the one behind all projects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
