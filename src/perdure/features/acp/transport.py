@@ -36,7 +36,8 @@ class LineTransport:
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None: the other side has closed its end."""
         while True:
-            message, asked_id = None, None
+            message: Any = None
+            asked_id: str | int | None = None
             try:
                 line, is_whole = await self._read_line()
                 if not line.endswith(b"\n"):
