@@ -8,13 +8,14 @@ request makes outside runs count for the same days, by `CallBudget`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationState
-from perdure.core.errors import LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty
+from perdure.core.errors import LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty, NotFound
 from perdure.core.incoming.principals import Principal, Used, UseLimits, current_principal, day_of
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Step, Usage
@@ -99,12 +100,12 @@ def find_limit(tx: Tx, opening: ConversationState, options: RunOptions, at: date
         last = tx.runs.list(agent.id, limit=1, before_seq=opening.next_run_seq - most + 1)
         if last and (wait := MINUTE_S - (at - last[0].created_at).total_seconds()) > 0:
             return LimitReached(f"{agent.id} may begin {most:,} runs a minute, and has", retry_after_s=int(wait) + 1)
-    return _find_used_up(tx, _days(agent, options), at)
+    return _find_used_up(tx, _days_of_run(tx, agent, options), at)
 
 
 def has_budget(agent: Agent, options: RunOptions) -> bool:
     """Whether anything limits what a run of this agent may use, or counts what it uses."""
-    own = options.max_tokens, options.max_cost_usd, options.key_id
+    own = options.max_tokens, options.max_cost_usd, options.key_id, options.helper or None
     return bool(agent.settings.get(LIMITS)) or any(one is not None for one in own)
 
 
@@ -118,15 +119,16 @@ def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> EndR
         return _end("max_tokens", f"the run has used {used.tokens:,} tokens, and may use {tokens:,}")
     if most is not None and used.cost >= most:
         return _end("max_cost", f"the run has cost {_dollars(used.cost)}, and may cost {_dollars(most)}")
-    for owner_id, limits in _days(agent, options):
+    for owner_id, limits in _days_of_run(tx, agent, options):
         if (text := _find_beyond(tx.used.get(owner_id, day_of(inputs.now)), limits)) is not None:
             return _end(text[0], f"{owner_id} {text[1]}; tomorrow, by UTC, it may go on")
     return None
 
 
 def count_use(tx: Tx, agent: Agent, options: RunOptions, model: str, usage: Usage, inputs: UnitInputs) -> None:
-    """Count tokens and dollars for the day of the agent and of the options' key, where these have a limit."""
-    owners = [owner_id for owner_id, _ in _days(agent, options)] if has_budget(agent, options) else []
+    """Count tokens and dollars for the day of the agent, of those that it helps, and of the options' key, where these
+    have a limit."""
+    owners = [owner_id for owner_id, _ in _days_of_run(tx, agent, options)] if has_budget(agent, options) else []
     if owners and usage.total_tokens:
         used = Used(tokens=usage.total_tokens, cost=inputs.price_of(model, usage) or 0.0)
         tx.used.add_today(dict.fromkeys(owners, used), at=inputs.now)
@@ -177,6 +179,17 @@ def until_midnight_s(at: datetime) -> int:
     at = at.astimezone(UTC)
     midnight = at.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     return int((midnight - at).total_seconds()) + 1
+
+
+def _days_of_run(tx: Tx, agent: Agent, options: RunOptions) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """As `_days`; for the run of a helper also the agents that it works for, by way of other helpers too."""
+    days, caller = dict(_days(agent, options)), options.caller if options.helper else None
+    with suppress(NotFound):  # it was deleted with its agent
+        while caller is not None:
+            run = tx.runs.get(caller, hidden=True)
+            days |= _days(tx.agents.get(run.key.agent_id), NO_OPTIONS)
+            caller = run.options.caller if run.options.helper else None
+    return list(days.items())
 
 
 def _days(agent: Agent, options: RunOptions) -> Iterator[tuple[str, Mapping[str, Any]]]:

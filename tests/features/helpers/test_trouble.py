@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, ModelReply, ModelRequest, RunFailed
+from perdure.core.errors import LimitReached
 from perdure.core.models import Model
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, fails, says
@@ -113,6 +114,40 @@ async def test_helpers_of_a_run_use_up_its_budget_over_several_calls(tmp_path: P
         assert failed.value.reply.failure is not None and failed.value.reply.failure.kind == kind
         assert sum(run.step_count for run in runs) == 7  # $1.05, 105 tokens
         assert [run.failure.kind for run in runs if run.failure] == [kind] * 2
+
+
+@pytest.mark.parametrize("memory", ["own", "agent"])
+async def test_helpers_count_for_the_day_of_their_agent(tmp_path: Path, priced: None, memory: str) -> None:
+    """Each step once: a helper ends where the day's dollars are used up, and the agent begins no other run."""
+    define(tmp_path, "outer", model="test/outer", tools="run_helper, conversation_search", memory=memory)
+    define(tmp_path, "one", model="test/one", tools="conversation_search", memory=memory)
+    models = {
+        "lead": ScriptedModel(calls("run_helper", name="outer", prompt="Go"), says("Done.")),
+        "outer": ScriptedModel(CALL, says("Outer is done.")),
+        "one": ScriptedModel(otherwise=STEP),
+    }
+    async with lead(tmp_path, models) as (perdure, agent):
+        await agent.update(settings={"limits": {"cost_per_day": 1.0}})
+        with pytest.raises(RunFailed, match=r"may cost \$1 a day, and has cost \$1.05"):
+            await agent.send("Go")
+        runs = await ended_runs(perdure)
+        with pytest.raises(LimitReached):
+            await agent.send("Again")
+
+    assert {run.options.helper: run.step_count for run in runs} == {"": 1, "outer": 1, "one": 5}
+
+
+async def test_a_call_beyond_the_day_of_the_agent_is_refused(tmp_path: Path, priced: None) -> None:
+    """With a typed result; those of the same answer that had begun are done."""
+    define(tmp_path, "one", model="test/one")
+    models = {"lead": ScriptedModel(CALL, CALL, says("Done.")), "one": ScriptedModel()}
+    async with lead(tmp_path, models) as (_, agent):
+        await agent.update(settings={"limits": {"tokens_per_day": 20}})
+        with pytest.raises(RunFailed, match="may use 20 tokens a day"):
+            await agent.send("Go")
+        (result,) = results(await agent.messages())
+
+    assert result.text.startswith("OK.")
 
 
 async def test_a_budget_of_a_definition_is_that_of_each_call(tmp_path: Path, priced: None) -> None:
