@@ -1,10 +1,12 @@
-"""Folders for temporary files: those of processes that were killed are removed at the next start."""
+"""Folders for temporary files: those of processes that were killed are removed at the next start. And files that are
+written at once or not at all."""
 
 from __future__ import annotations
 
 import fcntl
 import logging
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,10 +45,33 @@ def remove_leftovers(*parents: Path) -> None:
     with suppress(OSError):  # without a folder for temporary files that can be written to, nothing is left in one
         parents = (Path(tempfile.gettempdir()), *parents)
     for parent in parents:
-        with suppress(OSError):
-            for folder in [path for path in parent.iterdir() if path.name.startswith(PREFIX)]:
-                with suppress(OSError):  # it belongs to a living process or to another user, or it is gone
-                    _remove_leftover(folder)
+        _remove_leftovers_in(parent)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file at once or not at all, and to the disk. It has the permissions and the owner of the one that is
+    there; a new one is for its owner only. Raises: OSError."""
+    _remove_leftovers_in(path.parent)
+    with scratch_folder("file", parent=path.parent) as folder:
+        new = folder / path.name
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            known = path.stat()
+            with suppress(PermissionError):
+                os.chown(new, known.st_uid, known.st_gid)
+            new.chmod(stat.S_IMODE(known.st_mode))
+        new.replace(path)
+
+
+def _remove_leftovers_in(parent: Path) -> None:
+    """Remove what killed processes of this user have left in a folder; what can't be removed stays."""
+    with suppress(OSError):
+        for folder in [path for path in parent.iterdir() if path.name.startswith(PREFIX)]:
+            with suppress(OSError):  # it belongs to a living process or to another user, or it is gone
+                _remove_leftover(folder)
 
 
 def _make(purpose: str, parent: Path | None) -> tuple[Path, int]:

@@ -107,6 +107,7 @@ class Settings(Limits):
         definitions: folders with definitions of helpers, commands and skills, such as `~/.claude`, besides the data
             folder; separated as in `PATH`.
         project_roots: the folders, separated likewise, below which clients of the API may choose an agent's `project`.
+        definitions_flags: folders likewise, whose definitions override those of the data folder and of projects.
         helpers: JSON with definitions of helpers, name -> fields; they override those of files.
         policy: a folder with definitions that override all others, and `policy.toml`, which forbids some.
 
@@ -166,6 +167,7 @@ class Settings(Limits):
     trace_content: str = "off"
     hooks: str = ""
     definitions: str = ""
+    definitions_flags: str = ""
     project_roots: str = ""
     helpers: str = ""
     policy: str = ""

@@ -162,7 +162,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.steps.put_factor("m", 0.9)
     tx.providers.put_traits("m", {"calling": "text"})
     tx.captures.put(agent.id, 0, 0, at=AT)
-    tx.of(HelperAgents).put(agent.id, "walrus", HelperAgent(agent.id, "digest"))
+    tx.of(HelperAgents).put(agent.id, "sea:walrus", HelperAgent(agent.id, "digest"))
     tx.of(OpenaiHistories).add(agent.id, [new_history()])
     tx.passages.count(archive.id, [passage.seq], "uses")
     tx.passages.count(archive.id, [passage.seq], "recalls")

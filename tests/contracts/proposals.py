@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from perdure.core.errors import NotFound
+from perdure.core.errors import NotFound, ProposalDecided
 from perdure.core.ids import AgentId, MessageId, OrgId, RunId
 from perdure.features.proposals.tables import Proposals
 from perdure.features.proposals.values import Proposal
@@ -64,6 +64,9 @@ class ProposalContract(Contract):
                 replace(refused, state="refused", decided_at=UNTIL, decided_by="ada", decision="no\x00\ud800"),
                 replace(outdated, state="outdated", decided_at=LATER),
             ]
+            for one in (approved, *decided):  # one who read it before it was decided is told so
+                with raises(ProposalDecided):
+                    await store.write(_approve, one)
             for one in (*decided, waiting, others):
                 assert await store.read(_get, one) == one
             assert await store.read(lambda tx: tx.of(Proposals).count_open(agent.id)) == 1
@@ -134,8 +137,7 @@ class ProposalContract(Contract):
             assert await ours.read(lambda tx: tx.of(Proposals).list(foreign.agent_id)) == []
             assert await ours.read(lambda tx: tx.of(Proposals).count_open(foreign.agent_id)) == 0
             assert await ours.read(lambda tx: tx.of(Proposals).find_equal(foreign, "open")) is None
-            await ours.write(lambda tx: tx.of(Proposals).decide(foreign, "approved", at=LATER))
-            for unit in (_get, _add):
+            for unit in (_get, _add, _approve):
                 with raises(NotFound):
                     await ours.write(unit, foreign)
             assert await theirs.read(lambda tx: tx.of(Proposals).list(None)) == [foreign]
@@ -145,6 +147,11 @@ def _add(tx: Tx, proposal: Proposal) -> Proposal:
     """Add a proposal as the verb asks for: with its agent locked."""
     tx.agents.lock(proposal.agent_id)
     return tx.of(Proposals).add(proposal)
+
+
+def _approve(tx: Tx, proposal: Proposal) -> Proposal:
+    """The proposal, approved."""
+    return tx.of(Proposals).decide(proposal, "approved", at=LATER)
 
 
 def _get(tx: Tx, proposal: Proposal) -> Proposal:

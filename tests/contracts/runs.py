@@ -113,6 +113,7 @@ class RunContract(Contract):
                 await store.write(self.add_run, agent.id, origin=first.id)
 
             assert await store.read(lambda tx: tx.runs.count_by_origin(first.id)) == 3
+            assert len({one.id for one in await store.read(lambda tx: tx.runs.list_by_origin(first.id))}) == 3
             assert await store.read(lambda tx: tx.runs.count_by_origin(other.id)) == 0
             assert (await store.read(lambda tx: tx.runs.get(other.id))).options.origin == first.id
 

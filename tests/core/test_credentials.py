@@ -98,10 +98,22 @@ CREDENTIALS = {
     "our secret aZ9dk3LmQ0pXw7Rt5vB2yHn8": "aZ9dk3",
     "the token  aZ9dk3LmQ0pXw7Rt5vB2yHn8": "aZ9dk3",
     "sk-ant-api03-AbCd_EfGhIjKlMnOpQrSt-Wx_Yz12": "Yz12",
+    "curl -u bob:hunter2 https://api.example.com": "hunter2",
+    "git clone https://bob:hunter2@git.example.com/shop.git": "hunter2",
+    "ftp://bob:hu@nter2@files.example.com/a": "hu@nter2",
+    "amqps://bob:hunter2@queue/": "hunter2",
+    "mongodb+srv://bob:hunter2@cluster0.example.net": "hunter2",
+    "mysql://bob:hun/ter2@db/shop": "hun/ter2",
+    "The proxy is http://bob:hunter2@proxy:3128.": "hunter2",
+    "See <https://:hunter2@example.com>.": "hunter2",
+    "PGPASSWORD=hunter2 psql": "hunter2",
+    "Login: admin / s3cret": "s3cret",
 }
 
 PLAIN = (
     "The password is a secret that I forgot.",
+    "export API_KEY=... and DB_PASSWORD=$(pass show db), TOKEN=${TOKEN}, PASSWORD=$PASSWORD",
+    "docker run -u 1000:1000 -p 8080:80 shop; curl -u $USER:$PASSWORD https://example.com",
     "I forgot my password.",
     "My password is too long.",
     "The password was changed yesterday.",

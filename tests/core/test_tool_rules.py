@@ -32,6 +32,7 @@ RULES: list[dict[str, Any]] = [
     {"tool_name": "check", "type": "parent_last_tool", "prompt_template": None, "children": ["send"]},
     {"tool_name": "look", "type": "max_count_per_step", "prompt_template": None, "max_count_limit": 2},
     {"tool_name": "send", "type": "required_before_exit", "prompt_template": None},
+    {"tool_name": "look", "type": "required_before_exit", "prompt_template": None, "args": {"at": "sea"}},
     {"tool_name": "send", "type": "requires_approval", "prompt_template": None},
 ]
 

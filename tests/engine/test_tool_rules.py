@@ -164,6 +164,20 @@ def test_a_run_may_not_end_before_what_is_required() -> None:
     assert heartbeats(model.requests[2]) == [told, told]
 
 
+def test_only_a_call_that_has_the_arguments_and_succeeds_is_what_is_required() -> None:
+    """Neither one with other arguments nor one that fails counts; both rules of a tool hold."""
+    rules: list[ToolRule] = [RequiredBeforeExit("a", {"n": 7}), RequiredBeforeExit("a", {"n": 8})]
+    bad = ModelReply(parts=(ToolCall("c1", "a", '{"n": 7, "m": 1}'),))
+    script = [calls("a", n=1), says("done"), bad, says("done"), calls("a", n=7), says("done"), calls("a", n=8)]
+    reply, model = serve(rules, *script, says("done"))
+    demand = "ToolRuleViolated: call a with {} at least once before you are done."
+
+    assert (reply.stop_reason, done) == ("end_turn", ["a1", "a7", "a8"])
+    assert heartbeats(model.requests[-1])[0] == demand.format('{"n": 7} or a with {"n": 8}')
+    assert heartbeats(model.requests[-1])[-1] == demand.format('{"n": 8}')
+    assert 'call `a` at least once with the arguments {"n": 7} before' in model.requests[0].system
+
+
 def test_a_model_that_never_does_what_is_required_is_stopped() -> None:
     with pytest.raises(RunFailed, match=r"was told 3 times .* call a at least once") as failed:
         serve([RequiredBeforeExit("a")])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RunFailed, Settings
 from perdure.core.conversations import CompactionSettings
 from perdure.core.errors import LimitReached, MessageTooLarge, ModelError
 from perdure.core.ids import KeyId
-from perdure.core.incoming.principals import Principal, UseLimits, current_principal
+from perdure.core.incoming.principals import Principal, Used, UseLimits, current_principal
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions, Usage
 from perdure.engine.budget import remaining_limits
@@ -341,12 +340,10 @@ async def test_a_call_that_fails_counts_what_it_took() -> None:
             await perdure.prompts.generate(agent.id, "Write a poem.")
 
 
-async def test_what_is_left_of_a_budget_is_never_nothing() -> None:
+def test_what_is_left_of_a_budget_is_never_nothing() -> None:
     """A run that goes on with more than was allowed still has a limit, and ends at its first step."""
-    async with opened() as (perdure, _):
-        agent = await perdure.create_agent("ada")
-        reply = await agent.send("Go on.", max_steps=1)
-        run = await perdure.app.store.read(lambda tx: tx.runs.get(reply.run_id))
-        run = replace(run, options=RunOptions(max_tokens=STEP_TOKENS, max_cost_usd=0.5))
+    options = RunOptions(max_tokens=STEP_TOKENS, max_cost_usd=0.5)
 
-        assert remaining_limits(run, 0.7) == UseLimits(tokens_per_run=1, cost_per_run=1e-9)
+    assert remaining_limits(options, Used(tokens=STEP_TOKENS, cost=0.7)) == UseLimits(
+        tokens_per_run=1, cost_per_run=1e-9
+    )

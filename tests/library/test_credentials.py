@@ -27,7 +27,11 @@ WRITES: dict[str, dict[str, Any]] = {
     "memory_rethink": {"label": "human", "new_memory": SAID},
     "archival_memory_insert": {"content": SAID, "tags": [KEY]},
     "schedule_create": {"message": SAID, "every": "1h"},
-    "update_working_checkpoint": {"key_info": SAID},
+    "update_working_checkpoint": {"key_info": SAID, "related_skill": KEY},
+    "memory_apply_patch with a password of an address": {
+        "label": "human",
+        "patch": "@@\n-likes tea\n+Deploy with https://bob:sk-pr0j@git.example.com on Monday",
+    },
 }
 
 
@@ -35,7 +39,8 @@ WRITES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("tool", WRITES)
 async def test_no_tool_writes_a_credential(tool: str) -> None:
     """Blocks, their descriptions, passages, tags, notes and schedules; the rest of the text is kept."""
-    script = ScriptedModel(calls(tool, **WRITES[tool]), says("Noted."))
+    tool, arguments = tool.split()[0], WRITES[tool]
+    script = ScriptedModel(calls(tool, **arguments), says("Noted."))
     settings = Settings(model=MODEL, embedding="none")
     async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: script}, settings=settings) as perdure:
         agent = await perdure.create_agent("x", human="likes tea", tools=[tool])
@@ -46,8 +51,23 @@ async def test_no_tool_writes_a_credential(tool: str) -> None:
         kept += [f"{one.text} {one.tags}" for one in await agent.passages()]
         kept += [f"{one.name} {one.messages}" for one in await agent.schedules.list()]
 
-        assert not any(KEY in text for text in kept)
+        assert not any(KEY in text or "sk-pr0j" in text for text in kept)
         assert any("Deploy with" in text and HIDDEN in text and "on Monday" in text for text in kept)
+
+
+async def test_a_passage_is_masked_before_its_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text of 1 MB takes a second, in which nobody else could write."""
+    in_transaction = list[str]()
+    monkeypatch.setattr(passages, "without_credentials", lambda text: in_transaction.append(text) or text)  # type: ignore[func-returns-value]
+    script = ScriptedModel(calls("archival_memory_insert", content=SAID, tags=[KEY]), says("Noted."))
+    settings = Settings(model=MODEL, embedding="none")
+    async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: script}, settings=settings) as perdure:
+        agent = await perdure.create_agent("x", tools=["archival_memory_insert"])
+        await agent.send("Keep this.")
+        (kept,) = await agent.passages()
+
+    assert in_transaction == []
+    assert kept.text == SAID.replace(KEY, HIDDEN) and kept.tags == (HIDDEN,)
 
 
 async def test_what_is_too_large_is_refused_before_it_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:

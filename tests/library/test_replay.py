@@ -90,6 +90,16 @@ async def test_an_export_holds_messages_steps_and_requests() -> None:
     assert any("I like tea" in str(line) for line in shape["steps"][0]["request"])
 
 
+async def test_an_export_holds_texts_with_marks_of_other_lines() -> None:
+    """Such as U+2028, and a control character before U+0085."""
+    said = "one\x00\x85two\u2028three\x0b\x1cfour"
+    async with await opened(ScriptedModel(says(said))) as perdure:
+        agent = await perdure.create_agent(model=MODEL)
+        shape = await agent.export_run((await agent.send(said)).run_id)
+
+    assert said in str([line["parts"] for line in shape["steps"][0]["request"] if "parts" in line][-1][0]["text"])
+
+
 async def test_a_fork_begins_before_a_message() -> None:
     """What came before it is copied; before the first there is nothing."""
     async with await opened(ScriptedModel()) as perdure:

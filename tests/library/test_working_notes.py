@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import InvalidInput, Perdure, RunFailed, Settings
+from perdure import InvalidInput, Perdure, RequiresApproval, RunFailed, Settings
 from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.models import ModelRequest
 from perdure.core.tools.engine_specs import DEFAULT_TOOLS
@@ -200,6 +200,68 @@ def test_steps_without_progress_are_warned_of_then_stopped(tmp_path: Path) -> No
         assert told[:6] == [""] * 6
         assert all("no progress: the last" in one for one in told[6:9]), told
         assert all(order in one and "steps in a row brought nothing new" in one for one in told[9:]), told
+
+
+@pytest.mark.parametrize(
+    ("tools", "last", "how"),
+    [
+        (["look", "ask_user"], calls("ask_user", question="Where is it?"), "Your next call has to be ask_user"),
+        (["look"], says("I am stuck."), "Answer the user, without another call"),
+        (["look", "send_message"], calls("send_message", message="I am stuck."), "Call send_message"),
+    ],
+)
+def test_after_the_order_only_a_question_or_an_answer_is_run(
+    tmp_path: Path, tools: list[str], last: Any, how: str
+) -> None:
+    """What looks for another way in place of it is refused by a typed reason, also if it would bring something new."""
+    ran: list[str] = []
+
+    def watch(place: str) -> str:
+        """Look."""
+        ran.append(place)
+        return "nothing"
+
+    script = [calls("look", place="x")] * 6
+    model = ScriptedModel(*script, calls("watch", place="y"), last, says("Bye."))
+    with open_library(tmp_path, model, look, watch) as perdure:
+        agent = perdure.create_agent(tools=[*tools, "watch"], settings={"guards": {"stalled_steps": 3, "ask_steps": 5}})
+        reply = agent.send("Go.")
+        again = agent.send("It is at z.")
+    results = [one for message in reply.messages for one in message.results if one.name == "watch"]
+
+    assert ran == [] and len(results) == 1
+    assert results[0].text.startswith("answer_demanded: watch was not run") and how in results[0].text
+    assert bool(reply.questions) == ("ask_user" in tools)
+    assert again.text == "Bye."
+
+
+def test_nobody_is_asked_for_a_call_that_the_order_forbids(tmp_path: Path) -> None:
+    """Neither a person to approve it, nor a client to run it."""
+
+    def open_door() -> str:
+        """Open it."""
+        return "open"
+
+    stalled = [calls("look", place="x")] * 6
+    for forbidden in (calls("fail", place="y"), calls("open_door")):
+        model = ScriptedModel(*stalled, forbidden, says("I am stuck."))
+        with open_library(tmp_path, model, look, fail) as perdure:
+            agent = perdure.create_agent(tools=["look", "fail"], settings={"guards": {"ask_steps": 5}})
+            agent.rules.set([RequiresApproval("fail")])
+            reply = agent.send("Go.", client_tools=[open_door])
+
+        assert reply.text.endswith("I am stuck.") and not reply.pending
+        assert "answer_demanded" in model.requests[-1].messages[-1].text
+
+
+def test_an_order_that_is_not_followed_ends_in_words(tmp_path: Path) -> None:
+    model = ScriptedModel(*[calls("look", place="x")] * 6, otherwise=calls("look", place="other"))
+    with open_library(tmp_path, model, look) as perdure:
+        agent = perdure.create_agent("a", tools=["look", "ask_user"], settings={"guards": {"ask_steps": 5}})
+        reply = agent.send("Go.")
+
+    assert reply.text == "I could not do that: my tool calls keep failing."
+    assert len(model.requests) <= 12
 
 
 def test_a_call_that_fails_in_the_same_way_ends_in_words(tmp_path: Path) -> None:

@@ -96,6 +96,8 @@ RULES: Mapping[str, str] = {
     "there is no context engine": "names of engines that are there",
     "the name of (a key|a user|an organisation) is": "printable characters only",
     "the default organisation can't be deleted": "that one stays",
+    "project names another folder": "folders that the operator allows",
+    "refused by the rule": "what may be kept, and under which name",
     "tool rule|tool_rules": "rules name tools, and must not contradict each other",
 }
 """The beginning of the detail of an answer that refuses what the document allows -> the rule, which no JSON schema can

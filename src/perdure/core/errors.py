@@ -25,7 +25,7 @@
     │   └── IdempotencyMismatch
     ├── ToolError               the model sees it and may act on it; the run goes on
     │   ├── InvalidArguments
-    │   ├── CallRepeated
+    │   ├── CallRepeated, AnswerDemanded
     │   ├── BlockNotFound
     │   ├── BlockLimitExceeded
     │   ├── BlockReadOnly

@@ -193,6 +193,17 @@ class CallRepeated(ToolError):
         self.tool, self.times = tool, times
 
 
+class AnswerDemanded(ToolError):
+    """A model was told to ask the user, or to answer, and called `tool` in place of that."""
+
+    def __init__(self, tool: str, *, how: str) -> None:
+        super().__init__(
+            f"answer_demanded: {tool} was not run, because too many steps brought nothing new. {how}: say where you"
+            " stand, and what you need."
+        )
+        self.tool = tool
+
+
 class BlockLimitExceeded(ToolError):
     """An edit would make a block longer than its limit. The model sees it and may shorten the text."""
 

@@ -7,17 +7,18 @@ request makes outside runs count for the same days, by `CallBudget`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationState
-from perdure.core.errors import LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty
+from perdure.core.errors import LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty, NotFound
 from perdure.core.incoming.principals import Principal, Used, UseLimits, current_principal, day_of
 from perdure.core.models import Model, ModelReply, ModelRequest
-from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Usage
+from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Step, Usage
 from perdure.domain.agents.options import LIMITS, limits_in
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.next_action import EndRun
@@ -48,14 +49,26 @@ def within(options: RunOptions, limits: UseLimits) -> RunOptions:
     return replace(options, max_tokens=min(tokens, default=None), max_cost_usd=min(costs, default=None))
 
 
-def remaining_limits(run: Run, spent: float | None) -> UseLimits:
-    """Return what a run has left of its own budget, for the run that goes on with it: at least a trace, so that it is a
-    limit. `spent`: the US dollars of its steps; None: unknown."""
-    tokens, cost = run.options.max_tokens, run.options.max_cost_usd
+def remaining_limits(options: RunOptions, used: Used) -> UseLimits:
+    """Return what a run has left of its own budget, for one that goes on with it or works for it: at least a trace, so
+    that it is a limit. `used`: as `used_by` has it."""
+    tokens, cost = options.max_tokens, options.max_cost_usd
     return UseLimits(
-        tokens_per_run=None if tokens is None else max(1, tokens - run.usage.total_tokens),
-        cost_per_run=None if cost is None else max(1e-9, cost - (spent or 0.0)),
+        tokens_per_run=None if tokens is None else max(1, tokens - used.tokens),
+        cost_per_run=None if cost is None else max(1e-9, cost - used.cost),
     )
+
+
+def used_by(tx: Tx, run: Run, steps: Sequence[Step], inputs: UnitInputs) -> Used:
+    """Return the tokens and US dollars of a run with these steps, and of the helpers that work for it; models without a
+    known price cost nothing."""
+    found, working = [*steps], {run.id}
+    for one in tx.runs.list_by_origin(run.options.origin or run.id):
+        if one.options.helper and one.options.caller in working:
+            working.add(one.id)
+            found += tx.steps.list_by_run(one.key)
+    costs = (inputs.price_of(step.model, step.usage) or 0.0 for step in found)
+    return Used(tokens=sum(step.usage.total_tokens for step in found), cost=sum(costs))
 
 
 def check_key_size(chars: int) -> None:
@@ -87,34 +100,35 @@ def find_limit(tx: Tx, opening: ConversationState, options: RunOptions, at: date
         last = tx.runs.list(agent.id, limit=1, before_seq=opening.next_run_seq - most + 1)
         if last and (wait := MINUTE_S - (at - last[0].created_at).total_seconds()) > 0:
             return LimitReached(f"{agent.id} may begin {most:,} runs a minute, and has", retry_after_s=int(wait) + 1)
-    return _find_used_up(tx, _days(agent, options), at)
+    return _find_used_up(tx, _days_of_run(tx, agent, options), at)
 
 
 def has_budget(agent: Agent, options: RunOptions) -> bool:
     """Whether anything limits what a run of this agent may use, or counts what it uses."""
-    return bool(agent.settings.get(LIMITS)) or options.max_cost_usd is not None or options.key_id is not None
+    own = options.max_tokens, options.max_cost_usd, options.key_id, options.helper or None
+    return bool(agent.settings.get(LIMITS)) or any(one is not None for one in own)
 
 
 def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> EndRun | None:
-    """Return the end of a run that has used up its dollars, or the day of its agent or key; None: it may call the
-    model. `next_action` looks at the run's own tokens."""
-    options = log.run.options
-    if (most := options.max_cost_usd) is not None and (cost := cost_of(log, inputs)) >= most:
-        return _end("max_cost", f"the run has cost {_dollars(cost)}, and may cost {_dollars(most)}")
-    for owner_id, limits in _days(agent, options):
+    """Return the end of a run that has used up its tokens or dollars, its helpers' among them, or the day of its agent
+    or key; None: it may call the model."""
+    tokens, most = log.run.options.max_tokens, log.run.options.max_cost_usd
+    options, limited = log.run.options, tokens is not None or most is not None
+    used = used_by(tx, log.run, log.steps, inputs) if limited else Used()
+    if tokens is not None and used.tokens >= tokens:
+        return _end("max_tokens", f"the run has used {used.tokens:,} tokens, and may use {tokens:,}")
+    if most is not None and used.cost >= most:
+        return _end("max_cost", f"the run has cost {_dollars(used.cost)}, and may cost {_dollars(most)}")
+    for owner_id, limits in _days_of_run(tx, agent, options):
         if (text := _find_beyond(tx.used.get(owner_id, day_of(inputs.now)), limits)) is not None:
             return _end(text[0], f"{owner_id} {text[1]}; tomorrow, by UTC, it may go on")
     return None
 
 
-def cost_of(log: RunLog, inputs: UnitInputs) -> float:
-    """Return the US dollars of the run's steps so far; models without a known price cost nothing."""
-    return sum(inputs.price_of(step.model, step.usage) or 0.0 for step in log.steps)
-
-
 def count_use(tx: Tx, agent: Agent, options: RunOptions, model: str, usage: Usage, inputs: UnitInputs) -> None:
-    """Count tokens and dollars for the day of the agent and of the options' key, where these have a limit."""
-    owners = [owner_id for owner_id, _ in _days(agent, options)] if has_budget(agent, options) else []
+    """Count tokens and dollars for the day of the agent, of those that it helps, and of the options' key, where these
+    have a limit."""
+    owners = [owner_id for owner_id, _ in _days_of_run(tx, agent, options)] if has_budget(agent, options) else []
     if owners and usage.total_tokens:
         used = Used(tokens=usage.total_tokens, cost=inputs.price_of(model, usage) or 0.0)
         tx.used.add_today(dict.fromkeys(owners, used), at=inputs.now)
@@ -165,6 +179,17 @@ def until_midnight_s(at: datetime) -> int:
     at = at.astimezone(UTC)
     midnight = at.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     return int((midnight - at).total_seconds()) + 1
+
+
+def _days_of_run(tx: Tx, agent: Agent, options: RunOptions) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """As `_days`; for the run of a helper also the agents that it works for, by way of other helpers too."""
+    days, caller = dict(_days(agent, options)), options.caller if options.helper else None
+    with suppress(NotFound):  # it was deleted with its agent
+        while caller is not None:
+            run = tx.runs.get(caller, hidden=True)
+            days |= _days(tx.agents.get(run.key.agent_id), NO_OPTIONS)
+            caller = run.options.caller if run.options.helper else None
+    return list(days.items())
 
 
 def _days(agent: Agent, options: RunOptions) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from perdure import Perdure
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.connect import files, hook_command
-from perdure.features.connect.transcripts import LINE_BYTES, MESSAGE_CHARS, Transcript
+from perdure.features.connect.capture import LINE_BYTES, MESSAGE_CHARS, Transcript
 from perdure.features.notes.folders import CONTEXT_FILE, state_folder
 from perdure.features.notes.projects import GLOBAL_TAG, PROJECT_TAG
 
@@ -196,17 +196,47 @@ def test_a_transcript_that_became_shorter_is_read_anew(project: Path) -> None:
     assert conversations() == {"Claude Code session s1": ["First.", "Second.", "New."]}
 
 
-def test_a_conversation_that_was_deleted_is_made_anew(project: Path) -> None:
-    path = transcript(project, "s1", line("u1", "First."))
-    store(project, "s1", path)
+def delete_the_conversation() -> None:
     with Perdure() as perdure:
         (agent,) = perdure.agents()
         (one,) = [one for one in agent.conversations() if one.summary]
         agent.delete_conversation(one.id)
-    transcript(project, "s1", line("u2", "Second."))
-    store(project, "s1", path)
 
-    assert conversations() == {"Claude Code session s1": ["First.", "Second."]}
+
+def delete_the_agent() -> None:
+    with Perdure() as perdure:
+        (agent,) = perdure.agents()
+        agent.delete()
+
+
+@pytest.mark.parametrize("delete", [delete_the_conversation, delete_the_agent])
+def test_what_was_deleted_of_an_open_session_stays_deleted(project: Path, delete: Callable[[], None]) -> None:
+    """What is said after that is stored, also as the session is resumed under another id."""
+    lines = [line("u1", "My name is Ada.")]
+    path = transcript(project, "s1", *lines)
+    store(project, "s1", path)
+    lines.append(line("u2", "I live in Turin.", timestamp=datetime.now(UTC).isoformat()))
+    path = transcript(project, "s1", lines[-1])
+    delete()
+    store(project, "s1", path)
+    with Perdure() as perdure:
+        assert [one.summary for agent in perdure.agents() for one in agent.conversations() if one.summary] == []
+    assert not any(b"Turin" in one.read_bytes() for one in state_folder(project).rglob("*") if one.is_file())
+    lines.append(line("u3", "We use Go.", timestamp=datetime.now(UTC).isoformat()))
+    store(project, "s1", transcript(project, "s1", lines[-1]))
+    store(project, "s2", transcript(project, "s2", *lines, line("u4", "And Rust.", timestamp="2100-01-01T00:00:00Z")))
+
+    assert conversations() == {"Claude Code session s1": ["We use Go.", "And Rust."]}
+
+
+def test_a_resumed_session_does_not_bring_back_what_was_deleted(project: Path) -> None:
+    """Its transcript begins with all of it."""
+    lines = [line("u1", "First."), line("u2", "Second.")]
+    store(project, "s1", transcript(project, "s1", *lines))
+    delete_the_conversation()
+    store(project, "s2", transcript(project, "s2", *lines, line("u3", "Third.", timestamp="2100-01-01T00:00:00Z")))
+
+    assert conversations() == {"Claude Code session s2": ["Third."]}
 
 
 def test_a_hundred_megabytes_are_read_line_by_line(project: Path) -> None:

@@ -15,9 +15,15 @@ import pytest
 
 from perdure.core.errors import InvalidInput
 from perdure.features.connect.checks import check_answer, check_entries
-from perdure.features.connect.entries import ConfigEntry, plan_entries
 from perdure.features.connect.jsonc import JsonText
-from perdure.features.connect.programs import find_program, kept_environment, own_command, programs
+from perdure.features.connect.programs import (
+    ConfigEntry,
+    find_program,
+    kept_environment,
+    own_command,
+    plan_entries,
+    programs,
+)
 from tests.support.programs import SRC, perdure, run_inside
 from tests.ui.browser import BASE, dashboard
 
@@ -304,14 +310,14 @@ def test_a_path_that_is_no_text_is_taken_back(home: Path) -> None:
 
 @pytest.mark.parametrize("level", ["off", "light", "strict"])
 def test_reminders_have_the_level_that_was_given(home: Path, level: str) -> None:
-    """In the server and in the hook; connected again, it changes."""
+    """In the server and in the hook; connected again, it changes. Only the hook knows sessions, for `light`."""
     data = home.parent / "data"
     run_inside(data, "connect", "claude-code", "--yes")
     run_inside(data, "connect", "claude-code", "--yes", "--nudges", level)
     args = json.loads((home / ".claude.json").read_text())["mcpServers"]["perdure"]["args"]
     (group,) = json.loads((home / ".claude/settings.json").read_text())["hooks"]["PostToolUse"]
 
-    assert args[-2:] == ["--nudges", level]
+    assert args[-2:] == ["--nudges", "off" if level == "light" else level]
     assert group["hooks"][0]["command"].endswith(f"perdure hook post-tool-use --nudges {level}")
     assert run_inside(data, "connect", "claude-code", "--yes", "--nudges", "loud").returncode == 1
     run_inside(data, "connect", "claude-code", "--yes")

@@ -13,9 +13,15 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import InvalidInput
-from perdure.features.connect.entries import ConfigEntry
-from perdure.features.connect.files import FILE_BYTES, FileChange, check_writable, plan_changes
-from perdure.features.connect.undo import undo_changes, write_changes
+from perdure.features.connect.files import (
+    FILE_BYTES,
+    FileChange,
+    check_writable,
+    plan_changes,
+    undo_changes,
+    write_changes,
+)
+from perdure.features.connect.programs import ConfigEntry
 from tests.support.programs import SRC
 
 VALUE: Any = {"command": "perdure", "args": ["mcp"]}
@@ -281,8 +287,8 @@ import sys
 from pathlib import Path
 from perdure.core.errors import InvalidInput
 from perdure.features.connect.files import plan_changes
-from perdure.features.connect.entries import ConfigEntry
-from perdure.features.connect.undo import write_changes
+from perdure.features.connect.programs import ConfigEntry
+from perdure.features.connect.files import write_changes
 path, name = Path(sys.argv[1]), sys.argv[2]
 while True:
     entries = [ConfigEntry(path=path, format="json", names=("mcpServers", name), value={"command": "x" * 1000})]
@@ -311,8 +317,8 @@ KILLED = """
 import os, sys
 from pathlib import Path
 import perdure.features.connect.files as files
-from perdure.features.connect.entries import ConfigEntry
-from perdure.features.connect.undo import write_changes
+from perdure.features.connect.programs import ConfigEntry
+from perdure.features.connect.files import write_changes
 left = [int(sys.argv[2])]
 def dies(real):
     def call(*arguments, **named):

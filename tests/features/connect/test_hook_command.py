@@ -61,17 +61,18 @@ def test_a_session_begins_with_what_is_remembered(project: Path) -> None:
     }
 
 
-def test_a_session_that_goes_on_after_a_compaction_is_reminded_no_second_time(project: Path) -> None:
-    """The level "light" reminds once in a session."""
-    counter = EditCounter(state_folder(project))
+def test_each_session_is_reminded_once_by_the_level_light(project: Path) -> None:
+    """Also of two that are open at once, and one that goes on after a compaction."""
+    counter, told = EditCounter(state_folder(project)), list[str]()
     for number in range(8):
         counter.count(f"{number}.py")
-    assert counter.take_nudge("light")
-    for source in ("compact", "resume"):
-        hook(project, "session-start", payload(project, source=source))
-        assert counter.take_nudge("light") == ""
-    hook(project, "session-start", payload(project, source="clear"))
-    assert counter.take_nudge("light")
+    for session in ("s1", "s2", "s1", "s2"):
+        hook(project, "session-start", payload(project, session_id=session, source="compact"))
+        edit = payload(project, session_id=session, tool_input={"file_path": "/a.py"})
+        if hook(project, "post-tool-use", edit, "--nudges", "light").stdout:
+            told.append(session)
+
+    assert told == ["s1", "s2"]
 
 
 def test_the_first_session_of_a_project_begins_with_what_holds_in_all(project: Path) -> None:

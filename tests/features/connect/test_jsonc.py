@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidInput
-from perdure.features.connect.jsonc import JsonText, append_item, remove_item, remove_member, set_member
+from perdure.features.connect.jsonc import JsonText, remove_value, set_value
 
 EXAMPLES = max(100, settings.default.max_examples if settings.default else 0)
 ENTRY = {"command": "/usr/bin/perdure", "args": ["mcp", "--project", "."]}
@@ -67,12 +67,12 @@ def test_a_set_value_stands_there_and_all_other_text_too(text: str, path: list[s
     expected = merged(before, path, ENTRY)
     if expected is None:
         with pytest.raises(InvalidInput):
-            set_member(text, path, ENTRY)
+            set_value(text, path, ENTRY)
         return
-    after = set_member(text, path, ENTRY)
+    after = set_value(text, path, ENTRY)
 
     assert JsonText(after).root.value == expected
-    if expected is not None and remove_member(text, path) == text:  # it is new: nothing of the text goes
+    if expected is not None and remove_value(text, path) == text:  # it is new: nothing of the text goes
         assert is_contained(text, after)
 
 
@@ -83,9 +83,9 @@ def test_a_value_that_is_set_and_removed_leaves_the_document(text: str, path: li
     before = JsonText(text).root.value
     if merged(before, path, ENTRY) is None:
         return
-    after = remove_member(set_member(text, path, ENTRY), path)
+    after = remove_value(set_value(text, path, ENTRY), path)
     inner = merged(before, path[:-1], {})
-    expected = before if inner is None else JsonText(remove_member(text, path)).root.value
+    expected = before if inner is None else JsonText(remove_value(text, path)).root.value
     found = JsonText(after).root.value
     for name in path[:-1]:
         if name not in expected:
@@ -100,7 +100,7 @@ def test_a_value_that_is_set_and_removed_leaves_the_document(text: str, path: li
 @given(documents, paths)
 def test_removing_keeps_every_other_member(text: str, path: list[str]) -> None:
     """And a second removal changes nothing."""
-    after = remove_member(text, path)
+    after = remove_value(text, path)
     expected = JsonText(text).root.value
     inner = expected
     for name in path[:-1]:
@@ -109,7 +109,7 @@ def test_removing_keeps_every_other_member(text: str, path: list[str]) -> None:
         inner.pop(path[-1], None)
 
     assert JsonText(after).root.value == expected
-    assert remove_member(after, path) == after
+    assert remove_value(after, path) == after
 
 
 @given(documents)
@@ -119,11 +119,11 @@ def test_an_item_is_appended_once_and_removed(text: str) -> None:
     path = ["hooks", "Stop"]
     if merged(before, path, ENTRY) is None:
         return
-    once = append_item(text, path, {"command": "old perdure hook"}, ".*perdure hook")
-    twice = append_item(once, path, {"command": "new perdure hook"}, ".*perdure hook")
+    once = set_value(text, path, {"command": "old perdure hook"}, ".*perdure hook")
+    twice = set_value(once, path, {"command": "new perdure hook"}, ".*perdure hook")
 
     assert JsonText(twice).root.value["hooks"]["Stop"] == [{"command": "new perdure hook"}]
-    assert JsonText(remove_item(twice, path, ".*perdure hook")).root.value["hooks"]["Stop"] == []
+    assert JsonText(remove_value(twice, path, ".*perdure hook")).root.value["hooks"]["Stop"] == []
 
 
 @given(st.text(alphabet='{}[]":,/* \n\\u0019aeE.-truefalsn\ufeff', max_size=40))
@@ -153,7 +153,7 @@ def test_any_text_is_read_as_json_reads_it_or_refused(text: str) -> None:
 )
 def test_a_new_member_looks_as_its_neighbours(text: str, expected: str) -> None:
     """Tabs, CRLF, one line, an empty file, a byte order mark, a comment."""
-    assert set_member(text, ["b"], 2) == expected
+    assert set_value(text, ["b"], 2) == expected
 
 
 @pytest.mark.parametrize(
@@ -162,22 +162,22 @@ def test_a_new_member_looks_as_its_neighbours(text: str, expected: str) -> None:
 def test_what_is_no_json_is_refused_with_its_line(text: str) -> None:
     """A half-written file, single quotes, and nesting without end."""
     with pytest.raises(InvalidInput, match="line 1 can't be read as JSON"):
-        set_member(text, ["b"], 2)
+        set_value(text, ["b"], 2)
 
 
 def test_equal_values_leave_the_text() -> None:
     """However it is written."""
     text = '{"a":{"b":[1,2] /* kept */}}'
 
-    assert set_member(text, ["a"], {"b": [1, 2]}) == text
-    assert set_member(text, ["a", "b"], [True, 2]) != text
+    assert set_value(text, ["a"], {"b": [1, 2]}) == text
+    assert set_value(text, ["a", "b"], [True, 2]) != text
 
 
 def test_a_comma_in_a_comment_is_no_comma() -> None:
     """The comma that goes with the last member is the one before it, not one of the comment between."""
     text = '{\n  "a": 1, // x, y\n  "b": 2\n}'
 
-    assert remove_member(text, ["b"]) == '{\n  "a": 1 // x, y\n}'
+    assert remove_value(text, ["b"]) == '{\n  "a": 1 // x, y\n}'
 
 
 def test_an_item_that_a_person_extended_is_theirs() -> None:
@@ -188,8 +188,8 @@ def test_an_item_that_a_person_extended_is_theirs() -> None:
     named = {"hooks": [{"command": "echo 'perdure hook stop ran' >> log"}]}
     before = json.dumps({"Stop": [shared, named]}, indent=2)
 
-    after = append_item(before, ["Stop"], own, mark)
+    after = set_value(before, ["Stop"], own, mark)
 
     assert json.loads(after) == {"Stop": [shared, named, own]}
-    assert append_item(after, ["Stop"], own, mark) == after
-    assert remove_item(after, ["Stop"], mark) == before
+    assert set_value(after, ["Stop"], own, mark) == after
+    assert remove_value(after, ["Stop"], mark) == before

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.features.connect.entries import ConfigEntry
 from perdure.features.connect.files import plan_changes
+from perdure.features.connect.programs import ConfigEntry
 from perdure.features.notes.folders import CONTEXT_FILE, state_folder
 from perdure.features.notes.nudges import EditCounter
 from tests.features.connect.claude_api import answers

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidInput
-from perdure.features.connect.tomltext import remove_table, set_table
+from perdure.features.connect.tomltext import set_table
 
 NAMES = ["mcp_servers", "perdure"]
 VALUE = {"command": 'C:\\x "y"\x7f', "args": ["mcp", "é"], "env": {"PERDURE_HOME": "/a b"}}
@@ -48,7 +48,7 @@ def test_a_table_is_set_and_removed(parts: list[str], crlf: bool, mark: str) -> 
     before = _loads(text)
     try:
         after = set_table(mark + text, NAMES, VALUE)
-        gone = remove_table(after, NAMES)
+        gone = set_table(after, NAMES, None)
     except InvalidInput:
         return
     assert before is not None
@@ -68,7 +68,7 @@ def test_tables_around_stay_with_their_comments() -> None:
     """A comment above the next table belongs to that table."""
     text = '[mcp_servers.perdure]\ncommand = "a"\n\n# of b\n[mcp_servers.b]\ncommand = "b"\n'
 
-    assert remove_table(text, NAMES) == '\n# of b\n[mcp_servers.b]\ncommand = "b"\n'
+    assert set_table(text, NAMES, None) == '\n# of b\n[mcp_servers.b]\ncommand = "b"\n'
     assert set_table(text, NAMES, {"command": "c"}) == text.replace('"a"', '"c"')
 
 

@@ -49,7 +49,7 @@ def test_helpers_are_listed_shown_and_routed(tmp_path: Path) -> None:
 async def test_helpers_over_http() -> None:
     """All fields of a definition, and the models as a table."""
     async with routed() as server:
-        agent = await new_agent(server)
+        agent = await new_agent(server, include_base_tools=True)
         helpers = await server.get(f"/v1/agents/{agent['id']}/helpers")
         routes = await server.get(f"/v1/agents/{agent['id']}/helpers/routes")
 

@@ -72,7 +72,8 @@ async def test_read_only_memory_has_no_tool_that_writes(tmp_path: Path) -> None:
     assert block.value == "Name: Ada"
     assert "Name: Ada" in model.requests[1].system
     assert "conversation_search" in tools
-    assert not tools & {"memory_insert", "memory_replace", "archival_memory_insert", "run_helper"}
+    writing = {"memory_insert", "memory_replace", "archival_memory_insert", "update_working_checkpoint"}
+    assert not tools & {*writing, "run_helper"}
 
 
 async def test_tools_are_those_of_the_definition_and_of_the_agent(tmp_path: Path) -> None:

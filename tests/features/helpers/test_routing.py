@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from perdure.features.helpers.model_names import version_of
 from perdure.features.helpers.routing import (
     FAMILIES,
     SOURCES,
@@ -15,7 +16,6 @@ from perdure.features.helpers.routing import (
     ModelUnknown,
     choose_model,
     family_of,
-    version_of,
 )
 
 OPUS, SONNET, HAIKU = "anthropic/claude-opus-4-5", "anthropic/claude-sonnet-4-5-20250929", "anthropic/claude-haiku-4-5"
@@ -180,10 +180,17 @@ def test_a_model_that_no_provider_has_listed_is_found_by_its_alias() -> None:
     assert (choice.model, choice.source) == ("anthropic/claude-haiku-4-5", "call")
 
 
-@pytest.mark.parametrize("name", ["sonet", "nobody/x", "gpt-17-mini"])
-def test_an_unknown_model_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("sonet", "did you mean sonnet"),
+        ("nobody/x", "try opus, fable, sonnet"),
+        ("gpt-17-mini", "did you mean openai/gpt-4.1-mini or openai/gpt-5-mini"),
+    ],
+)
+def test_an_unknown_model_is_refused(name: str, hint: str) -> None:
     """The error says who named it, and what there is."""
-    with pytest.raises(ModelUnknown, match=f"the call says '{name}'.* try opus, sonnet") as caught:
+    with pytest.raises(ModelUnknown, match=f"the call says '{name}'.* {hint}") as caught:
         choose({"call": name, "parent": OPUS})
 
     assert (caught.value.name, caught.value.source) == (name, "call")
@@ -225,7 +232,7 @@ def test_reasons_are_sentences() -> None:
     assert reasons == [
         "nothing names another one: the model of the agent that calls",
         "the call says opus, the family of the agent that calls: exactly its model",
-        "the definition says flash: the newest of that family that is known, at google",
+        "the definition says flash: the newest of the family flash that is known, at google",
         "PERDURE_SUBAGENT_MODEL says inherit: the model of the agent that calls",
         "the call says opus, the family of the agent that calls: exactly its model; the policy does not allow"
         f" {OPUS}, so anthropic/claude-opus-4-1-20250805",

@@ -14,10 +14,12 @@ from perdure import AsyncPerdure
 from perdure.core.errors import InvalidInput, NotFound, ToolError
 from perdure.features.mcp_server import memory, outputs
 from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs
+from perdure.features.notes.folders import organisation_folder
 from perdure.scratch import PREFIX
 from perdure.testing import InlineStore
 from tests.features.mcp_server.clients import all_below, connected, files_with, opened, refused, said
-from tests.support.library import open_async
+from tests.support.library import open_async, open_sync
+from tests.support.programs import run_inside
 
 LOG = "\n".join(f"line {number} status={'failed' if number % 7 == 0 else 'ok'}" for number in range(500))
 
@@ -202,6 +204,33 @@ async def test_what_was_erased_is_erased_from_outputs(tmp_path: Path, home: Path
 
     assert "a log" in rest and "[redacted] failed" in rest and new.startswith("output:3")
     assert files_with(home, "imosa") == []
+
+
+@pytest.mark.uses("origins")
+def test_forgetting_says_that_outputs_are_not_searched(home: Path) -> None:
+    """Where the agent keeps some; one of another agent is none of its."""
+    home.mkdir()
+    with open_sync(home / "perdure.db") as perdure:
+        agent, _ = perdure.create_agent("ann", human="Mimosa"), perdure.create_agent("bob", human="Mimosa")
+        Outputs(organisation_folder(store=home / "perdure.db") / agent.id).store("a log", "")
+    said_of = {name: run_inside(home, "forget", name, "Mimosa").stdout for name in ("ann", "bob")}
+
+    assert "1 kept output of index_output may have it too and is not searched" in " ".join(said_of["ann"].split())
+    assert "index_output" not in said_of["bob"]
+
+
+@pytest.mark.uses("origins")
+async def test_what_was_forgotten_stays_hidden_in_an_output_of_which_a_part_is_erased(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    async with await open_async(tmp_path / "a.db") as perdure, opened(perdure, tmp_path / "project") as client:
+        await said(client, "memory_remember", text="The cats are Mimosa and Minka.")
+        await said(client, "index_output", text="a log\nmimosa and minka failed")
+        (agent,) = await perdure.agents()
+        await agent.forget("Minka")
+        await agent.forget("Mimosa", erase=True)
+        rest = await said(client, "search_output", output="output:1", lines="1..2")
+
+    assert "[redacted] and [redacted] failed" in rest
 
 
 async def test_only_the_user_reads_what_is_stored(tmp_path: Path, home: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.errors import InvalidInput
-from perdure.features.mcp_server import shell
-from perdure.features.mcp_server.shell import run_shell
+from perdure.features.mcp_server import outputs as shell
+from perdure.features.mcp_server.outputs import run_shell
 from perdure.testing import InlineStore
 from tests.features.mcp_server.clients import connected, opened, over_stdio, refused, said
 

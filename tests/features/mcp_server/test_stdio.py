@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from perdure.features.mcp_server.stdio import find_id
+from perdure.core.incoming.json_rpc import find_id
 from tests.features.mcp_server.clients import READING, TOOLS, over_stdio, refused, said
 from tests.features.mcp_server.test_shell import ended, is_started
 from tests.support.programs import environment, perdure

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, ImportedMessage
-from perdure.features.notes.kinds import note_kinds
 from perdure.features.notes.projects import ProjectMemory
+from perdure.features.notes.values import note_kinds
 from perdure.testing import InlineStore
 from tests.features.mcp_server.clients import READING, TOOLS, connected, opened, refused, said
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from perdure.features.notes.kinds import note_kinds
+from perdure.features.notes.values import note_kinds
 
 KINDS = tuple(note_kinds())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perdure import Perdure
 from perdure.core.text.words import stems
-from perdure.features.notes.kinds import note_kinds
+from perdure.features.notes.values import note_kinds
 from tests.support.library import open_sync
 from tests.support.programs import run_inside
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidInput
-from perdure.features.notes.kinds import (
+from perdure.features.notes.values import (
     NOTE_CHARS,
     TITLE_CHARS,
     check_note_fields,

@@ -127,3 +127,18 @@ def test_unknown_plug_ins_are_not_found(store: Perdure) -> None:
     for action in (plugins.get, plugins.enable, plugins.disable, plugins.remove):
         with pytest.raises(NotFound, match="none is installed"):
             action("tidy")
+
+
+def test_a_name_in_other_letters_is_the_same(store: Perdure, tmp_path: Path) -> None:
+    """Else it would stand before the one that is installed."""
+    install(store, make(tmp_path / "tidy", "1"))
+    with pytest.raises(InvalidInput, match="'TIDY' has the name of 'tidy'"):
+        store.plugins.look(make(tmp_path / "TIDY", "1"))
+
+
+def test_a_plug_in_may_have_the_name_of_the_file_of_records(store: Perdure, tmp_path: Path) -> None:
+    """Its folder is called otherwise."""
+    install(store, make(tmp_path / "plugins.json", "1"))
+
+    assert [one.name for one in store.plugins.list()] == ["plugins.json"]
+    store.plugins.remove("plugins.json")

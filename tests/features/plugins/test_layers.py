@@ -28,6 +28,7 @@ class Layered:
         self.home, self.project, self.policy, self.more = (folder / one for one in ("home", "app", "policy", "more"))
         for one in (self.home, self.project, self.policy, self.more):
             one.mkdir()
+        self.flags = folder / "flags"
         self.built_in = folder / "features" / "one"
         self.helpers: dict[str, object] = {}
 
@@ -37,6 +38,7 @@ class Layered:
         return Settings(
             home=str(self.home),
             definitions=str(self.more),
+            definitions_flags=f" {self.flags} {os.pathsep}/missing",
             helpers=json.dumps(self.helpers) if self.helpers else "",
             policy=str(self.policy),
         )
@@ -48,7 +50,7 @@ class Layered:
 
     def define(self, layer: Layer, kind: DefinitionKind, name: str) -> None:
         """Define something in a layer; its body is the layer."""
-        if layer == "flags":
+        if layer == "flags" and kind == "agents":
             self.helpers[name] = {"description": "For it", "prompt": layer}
             return
         if layer == "plug-in":
@@ -58,6 +60,7 @@ class Layered:
             "plug-in": self.home / "plugins" / "tidy",
             "user": self.home,
             "project": self.project / ".claude",
+            "flags": self.flags,
             "policy": self.policy,
         }
         define(folders[layer], kind, name, layer)
@@ -74,12 +77,12 @@ def layered(tmp_path: Path) -> Layered:
 def test_a_later_layer_overrides_an_earlier_one(
     layered: Layered, kind: DefinitionKind, present: tuple[Layer, ...]
 ) -> None:
-    """For all 64 sets of layers that define a name. A plug-in's has the plug-in's name too; flags define helpers."""
+    """For all 64 sets of layers that define a name. A plug-in's has the plug-in's name too."""
     for layer in present:
         layered.define(layer, kind, "review")
 
     found = layered.find(kind)
-    order = [one for one in present if one != "plug-in" and (one != "flags" or kind == "agents")]
+    order = [one for one in present if one != "plug-in"]
     assert not found.problems and not found.denied
     assert {name: one.body for name, one in found.by_name.items()} == {
         **({"review": order[-1]} if order else {}),

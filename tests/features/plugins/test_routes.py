@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.features.plugins.files import define, write
-from tests.server.routed import routed
+from tests.server.routed import new_agent, routed
 from tests.ui.browser import dashboard
 
 
@@ -58,3 +58,24 @@ async def test_the_page_of_connections_shows_and_switches_them(tmp_path: Path) -
         assert "tidy was removed." in page
         await client.post("/connections/plugins/remove", data={"name": "base"})
         assert "Plug-ins" not in (await client.get("/connections")).text
+
+
+async def test_files_that_define_nothing_are_listed_for_an_agent(tmp_path: Path) -> None:
+    """Of all kinds in the same way, with the line; also where the policy is broken."""
+    for kind in ("agents", "commands", "skills/x"):
+        name = "SKILL.md" if kind == "skills/x" else "x.md"
+        write(tmp_path / kind / name, "---\ndescription: x\nmax_turns: many\n---\n")
+    policy = write(tmp_path / "policy" / "policy.toml", "")
+    async with routed(home=str(tmp_path), policy=str(policy.parent)) as server:
+        agent = await new_agent(server)
+        found = await server.get(f"/v1/agents/{agent['id']}/definitions/problems")
+        policy.write_text("\nno_such = []")
+        broken = await server.get(f"/v1/agents/{agent['id']}/definitions/problems")
+
+    assert [(one["kind"], Path(one["path"]).name, one["line"]) for one in found] == [
+        ("agents", "x.md", 3),
+        ("commands", "x.md", 3),
+        ("skills", "SKILL.md", 3),
+    ]
+    assert all(one["why"].startswith("max_turns is 'many'") for one in found)
+    assert {(one["path"], one["line"]) for one in broken} == {(str(policy), 2)}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncAgent, AsyncPerdure, InvalidInput, Settings
+from perdure import AsyncAgent, AsyncPerdure, Conflict, InvalidInput, Settings
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 
@@ -112,7 +112,7 @@ async def test_an_agent_has_one_companion() -> None:
     async with opened(Two([])) as (store, agent):
         same = await agent.companion.enable()
         other = await store.create_agent("other", sleeptime=True)
-        with pytest.raises(InvalidInput, match="has a companion that edits its memory"):
+        with pytest.raises(Conflict, match="has a companion that edits its memory"):
             await other.companion.enable(kind="reflection")
         with pytest.raises(InvalidInput, match="kind"):
             await other.companion.enable(kind="x")  # type: ignore[arg-type]

@@ -104,6 +104,7 @@ def test_proposals_are_decided_on_the_command_line(tmp_path: Path) -> None:
     again = run_inside(tmp_path, "proposal", "approve", "1")
     free = proposal("memory", "protect", "policy", "--off")
     companion = proposal("companion", "on", "--reflects")
+    stays = run_inside(tmp_path, "companion", "on")
 
     assert (protected["protected"], free["protected"]) == (True, False)
     assert [(one["number"], one["agent"]) for one in listed] == [(2, "ann"), (1, "ann")]
@@ -113,3 +114,4 @@ def test_proposals_are_decided_on_the_command_line(tmp_path: Path) -> None:
     assert [one["number"] for one in proposal("proposal", "list", "ann", "--all")] == [2, 1]
     assert proposal("proposal", "list") == []
     assert companion["kind"] == "reflection"
+    assert "reads what failed of ann" in stays.stdout and "was one that reflects, and stays so" in stays.stderr

@@ -52,6 +52,22 @@ async def test_the_page_shows_skills_and_brings_them_back() -> None:
         gone = await agent.skills.list(archived=True)
         back = await client.post(f"{where}/skills/bake-bread/restore")
 
+        await agent.skills.write("bake-bread", "Flour and water.")
+        versions = text_of((await client.get(f"{where}?skill=bake-bread")).text)
+        older = await client.post(f"{where}/skills/bake-bread/restore", data={"version": "1"})
+        said = (await agent.skills.get("bake-bread")).text
+        wrong = await client.post(f"{where}/skills/bake-bread/restore", data={"version": "x"})
+        protected = await client.post(f"{where}/skills/bake-bread/protect", data={"on": "yes"})
+        is_protected = (await agent.skills.get("bake-bread")).is_protected
+        free = await client.post(f"{where}/skills/bake-bread/protect", data={"on": "no"})
+
+        assert "Versions of bake-bread" in versions and "+Flour and water." in versions.replace("+ ", "+")
+        assert "says again what version 1 said" in text_of(older.text) and said == "Flour."
+        assert "is no version's number" in text_of(wrong.text)
+        assert "Only people change the skill now" in text_of(protected.text) and is_protected
+        assert "The agent may change the skill now" in text_of(free.text)
+        assert not (await agent.skills.get("bake-bread")).is_protected
+        assert "Versions of" not in page
         assert "working-alone" in page and "Bake <bread>" in page
         assert "only searches find it" in text_of(archived.text) and [one.name for one in gone] == ["bake-bread"]
         assert "The skill is back." in text_of(back.text)

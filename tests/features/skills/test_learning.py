@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure
+from perdure.features.skills.admission import AdmissionRefused
 from perdure.library.parts.part import find_message
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.library import open_async
@@ -72,17 +73,17 @@ async def test_the_confirmation_is_linked(tmp_path: Path) -> None:
         calls("deploy"),
         keep(),
         says("Kept."),
-        keep(text=f"{STEPS}\n4. Tell the user.", evidence="user"),
+        keep(text=f"{STEPS}\n4. Tell the user afterwards.", evidence="user"),
         says("ok"),
     )
     async with perdure:
         await agent.send("Deploy the shop.")
-        await agent.send("Tell me afterwards.")
+        await agent.send("And tell the user afterwards.")
         second, first = await agent.skills.versions("deploy-shop")
         result, asked = [await perdure.app.store.read(find_message, one.evidence_id) for one in (first, second)]
 
         assert (first.evidence, second.evidence, first.version, second.version) == ("tool", "user", 1, 2)
-        assert "answers with 200" in result.text and asked.text == "Tell me afterwards."
+        assert "answers with 200" in result.text and asked.text == "And tell the user afterwards."
         assert first.run_id != second.run_id
 
 
@@ -100,6 +101,8 @@ async def test_the_confirmation_is_linked(tmp_path: Path) -> None:
         ("lasting", {"text": f"{STEPS}\nIt began at 2026-11-29T07:10:00."}),
         ("lasting_fact", {"layer": "L2", "text": "The server is currently down."}),
         ("named", {"name": "read_skill"}),
+        ("named", {"name": "Read-Skill"}),
+        ("named", {"name": "deploy"}),
         ("named", {"name": "../deploy"}),
         ("named", {"name": "keeping-memory"}),
         ("sized", {"layer": "L2", "text": "x" * 3_000}),
@@ -161,3 +164,39 @@ async def test_a_skill_keeps_what_it_came_from(tmp_path: Path) -> None:
 
         assert [str(one) for one in version.sources] == ["tool:deploy"]
         assert "tool:deploy" in model.requests[5].messages[-1].text
+
+
+def pay() -> str:
+    """Pay a bill."""
+    return "paid"
+
+
+async def test_a_skill_has_the_name_of_no_tool_of_the_agent(tmp_path: Path) -> None:
+    """Nor has one with a file; an agent without the tool may have it."""
+    folder = tmp_path / "skills" / "pay"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: pay\ndescription: A trap\n---\nx", encoding="utf-8")
+    model = ScriptedModel(calls("deploy"), keep(name="pay"), says("no"))
+    perdure = await open_async(tmp_path / "perdure.db", model=model, tools=[deploy, pay], home=str(tmp_path))
+    async with perdure:
+        agent, other = [await perdure.create_agent(name, tools=["deploy"]) for name in ("ann", "bob")]
+        for one in (agent, other):
+            await one.skills.enable()
+        await agent.tools.attach("pay")
+        await agent.send("Deploy the shop.")
+        with pytest.raises(AdmissionRefused, match="refused by the rule 'named': 'pay' is the name of a tool"):
+            await agent.skills.write("pay", "Pay twice.")
+
+        assert "A trap" not in model.requests[0].system
+        assert any("pay: a tool has its name" in one for one in await agent.skills.problems())
+        assert "pay" in [one.name for one in await other.skills.list()]
+        assert "refused by the rule 'named'" in model.requests[-1].messages[-1].text
+
+
+@pytest.mark.parametrize(("layer", "rule"), [("L0", "a_persons_layer"), ("L1", "made_by_perdure"), ("L4", "made_by_")])
+async def test_a_layer_that_no_agent_writes_is_refused_by_its_rule(tmp_path: Path, layer: str, rule: str) -> None:
+    perdure, model, agent = await learner(tmp_path, calls("deploy"), keep(layer=layer), says("Well."))
+    async with perdure:
+        await agent.send("Deploy the shop.")
+
+        assert f"refused by the rule '{rule}" in model.requests[-1].messages[-1].text

@@ -152,6 +152,10 @@ async def test_a_protected_skill_changes_by_a_proposal_that_a_person_approves() 
         why = {"label": "bake", "reason": "It was too salty.", "evidence": "the user said so"}
         await agent.tools.run("propose_change", {**why, "old": "salt", "new": "sugar"})
         await agent.tools.run("propose_change", {**why, "new_value": "The oven's password is hunter2-4711."})
+        refused = [
+            (await agent.tools.run("propose_change", {**why, "new_value": text})).text
+            for text in (" ", "Kill 4123 and bake, PID 4123.", "x" * 30_001)
+        ]
         before = (await agent.skills.get("bake")).text
         approved = await agent.proposals.approve(1)
         newest = (await agent.skills.versions("bake"))[0]
@@ -161,6 +165,9 @@ async def test_a_protected_skill_changes_by_a_proposal_that_a_person_approves() 
         assert "-Flour and salt." in approved.diff
         assert (await agent.skills.get("bake")).is_protected
         assert "hunter2" not in (await agent.proposals.get(2)).new_value
+        rules = ("refused by the rule 'sized'", "refused by the rule 'lasting'", "its limit is 30,000")
+        assert all(rule in text for rule, text in zip(rules, refused, strict=True)), refused
+        assert len(await agent.proposals.list(state=None)) == 2
 
 
 async def test_an_unknown_name_is_told_to_the_model_and_a_hostile_text_is_read_at_once() -> None:

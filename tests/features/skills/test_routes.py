@@ -20,7 +20,9 @@ async def test_a_skill_is_written_read_found_and_put_away() -> None:
         assert {one["layer"] for one in enabled} == {"built-in"}
         assert (made["version"], made["text"], made["files"], made["uses"]) == (1, "Flour.", [], 0)
         assert (await server.get(f"{path}/bake"))["text"] == "Flour and water."
-        assert [one["version"] for one in await server.get(f"{path}/bake/versions")] == [2, 1]
+        versions = await server.get(f"{path}/bake/versions")
+        assert [one["version"] for one in versions] == [2, 1]
+        assert versions[0]["diff"].endswith("-Flour.\n+Flour and water.")
         assert [one["name"] for one in await server.get(f"{path}/search", query="kitchen")] == ["oven"]
         assert await server.get(f"{path}/problems") == {"problems": []}
         assert (await server.post(f"{path}/bake/archive", None))["archived_at"] is not None

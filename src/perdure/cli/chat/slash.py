@@ -52,7 +52,7 @@ async def run_command(session: ChatSession, line: str) -> None:
     command = COMMANDS.get(name)
     if command is None:
         agent_id, app = session.agent.id, session.perdure.app
-        if (found := await find_slash(app, agent_id, line)) is not None:
+        if (found := await find_slash(app, agent_id, line, session.conversation)) is not None:
             await session.say(*found)
             return
         begun = [command for command in COMMANDS if len(name) > 1 and command.startswith(name)]

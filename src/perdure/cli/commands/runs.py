@@ -84,7 +84,8 @@ async def show_run(view: Output, perdure: AsyncPerdure, run_id: RunName) -> None
     head = f"{run.id}  {_status(run)}  {local_time(run.created_at)}  agent {agent.name}  {_tokens(run.usage)}"
     failure = [] if run.failure is None else [Text(visible(run.failure.message), style="yellow")]
     options = run.options
-    helper = [Text(visible(f"helper {options.helper}: {options.model_reason}"), style="dim")] if options.helper else []
+    what = f"helper {options.helper}" if options.helper else "model"
+    helper = [Text(visible(f"{what}: {options.model_reason}"), style="dim")] if options.model_reason else []
     said = transcript_view([TranscriptEntry(message) for message in messages], agent.name)
     shape = run_shape(run) | {
         "price": price,
@@ -165,9 +166,8 @@ def run_shape(run: Run) -> dict[str, Any]:
     """A run as lists of runs print it in JSON."""
     names = ("id", "conversation_id", "status", "stop_reason", "created_at")
     shape = fields(run, *names) | {"agent_id": run.key.agent_id, "usage": asdict(run.usage)}
-    return shape | (
-        {"helper": run.options.helper, "model_reason": run.options.model_reason} if run.options.helper else {}
-    )
+    routed = fields(run.options, "helper", "model_reason")
+    return shape | {name: value for name, value in routed.items() if value}
 
 
 def _answer_text(answer: ReplayAnswer | None) -> str:

@@ -26,6 +26,7 @@ from perdure.core.runs import NO_OPTIONS, RunOptions
 from perdure.core.tools.answers import PendingCall
 from perdure.library.agent import AsyncAgent
 from perdure.library.messages.reply import Reply
+from perdure.library.messages.sending import SendOptions
 from perdure.library.perdure import AsyncPerdure
 
 FAILED = 1
@@ -97,8 +98,8 @@ class ChatSession:
         return self._exit_code()
 
     async def send(self, text: str, options: RunOptions = NO_OPTIONS) -> int:
-        """Send one message, also if it begins with /, and return the exit code; of the options of its run model and
-        tools count."""
+        """Send one message, also if it begins with /, and return the exit code; of the options of its run the model
+        with its reason and the tools count."""
         with self._interruptible(), self._show_errors():
             await self.say(text, options)
         return self._exit_code()
@@ -141,12 +142,12 @@ class ChatSession:
 
     async def say(self, text: str, options: RunOptions = NO_OPTIONS) -> None:
         """Send a message, and show its run; see `send`. Raises: PerdureError."""
-        await self._check_model()
+        if options.model is None:
+            await self._check_model()
         self.view.resume_with(())
         try:
-            _, reply = await self._follow(
-                self.agent.stream(text, conversation=self.conversation, model=options.model, tools=options.tools)
-            )
+            chosen: SendOptions = {"model": options.model, "model_reason": options.model_reason, "tools": options.tools}
+            _, reply = await self._follow(self.agent.stream(text, conversation=self.conversation, **chosen))
         except ApprovalPending as error:
             if self._source.interactive:
                 self.view.note("not sent: decide first what waits, then say it again")

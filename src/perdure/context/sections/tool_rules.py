@@ -45,8 +45,9 @@ def rule_sentence(rule: kinds.ToolRule) -> str:
         case kinds.MaxCount(max_count_limit=limit):
             often = "never" if limit == 0 else "once" if limit == 1 else f"at most {limit} times"
             return f"{name} may be called {often} for one request."
-        case kinds.RequiredBeforeExit():
-            return f"You must call {name} at least once before you are done."
+        case kinds.RequiredBeforeExit(args=args):
+            arguments = f" with the arguments {_json(args)}" if args else ""
+            return f"You must call {name} at least once{arguments} before you are done."
         case kinds.RequiresApproval():
             return f"A person has to approve each call of {name} before it is run."
 

@@ -42,6 +42,7 @@ _FORMS = re.compile(
     | \b(?:postgres(?:ql)?|mysql|redis|mongodb(?:\+srv)?|amqps?)://[^\s:@]{0,200}:[^\s@]{1,400}@
     | \b\d{8,10}:AA[A-Za-z0-9_-]{30,}
     | \b[MNO](?=[A-Za-z0-9_-]{0,27}\d)[A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,}
+    | (?i:\bAuthorization["']?:\s?["']?Basic)\s+[A-Za-z0-9+/]{8,}=*
     | (?i:\b(?:Bearer|Basic))\s+(?=[A-Za-z0-9+/_.~-]*\d)[A-Za-z0-9+/_.~-]{16,}=*
     | \b(?:\d[ -]?){15}\d\b(?=.{0,40}\b(?i:cvv|cvc)\b)""",
     re.VERBOSE | re.DOTALL,
@@ -60,6 +61,8 @@ _PLAIN = r"""(?!(?i:(?:a|an|the|my|his|her|our|your|their|not|no|never|now|too|v
     |empty|blank|unknown|secret|safe|secure|weak|strong|long|short|old|new|different|reset|kept|written|sent|set|lost
     |forgotten|stolen|hidden|hard|easy|about|because|how|when|where|why|me|it|something|been|due|there|here|under
     |inside|important|public|private|\w+(?:ed|ing|ly))\b(?![-_@\#$%\d])))"""
+_OPEN = r"(?!\$[({]|\$[A-Z_][A-Z0-9_]*\b|<[A-Za-z][\w -]{0,40}>|\{\{|\.\.\.|…)"
+"""No credential either: a variable of a shell, or what stands for a value."""
 
 
 # What stands before a name in the name of a variable or a header: OPENAI_API_KEY, X-API-Key.
@@ -76,7 +79,7 @@ def _named(names: str, sign: str) -> re.Pattern[str]:
            (?i:\s+(?:(?:is|was|are|will\s+be|(?:has|have)\s+been)\s+)?(?:changed|set|reset)\s+to
               |\s+(?:is|was|are|will\s+be|ist|lautet|est|es|é|jest|это|is:)|'s)
            (?i:\s+now)?\s*[:=]?\s* | [*_`"']{{0,3}}\s*(?:=>|->|[=:：])\s*[*_`"']{{0,3}}\s*)
-        ["'“‘`(]?{_PLAIN}(?P<value>(?={sign})[^\s"'”’`,，。;；)]{{3,}})""",
+        ["'“‘`(]?{_OPEN}{_PLAIN}(?P<value>(?={sign})[^\s"'”’`,，。;；)]{{3,}})""",
         re.VERBOSE,
     )
 
@@ -93,7 +96,7 @@ _USE = re.compile(
 )
 _NAMED_ZH = re.compile(
     rf"""{_ZH}(?P<gap>\s*(?:现在|已经|就|都)?\s*(?:改成了?|改为|设成了?|设为|换成了?|变成了?|是|为|=|:|：)\s*["'“「]?)
-        (?P<value>(?:(?![，。；、！？”」"'\s])[\x21-\x7e\u00c0-\u024f]){{3,}}|[一二三四五六七八九零〇\d]{{4,}})""",
+        {_OPEN}(?P<value>(?:(?![，。；、！？”」"'\s])[\x21-\x7e\u00c0-\u024f]){{3,}}|[一二三四五六七八九零〇\d]{{4,}})""",
     re.VERBOSE,
 )
 
@@ -106,20 +109,40 @@ _BARE = re.compile(
     re.VERBOSE,
 )
 """The name of a credential, and a value of letters and digits with nothing between that says so: "api-key Ab12Cd"."""
+_ARGUMENT = re.compile(
+    r"""(?=[A-Za-z-])(?:(?<![\w-])(?:curl|wget|https?|xh)\s(?:[^\n|;&]{0,200}?\s)?
+            (?:-[uaU]\s?|--(?:user|proxy-user|auth)[ =])["']?[^\s:"'$<{%*/]{1,60}:
+        | (?<![\w-])(?:mysql|mysqldump|mysqladmin|mariadb)\s(?:[^\n|;&]{0,200}?\s)?-p(?=\S)
+        | (?<![\w-])(?:sshpass\s-p|(?:redis-cli|\w{1,20}\slogin)\s(?:[^\n|;&]{0,100}?\s)?-[ap])\s{1,3}
+        | (?<![\w-])--?pass(?:word|wd|phrase)?(?:=|\s(?=[^\s]{0,100}\d))
+        | (?<![A-Za-z])[A-Z][A-Z0-9]{0,20}(?:PASSWORD|PASSWD)=)
+        ["']?(?!\$|<|\{|%|\*|\.\.|[A-Z_]+\b|secret:)(?P<value>[^\s"'|;&`]{3,})""",
+    re.VERBOSE,
+)
+"""A password as an argument of a command: `curl -u ada:...`."""
+_PAIR = re.compile(
+    r"""(?=[lLsScCuU登账帐凭用])(?:(?:(?i:(?<![\w-])(?:log-?\s?in(?:\s+(?:as|with|using))?|sign\s?in\s+(?:as|with)|credentials?|creds?))
+              (?:\s{0,2}[:=：]\s{0,2}|\s(?:is|are)\s|\s) | (?:登录|登入|账号|帐号|凭据)\s?[:：是用]?\s? | 用\s?)
+           ["'`]?(?:[\w.@-]{2,40}\s/\s|[\w.@-]{2,40}:|(?:admin|administrator|root|user|guest|demo|test|sa)/)
+        | (?i:(?<![\w-])user(?:name)?\s?[:=]?\s?[\w.@-]{2,40}[\s,;/]{1,3}(?:and\s)?pass\s?[:=]?\s))
+        ["'`]?(?P<value>(?=[^\s,;/，。]{0,100}\d)(?=[^\s,;/，。]{0,100}[A-Za-z])[^\s,;/，。"'`)]{4,})""",
+    re.VERBOSE,
+)
+"""A name and its password side by side: "Login: ada / ..."."""
 
 _NAMED = (
     _PHRASE,
     _named(_BEFORE + _STRONG, "."),
     _named(rf"(?<![\w-]){_WEAK}", r"[^\s,;]*\d"),
-    *(_named(_BEFORE + _WEAK, _MIXED), _NAMED_ZH, _USE, _BARE),
+    *(_named(_BEFORE + _WEAK, _MIXED), _NAMED_ZH, _USE, _BARE, _ARGUMENT, _PAIR),
 )
 
 _NAME_PARTS = (
     "pass pwd pin key secret token code otp cvv cvc phrase mnemonic wort woord mot contrase senha hasło lösenord şifre"
     " пароль log sig authenticate ssh unlock connect 密 口令 私钥 令牌 验证码 驗證碼 助记词 助記詞 授权码 激活码"
-    " パスワード 暗証番号 비밀번호"
+    " パスワード 暗証番号 비밀번호 curl wget xh mysql mariadb redis-cli cred 登 账号 帐号"
 )
-_IN_NAMES = tuple(_NAME_PARTS.split())
+_IN_NAMES = (*_NAME_PARTS.split(), "http -", "https -")
 """One of these is in each name of a credential: most texts have none, and need no closer look."""
 _FORM_CHARS, _IN_FORMS = 16, ("://", "private key", "cvv", "cvc")
 """A credential of a known form is at least so long without a space, or has one of these in or beside it."""

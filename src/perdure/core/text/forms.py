@@ -59,6 +59,13 @@ def in_name_form(*names: str) -> Callable[[Kind], Kind]:
     return decorate
 
 
+def plain_form(text: str) -> str:
+    """Return a text without what nobody sees, such as joiners of width zero, and with letters of the usual width."""
+    if text.isascii():
+        return text
+    return "".join(one for one in unicodedata.normalize("NFKC", text) if unicodedata.category(one) != "Cf")
+
+
 def match_form(text: str) -> str:
     """Return the form of a text for comparisons: letter case, width, and how marks are written don't count."""
     if text.isascii():

@@ -85,7 +85,7 @@ def _check_values(rule: ToolRule, where: str) -> None:
     names: list[str] = [rule.tool_name]
     args: list[Mapping[str, Any] | None] = []
     match rule:
-        case RunFirst():
+        case RunFirst() | RequiredBeforeExit():
             args = [rule.args]
         case ChildTools():
             names, args = [*names, *rule.children], [*rule.child_args.values()]

@@ -89,9 +89,10 @@ class MaxCount:
 
 @dataclass(frozen=True, slots=True)
 class RequiredBeforeExit:
-    """The run may not end before the tool was called."""
+    """The run may not end before the tool was called; with `args` only a call that has these and succeeded counts."""
 
     tool_name: str
+    args: Arguments | None = None
     type: ClassVar[str] = "required_before_exit"
 
 
@@ -166,6 +167,8 @@ def rule_to_dict(rule: ToolRule) -> dict[str, Any]:
     match rule:
         case RunFirst(args=args):
             return shape | {"args": None if args is None else dict(args)}
+        case RequiredBeforeExit(args=args) if args:  # which Letta's lacks
+            return shape | {"args": dict(args)}
         case Conditional():
             return shape | {
                 "default_child": rule.default_child,
@@ -244,9 +247,9 @@ def _rule(where: str, shape: Any) -> ToolRule:
         raise ToolRulesInvalid(f"{where}.type is {json_start(kind)}: there are {', '.join(RULE_TYPES)}")
     name = _field(shape, "tool_name", where)
     match kind:
-        case "run_first":
+        case "run_first" | "required_before_exit":
             args = _field(shape, "args", where)
-            return RunFirst(name, None if args is None else dict(args))
+            return (RunFirst if kind == "run_first" else RequiredBeforeExit)(name, None if args is None else dict(args))
         case "conditional":
             mapping, default = (_field(shape, field, where) for field in ("child_output_mapping", "default_child"))
             required = _field(shape, "require_output_mapping", where)

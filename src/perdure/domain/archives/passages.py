@@ -34,7 +34,7 @@ class NewPassage:
     """The values of a new passage. `source` says where the text comes from; `occurred_at` defaults to now.
 
     `embedding` is its vector, from the model of the archive's vectors; None: Perdure embeds the text. `sources` are
-    what it may come from.
+    what it may come from; then an agent writes it, and its credentials are masked, unless it `is_masked` already.
     """
 
     text: str
@@ -44,6 +44,7 @@ class NewPassage:
     occurred_at: datetime | None = None
     embedding: Sequence[float] | None = None
     sources: tuple[WriteSource, ...] = ()
+    is_masked: bool = False
 
 
 class PassageChanges(TypedDict, total=False):
@@ -284,7 +285,7 @@ def _build_passage(
         )
     )
     check_item_limits(limits, tags=passage.tags, metadata=passage.metadata, source=passage.source)
-    if new.sources:  # by an agent, not by a person; what is too large was refused before it is masked
+    if new.sources and not new.is_masked:  # by an agent; what is too large was refused before it is masked
         tags = tuple(map(without_credentials, passage.tags))
         passage = check_passage(replace(passage, text=without_credentials(passage.text), tags=tags))
         check_item_limits(limits, tags=passage.tags)

@@ -20,6 +20,7 @@ from perdure.core.blocks import (
     Block,
     MemoryEdit,
     append_text,
+    check_author,
     check_label,
     check_no_line_numbers,
     insert_lines,
@@ -29,8 +30,10 @@ from perdure.core.blocks import (
 from perdure.core.errors import BlockReadOnly, InvalidArguments, ToolError
 from perdure.core.ids import ArchiveId, BlockId
 from perdure.core.specs import ToolOutcome
+from perdure.core.text.credentials import without_credentials
+from perdure.core.text.forms import match_form, plain_form
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, feature_tools
-from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
+from perdure.domain.archives.passages import MAX_PASSAGE_CHARS, NewPassage, insert_passage, own_archive
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import NewBlock, create_block, detach_block
 from perdure.domain.tools.calls import MemoryCall, edit_own_block, find_own_block
@@ -59,6 +62,7 @@ def run_memory_command(
         case "view":
             return _view(tx, call, path or ROOT)
         case "create":
+            _check_new_label(tx, call, _label(path, "path"))
             new_block = NewBlock(label=_label(path, "path"), value=file_text or "", description=description)
             block_id = BlockId(call.ids.new("block"))
             block = create_block(
@@ -87,6 +91,21 @@ def run_memory_command(
             return _delete(tx, call, _label(path, "path"))
         case _:
             return _rename(tx, call, _label(old_path or path, "old_path"), new_path, description)
+
+
+def _check_new_label(tx: Tx, call: MemoryCall, label: str) -> None:
+    """Check that a new label is not that of a block that the agent may not write in other letters, which would look
+    like the same to the model. Raises: BlockProtected, BlockReadOnly."""
+    for block in tx.blocks.list_by_agent(call.agent.id, call.run.conversation_seq):
+        if block.label != label and _form(block.label) == _form(label) and call.person is None:
+            check_author(block, call.author)
+            if block.read_only:
+                raise BlockReadOnly(block.label)
+
+
+def _form(label: str) -> str:
+    """A label as it looks."""
+    return match_form(plain_form(label)).strip()
 
 
 def _view(tx: Tx, call: MemoryCall, path: str) -> ToolOutcome:
@@ -124,6 +143,8 @@ def _rename(tx: Tx, call: MemoryCall, label: str, new_path: str | None, descript
 
     before = find_own_block(tx, call, label)
     block = rename(before)
+    if block.label != before.label:
+        _check_new_label(tx, call, block.label)
     if block != before:
         block = tx.blocks.put(block, expected=before.version, author=call.author, at=call.now)
     done = f"renamed memory block {label!r} to {new_label!r}"
@@ -234,8 +255,10 @@ def _editing(edit: Callable[..., Block], *, whole: bool = False) -> Callable[...
     return edit_block
 
 
-def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[str] | None = None) -> ToolOutcome:
-    """Store `content` as a passage in the archive that the agent inserts into."""
+def _archival_memory_insert(
+    tx: Tx, call: MemoryCall, content: str, tags: list[str] | None = None, *, is_masked: bool = False
+) -> ToolOutcome:
+    """Store `content` as a passage in the archive that the agent inserts into. `is_masked`: see `mask_passage`."""
     archive = own_archive(tx, call.agent.id, ArchiveId(call.ids.new("archive")), at=call.now)
     source: dict[str, str] = {"agent_id": call.agent.id}
     if call.person is None:
@@ -243,9 +266,18 @@ def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[s
     match tags:
         case [one] if "," in one:  # a list as a model writes it in one text
             tags = [tag for part in one.split(",") if (tag := part.strip())]
-    new = NewPassage(text=content, tags=tags or (), source=source, sources=call.passage_sources)
+    new = NewPassage(text=content, tags=tags or (), source=source, sources=call.passage_sources, is_masked=is_masked)
     passage = insert_passage(tx, archive.id, new, ids=call.ids, at=call.now)
     return ToolOutcome(text=json.dumps({"id": passage.id, "archived_chars": len(content), "tags": list(passage.tags)}))
+
+
+def mask_passage(content: str, tags: list[str] | None = None) -> dict[str, Any]:
+    """Return the arguments of `archival_memory_insert` without credentials. A text of 1 MB takes a second, in which a
+    transaction would keep others waiting; what is larger is refused there."""
+    if len(content) > MAX_PASSAGE_CHARS:
+        return {"content": content, "tags": tags}
+    masked = None if tags is None else [without_credentials(tag) for tag in tags]
+    return {"content": without_credentials(content), "tags": masked, "is_masked": True}
 
 
 def _send_message(tx: Tx, call: MemoryCall, message: str) -> ToolOutcome:

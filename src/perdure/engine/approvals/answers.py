@@ -38,6 +38,7 @@ from perdure.domain.provenance.policy import describe_sources, load_gate, writes
 from perdure.engine.log.run_log import OpenCall, RunLog, open_calls_in
 from perdure.engine.log.tool_rules import RuleState, expected_states, prefill, why_not_for_run
 from perdure.engine.ports import Ports, UnitInputs, show_result
+from perdure.engine.prompt.tail import STOP, why_not_after_order
 from perdure.engine.records.rows import NEWEST, add_hook_context, result_draft
 from perdure.storage.tx import Tx
 
@@ -219,7 +220,7 @@ def with_waits(
         states = expected_states(log.rule_scope, log.past_calls, [call.name for call in calls])
     loop = FREE if log.rule_scope is None else log.rule_scope.loop
     changed: dict[str, ToolCall] = {}
-    only = log.run.options.tools
+    only, tail = log.run.options.tools, log.steps[-1].recipe.tail if log.steps else ""
     for place, call in enumerate(calls):
         tool = tools.get(call.name)
         speaks = call.name == SEND_MESSAGE  # what else it was given is no reason to refuse the message
@@ -232,6 +233,9 @@ def with_waits(
         call = replace(call, arguments=arguments)
         broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
         broken = broken or (only is not None and why_not_for_run(only, call.name) is not None)
+        if STOP in tail:
+            rules = states[place] if states else None
+            broken = broken or why_not_after_order(tail, call.name, tools, rules) is not None
         broken = broken or tool is None or not is_usable(tool.spec, call.own_arguments)
         broken = broken or (says and not call.speech.strip())
         wait = None if broken else waits.get(call.name)

@@ -4,7 +4,7 @@ leaves beside it for the next one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import takewhile
 from operator import add
@@ -302,5 +302,5 @@ def rule_scope_of(tx: Tx, run: Run, agent_type: str, settings: Mapping[str, Any]
     earlier: Sequence[Message] = ()
     if run.turn_from is not None and run.begins_at is not None:
         earlier = tx.messages.view(agent_id, run.conversation_seq, from_seq=run.turn_from, upto_seq=run.begins_at - 1)
-    calls = tuple(PastCall(one.name, one.output, one.denied) for one in past_calls_in(earlier))
+    calls = tuple(replace(one, answer=-1) for one in past_calls_in(earlier))
     return RuleScope(rules, frozenset(names | {*CONTEXT_TOOL_SPECS} if names else names), calls, loop)

@@ -45,12 +45,24 @@ class PastCall:
         output: what it returned; None: not known yet.
         denied: a person said no. It was asked for, so nothing asks for it again, but nothing follows from it.
         answer: the number of the message it stands in.
+        arguments: those of the model, as JSON; empty: it failed, or has no result yet.
     """
 
     name: str
     output: str | None = None
     denied: bool = False
     answer: int = -1
+    arguments: str = ""
+
+    def meets(self, rule: RequiredBeforeExit) -> bool:
+        """Whether this call is one that a rule demands."""
+        if self.name != rule.tool_name or not rule.args or self.denied:
+            return self.name == rule.tool_name
+        try:
+            own = parse_json(self.arguments, ARGUMENTS) if self.arguments else None
+        except (ValueError, RecursionError):
+            return False
+        return isinstance(own, dict) and all(name in own and own[name] == value for name, value in rule.args.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +84,7 @@ class RuleState:
         requires_call: the request asks the model to call one of them.
         refuses_answer: an answer without a call does not end the run; implies `requires_call`.
         goes_on: a rule demands another call after the last one.
-        missing: the tools that still have to be called before the run may end.
+        missing: what still has to be called before the run may end, as the model is told.
         exit_tool: the tool whose call ends the run, once nothing is missing.
         problem: why the run can't go on: no rule maps the result of its last tool.
         arguments: tool -> arguments that replace the model's.
@@ -158,9 +170,9 @@ def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer:
         for rule in rules
         if isinstance(rule, MaxCount) and counts[rule.tool_name] >= rule.max_count_limit
     ]
-    called_names = {call.name for call in past_calls}
-    required = [rule.tool_name for rule in rules if isinstance(rule, RequiredBeforeExit) and rule.tool_name in tools]
-    missing = tuple(name for name in dict.fromkeys(required) if name not in called_names)
+    required = [rule for rule in rules if isinstance(rule, RequiredBeforeExit) and rule.tool_name in tools]
+    open_rules = (rule for rule in required if not any(call.meets(rule) for call in past_calls))
+    missing = tuple(dict.fromkeys(map(_demand, open_rules)))
     exits = {rule.tool_name: rule for rule in rules if isinstance(rule, ExitLoop)}
     exit_tool = last.name if last is not None and last.name in exits and last.answer == answer else None
     if exit_tool is not None and not missing:
@@ -183,6 +195,11 @@ def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer:
         arguments={name: values for name, values in constraints.arguments.items() if name in allowed},
         active=tuple(constraints.active),
     )
+
+
+def _demand(rule: RequiredBeforeExit) -> str:
+    """What a rule demands to be called, for the model."""
+    return f"{rule.tool_name} with {json.dumps(rule.args, ensure_ascii=False)}" if rule.args else rule.tool_name
 
 
 def _constrain_first(constraints: _Constraints, rules: Sequence[ToolRule], tools: frozenset[str]) -> None:
@@ -261,7 +278,9 @@ def past_calls_in(messages: Iterable[Message]) -> list[PastCall]:
             call, answer = open_calls.pop(result.call_id, (None, -1))
             if call is None or result.refused:
                 continue
-            calls.append(PastCall(call.name, result.text.partition(EDITED)[0], result.call_id in denied, answer))
+            output, is_denied = result.text.partition(EDITED)[0], result.call_id in denied
+            arguments = call.own_arguments if result.status == "success" else ""
+            calls.append(PastCall(call.name, output, is_denied, answer, arguments))
             denied.discard(result.call_id)
     return calls
 

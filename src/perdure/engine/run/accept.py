@@ -33,7 +33,7 @@ from perdure.engine.approvals.answers import (
     with_client_tools,
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
-from perdure.engine.budget import BUDGETS, check_agent, cost_of, remaining_limits, until_midnight_s, within
+from perdure.engine.budget import BUDGETS, check_agent, remaining_limits, until_midnight_s, used_by, within
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.next_action import Action, MakeRequest, next_action
 from perdure.engine.log.run_log import NO_RECALL, Progress, RunLog, rule_scope_of, run_log_of
@@ -326,9 +326,11 @@ def _continue_cancelled(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begi
 
 
 def _options_after(stopped: RunOptions, options: RunOptions) -> RunOptions:
-    """Return the options of a run that goes on where another one stopped: it may call no more tools than that one, and
-    a helper stays the same one."""
-    names: tuple[str, ...] = () if stopped.tools is None else ("tools", "model")
+    """Return the options of a run that goes on where another one stopped: it may call no more tools than that one, on a
+    model that was chosen for it, and a helper stays the same one."""
+    names: tuple[str, ...] = () if stopped.tools is None else ("tools", "model", "model_reason")
+    if stopped.model_reason:
+        names = ("tools", "model", "model_reason")
     if stopped.helper:
         names = ("model", "system", "caller", "hops", "origin", "helper", "model_reason", "tools")
     return replace(options, **{name: getattr(stopped, name) for name in names})
@@ -349,7 +351,7 @@ def _add_resumed_run(
     stopped = pending.run
     request = replace(request, options=_options_after(stopped.options, request.options))
     if stopped.options.max_tokens is not None or stopped.options.max_cost_usd is not None:
-        left = remaining_limits(stopped, cost_of(run_log_of(tx, stopped), inputs))
+        left = remaining_limits(stopped.options, used_by(tx, stopped, tx.steps.list_by_run(stopped.key), inputs))
         request = replace(request, options=within(request.options, left))
     run = _add_run(
         tx,

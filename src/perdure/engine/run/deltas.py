@@ -52,10 +52,25 @@ def events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
     return events
 
 
-def request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Sequence[StoredEvent], Run | None]:
-    """Ask a run to stop, or give up the calls at which it stopped. Return the run, its new events, and the run that may
-    begin now because of it."""
+Cancelled = tuple[Run, Sequence[StoredEvent], Run | None]
+"""A run that was asked to stop, its new events, and the run that may begin now because of it."""
+
+
+def request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> Sequence[Cancelled]:
+    """Ask a run to stop, and the runs of other agents that it waits for; or give up the calls at which it stopped. It
+    is the first one of the result."""
     run = tx.runs.get(run_id)
+    cancelled, stopped = [_request_cancel(tx, run, inputs)], {run.id}
+    for one in () if run.ended else tx.runs.list_by_origin(run.options.origin or run.id):
+        if one.options.caller in stopped:
+            stopped.add(one.id)
+            if not one.ended or one.stop_reason == "requires_approval":
+                cancelled.append(_request_cancel(tx, one, inputs))
+    return cancelled
+
+
+def _request_cancel(tx: Tx, run: Run, inputs: UnitInputs) -> Cancelled:
+    """As `request_cancel`, for one run."""
     if not run.ended:
         requested = tx.runs.request_cancel(run.key)
         events = tx.events.add(run.key, [RunCancelRequested(run.id)], at=inputs.now) if requested else ()

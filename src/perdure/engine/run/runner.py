@@ -248,18 +248,20 @@ class Runner:
                 self._readers.pop(run.key, None)
 
     async def cancel(self, run_id: RunId) -> Run:
-        """Ask a run to stop; return the run as it then stands. An ended run stays as it is; but if it had stopped at
-        calls that still wait for an answer, they are given up. Raises: NotFound, StoreError."""
-        run, events, following = await self._ports.store.write(request_cancel, run_id, self._ports.inputs())
-        if following is not None:
-            self._want(following)
-        self._publish(run.key, events)
-        if (interrupt := self._ports.interrupts.get(run.key)) is not None:
-            interrupt.fire()
-        wanted = self._wanted.get((run.key.agent_id, run.conversation_seq), {})
-        if run.key.seq in wanted:
-            wanted[run.key.seq] = None  # what `accept` began does not know of this yet
-        return run
+        """Ask a run to stop, and those of other agents that it waits for; return the run as it then stands. An ended
+        run stays as it is; but if it had stopped at calls that still wait for an answer, they are given up. Raises:
+        NotFound, StoreError."""
+        cancelled = await self._ports.store.write(request_cancel, run_id, self._ports.inputs())
+        for run, events, following in cancelled:
+            if following is not None:
+                self._want(following)
+            self._publish(run.key, events)
+            if (interrupt := self._ports.interrupts.get(run.key)) is not None:
+                interrupt.fire()
+            wanted = self._wanted.get((run.key.agent_id, run.conversation_seq), {})
+            if run.key.seq in wanted:
+                wanted[run.key.seq] = None  # what `accept` began does not know of this yet
+        return cancelled[0][0]
 
     async def recover(self) -> None:
         """Take over runs that nobody drives any more, as far as their models can be reached from here."""

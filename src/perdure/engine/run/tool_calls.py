@@ -27,7 +27,7 @@ from perdure.core.telemetry import ToolWork
 from perdure.core.tools.arguments import fit_arguments, parse_arguments
 from perdure.domain.provenance.policy import foreign_sources
 from perdure.domain.tools.calls import MemoryCall
-from perdure.domain.tools.memory_tools import MEMORY_TOOLS
+from perdure.domain.tools.memory_tools import MEMORY_TOOLS, mask_passage
 from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool, write_waits
 from perdure.engine.hooks import HookOutcome
 from perdure.engine.log.interrupts import Interrupted, is_cancelled
@@ -36,6 +36,7 @@ from perdure.engine.log.run_log import OpenCall, Progress, RunLog, Tell, load_ru
 from perdure.engine.log.tool_rules import prefill, rule_state, why_not_for_run
 from perdure.engine.ports import Ports, UnitInputs, show_result
 from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.engine.prompt.tail import STOP, why_not_after_order
 from perdure.engine.records.leases import holding
 from perdure.engine.run.hook_points import after_memory_tool, after_tool, before_tool, store_answers
 from perdure.engine.run.tool_results import result_tokens, store_edit, store_outcome, store_started
@@ -153,6 +154,9 @@ class _ToolPhase:
         options = self.log.run.options
         if options.tools is not None and (why := why_not_for_run(options.tools, call.name)) is not None:
             return _refusal(why)
+        tail = self.log.steps[-1].recipe.tail if self.log.steps and open_call.decision is None else ""
+        if STOP in tail and (why := why_not_after_order(tail, call.name, self.tools, rules)) is not None:
+            return _refusal(why)
         arguments = open_call.arguments
         if rules is not None and open_call.decision is None:  # what a person approved is run as it was shown
             arguments = prefill(arguments, rules.arguments.get(call.name))
@@ -189,12 +193,14 @@ class _ToolPhase:
     async def call_memory_tool(self, ready: ReadyCall) -> None:
         """Execute a built-in tool of the engine. Raises: Interrupted, while a hook is called."""
         ports, call, inputs = self.ports, ready.open_call.call, self.ports.inputs()
-        edit = MEMORY_TOOLS.get(call.name)
+        edit, arguments = MEMORY_TOOLS.get(call.name), ready.arguments
         with ports.telemetry.during(work := ready.work):
             try:
                 if edit is not None:
+                    if call.name == "archival_memory_insert":
+                        arguments = await asyncio.to_thread(mask_passage, **arguments)
                     progress = await ports.store.write(
-                        store_edit, self.log, ready.open_call, inputs, edit=edit, arguments=ready.arguments
+                        store_edit, self.log, ready.open_call, inputs, edit=edit, arguments=arguments
                     )
                     self.record(progress)
                 else:

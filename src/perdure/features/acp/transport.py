@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import stat
 import sys
 from typing import Any
 
 from perdure.core.errors import InvalidInput
+from perdure.core.incoming.json_rpc import HEAD_BYTES, TAIL_BYTES, find_id
 
 LINE_LIMIT_BYTES = 64_000_000
 PARSE_ERROR, INVALID_REQUEST, INTERNAL_ERROR = -32700, -32600, -32603
-_START_BYTES = 1_000
-_ID_AT_START = re.compile(
-    rb'\s*\{(?:\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,)*\s*"id"\s*:\s*("[^"\\]*"|-?\d+)\s*[,}]'
-)
-"""The id of a request that no parser reads, where the SDKs write it: before the parameters, which are what is long."""
 
 
 class LineTransport:
@@ -44,13 +39,13 @@ class LineTransport:
             message: Any = None
             asked_id: str | int | None = None
             try:
-                line, start = await self._read_line()
+                line, is_whole = await self._read_line()
                 if not line.endswith(b"\n"):
                     return None
-                if line.isspace() and not start:
+                if line.isspace():
                     continue
-                asked_id = _id_at_start(start or line)
-                if start:
+                asked_id, _ = find_id(line)
+                if not is_whole:
                     raise ValueError("it is longer")
                 code, message = INVALID_REQUEST, json.loads(line)
                 why = "a message is an object of JSON-RPC 2.0, with a method or a result"
@@ -64,18 +59,18 @@ class LineTransport:
                 asked_id = None  # an answer that is wrong: an error with its id would answer another request
             await self.send({"jsonrpc": "2.0", "id": asked_id, "error": {"code": code, "message": why}})
 
-    async def _read_line(self) -> tuple[bytes, bytes]:
-        """Return (the next line, nothing); of one over the limit (its end, its start). Without a newline at the end the
-        other side has closed its end. Raises: ConnectionError."""
-        start = b""
+    async def _read_line(self) -> tuple[bytes, bool]:
+        """Return (the next line, whether it is whole): of one over the limit its beginning and its end. Without a
+        newline at the end the other side has closed its end. Raises: ConnectionError."""
+        start = end = b""
         while True:
             try:
-                return await self._reader.readuntil(b"\n"), start
+                return start + end + await self._reader.readuntil(b"\n"), not start
             except asyncio.LimitOverrunError as error:
                 part = await self._reader.readexactly(error.consumed)
-                start = start or part[:_START_BYTES]
+                start, end = start or part[:HEAD_BYTES], part[-TAIL_BYTES:]
             except asyncio.IncompleteReadError as error:
-                return error.partial, start
+                return error.partial, not start
 
     async def close(self) -> None:
         """Close the way out."""
@@ -105,12 +100,6 @@ def _is_pipe(descriptor: int) -> bool:
     """Whether a file is a pipe, a socket or a terminal."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
-
-
-def _id_at_start(line: bytes) -> str | int | None:
-    """The id of a request, if it stands at the start of its line; None: it does not."""
-    found = _ID_AT_START.match(line[:_START_BYTES])
-    return None if found is None else json.loads(found[1])
 
 
 def _is_message(message: Any) -> bool:

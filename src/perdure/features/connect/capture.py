@@ -1,4 +1,5 @@
-"""What hooks leave to a process of their own: store the messages of a session, and prepare what is remembered."""
+"""What hooks leave to a process of their own: store the messages of a session, and prepare what is remembered. The
+transcripts of Claude Code are files with one JSON object a line, to which a session appends."""
 
 from __future__ import annotations
 
@@ -6,19 +7,133 @@ import asyncio
 import hashlib
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ConversationId
+from perdure.core.text.credentials import without_credentials
+from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.connect.files import one_at_a_time
-from perdure.features.connect.transcripts import Transcript
-from perdure.features.mcp_server.prepared import prepare_context, replace_text
-from perdure.features.notes.folders import state_folder
+from perdure.features.connect.programs import claude_folder
+from perdure.features.mcp_server.context import prepare_context
+from perdure.features.notes.folders import make_folder, state_folder
 from perdure.features.notes.projects import ProjectMemory
 from perdure.library.agent import AsyncAgent
+from perdure.library.parts.checks import LIMIT_MAX
 from perdure.library.perdure import AsyncPerdure
+from perdure.scratch import replace_file
 
+MESSAGE_CHARS = 20_000
+"""Of a longer message the beginning is stored."""
+LINE_BYTES = 2_000_000
+"""A longer line is left out: it is a file or a picture that a tool returned."""
+_PROGRAM_TEXT = re.compile(r"\s*(?:<(?:command-|local-command|system-reminder|user-prompt-submit-hook|bash-)|Caveat: )")
+"""Messages of the user's role that the program wrote."""
+_LEFT_OUT = ("isMeta", "isSidechain", "isCompactSummary", "isApiErrorMessage", "isVisibleInTranscriptOnly")
+"""Entries with one of these are the program's own, a sub-agent's, or tell again what was said before."""
 _SESSION = re.compile(r"[\w.-]{1,100}", re.ASCII)
+
+
+class Transcript:
+    """The messages of one session.
+
+    Args:
+        path: of the file, as the hook was told it.
+    Raises: ValueError: it is no transcript that may be read; OSError: it can't be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.resolve(strict=True)
+        allowed = (Path.home().resolve(), claude_folder().resolve())
+        if self._path.suffix != ".jsonl" or not any(self._path.is_relative_to(folder) for folder in allowed):
+            raise ValueError(f"transcript_path is {str(path)!r:.200}: it is no .jsonl file in the user's home")
+        if not self._path.is_file():  # a pipe or a device may never end
+            raise ValueError(f"transcript_path is {str(path)!r:.200}: it is no file")
+        self.position = 0
+        """Up to which byte it was read: behind the last whole line."""
+
+    def first_id(self) -> str:
+        """The id of the first entry that has one; empty: none has. A resumed session begins with the same one."""
+        ids = (_load(line).get("uuid") for line in self._lines(0))
+        return next((one for one in ids if isinstance(one, str)), "")
+
+    def messages(self, start: int = 0) -> Iterator[ImportedMessage]:
+        """Yield what user and assistant said, from a byte on, without credentials.
+
+        Results of tools, thoughts, the program's own texts and side conversations are left out, and so is a line that
+        is cut off.
+        """
+        self.position = start if start <= self._path.stat().st_size else 0  # a shorter file is another one
+        for line in self._lines(self.position):
+            if (message := _message_of(_load(line))) is not None:
+                yield message
+
+    def _lines(self, start: int) -> Iterator[bytes]:
+        """Yield the whole lines from a byte on; in place of one that is too long an empty one."""
+        with self._path.open("rb") as file:
+            file.seek(start)
+            while line := file.readline(LINE_BYTES):
+                kept = line
+                while not line.endswith(b"\n") and (line := file.readline(LINE_BYTES)):
+                    kept = b""
+                if not line:
+                    break  # the last line is not written to its end yet
+                self.position = file.tell()
+                yield kept
+
+
+def _load(line: bytes) -> dict[str, Any]:
+    """Return the entry of a line; empty: it is none."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return entry if isinstance(entry, dict) else {}
+
+
+def _message_of(entry: dict[str, Any]) -> ImportedMessage | None:
+    """Return the message of an entry; None: it is none of user or assistant."""
+    role, message, key = entry.get("type"), entry.get("message"), entry.get("uuid")
+    if role not in ("user", "assistant") or not isinstance(message, dict) or not isinstance(key, str):
+        return None
+    if any(entry.get(name) for name in _LEFT_OUT) or not 0 < len(key) <= 100:
+        return None
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = [one.get("text") for one in content if isinstance(one, dict) and one.get("type") == "text"]
+        content = "\n".join(part for part in parts if isinstance(part, str))
+    if not isinstance(content, str) or not content.strip() or _PROGRAM_TEXT.match(content):
+        return None
+    # Masked before it is cut: half of a credential looks like none.
+    text = without_credentials(content.strip()[: 2 * MESSAGE_CHARS].encode("utf-8", "replace").decode())[:MESSAGE_CHARS]
+    return ImportedMessage(role=role, text=text, occurred_at=_time(entry.get("timestamp")), id=key)
+
+
+def _time(value: Any) -> datetime:
+    try:
+        at = datetime.fromisoformat(value)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord:
+    """What is known of a session of Claude Code.
+
+    Args:
+        conversation: the id of the one with its messages; empty: there is none.
+        position: up to which byte of its transcript they are stored there.
+        after: the time of a deletion as an ISO text: what was said until then is not stored.
+    """
+
+    conversation: str = ""
+    position: int = 0
+    after: str = ""
 
 
 def work(kind: str, folder: str, *session: str) -> None:
@@ -50,38 +165,55 @@ async def _capture(project: ProjectMemory, folder: Path, session: str, found: Tr
     own = records / f"{session}.json"
     # A resumed session has another id, and its transcript may begin with all that was said before.
     first = records / f"first-{hashlib.sha256(found.first_id().encode()).hexdigest()[:24]}.json"
-    known, start = _load_record(own)
-    if next(found.messages(start), None) is None:
+    record = _load_record(own) or replace(_load_record(first) or SessionRecord(), position=0)
+    if next(found.messages(record.position), None) is None:
         return
-    agent = await project.open("project")
-    conversation = await _find_conversation(agent, known or _load_record(first)[0])
-    if conversation is None:
-        start = 0
-        conversation = (await agent.new_conversation(summary=f"Claude Code session {session[:8]}")).id
-    for path in (own, first):
-        _save_record(path, conversation, start)
-    # A message that is there already is skipped.
-    await agent.import_messages(found.messages(start), conversation=conversation, checked=True)
-    _save_record(own, conversation, found.position)
-    await agent.facts.extract()
+    agent = await project.find("project")
+    if record.conversation and (deleted_at := await _find_deletion(agent, record.conversation)):
+        # It stays deleted: another conversation begins with what is said later.
+        record = replace(record, conversation="", after=deleted_at.isoformat())
+    if next(_messages(found, record), None) is not None:
+        agent = agent or await project.open("project")
+        if not record.conversation:
+            made = await agent.new_conversation(summary=f"Claude Code session {session[:8]}")
+            record = replace(record, conversation=made.id)
+        for path in (own, first):
+            _save_record(path, record)
+        # A message that is there already is skipped.
+        conversation = ConversationId(record.conversation)
+        await agent.import_messages(_messages(found, record), conversation=conversation, checked=True)
+        await agent.facts.extract()
+    _save_record(own, replace(record, position=found.position))
+    if not record.conversation:
+        _save_record(first, record)
 
 
-async def _find_conversation(agent: AsyncAgent, known: str) -> ConversationId | None:
-    """Return the conversation of a record; None: there is none any more."""
+def _messages(found: Transcript, record: SessionRecord) -> Iterator[ImportedMessage]:
+    """The messages of a transcript that may be stored."""
+    return (one for one in found.messages(record.position) if one.occurred_at.isoformat() > record.after)
+
+
+async def _find_deletion(agent: AsyncAgent | None, known: str) -> datetime | None:
+    """Return when the conversation of a record was deleted, at the latest; None: it is there."""
+    if agent is not None:
+        try:
+            await agent.find_conversation(ConversationId(known))
+            return None
+        except NotFound:
+            resets = [one.created_at for one in await agent.resets(limit=LIMIT_MAX) if one.conversation_id == known]
+            if resets:
+                return max(resets)
+    return datetime.now(UTC)  # its agent was deleted too
+
+
+def _load_record(path: Path) -> SessionRecord | None:
+    """Return what is recorded of a session; None: nothing is, or it can't be read."""
     try:
-        return (await agent.find_conversation(ConversationId(known))).id if known else None
-    except NotFound:
+        return SessionRecord(**json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
         return None
 
 
-def _load_record(path: Path) -> tuple[str, int]:
-    """Return (where the messages of a session are, up to which byte its transcript is stored there)."""
-    try:
-        record = json.loads(path.read_text("utf-8"))
-        return str(record["conversation"]), int(record["position"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return "", 0
-
-
-def _save_record(path: Path, conversation: ConversationId, position: int) -> None:
-    replace_text(path, json.dumps({"conversation": conversation, "position": position}))
+def _save_record(path: Path, record: SessionRecord) -> None:
+    make_folder(path.parent)
+    replace_file(path, json.dumps(asdict(record)).encode())

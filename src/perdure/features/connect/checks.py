@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import InvalidInput
-from perdure.features.connect.entries import ConfigEntry
+from perdure.features.connect.programs import ConfigEntry
 
 START_TIMEOUT_S = 30.0
 _CLIENT = {"name": "perdure connect", "version": "1"}

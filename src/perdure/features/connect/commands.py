@@ -17,10 +17,15 @@ if for_work(__name__):
     from perdure.core.errors import InvalidInput
     from perdure.core.text.line_diff import unified_diff
     from perdure.features.connect.checks import check_entries
-    from perdure.features.connect.entries import ConfigEntry, plan_entries
-    from perdure.features.connect.files import FileChange, check_writable, file_texts, plan_changes
-    from perdure.features.connect.programs import ADDRESS, check_options, find_program
-    from perdure.features.connect.undo import undo_changes, write_changes
+    from perdure.features.connect.files import (
+        FileChange,
+        check_writable,
+        file_texts,
+        plan_changes,
+        undo_changes,
+        write_changes,
+    )
+    from perdure.features.connect.programs import ADDRESS, ConfigEntry, check_options, find_program, plan_entries
     from perdure.features.notes.folders import find_project_folder
     from perdure.features.notes.nudges import check_nudge_level
 

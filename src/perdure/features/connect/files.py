@@ -1,22 +1,26 @@
-"""Read and replace files of other programs: each byte is written or none, and what can't be written is left alone."""
+"""Change files of other programs so that each change can be taken back byte for byte: each byte is written or none, and
+what can't be written is left alone."""
 
 from __future__ import annotations
 
+import base64
 import fcntl
+import hashlib
+import json
 import os
-import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from perdure import scratch
 from perdure.core.errors import InvalidInput
-from perdure.features.connect.entries import ConfigEntry
-from perdure.features.connect.jsonc import append_item, set_member
-from perdure.features.connect.tomltext import set_table
-from perdure.features.notes.folders import make_folder
+from perdure.features.connect.jsonc import put_back, set_value
+from perdure.features.connect.programs import ConfigEntry
+from perdure.features.connect.tomltext import find_table, set_table
+from perdure.features.notes.folders import data_folder, make_folder
 
 FILE_BYTES = 50_000_000
 """Claude Code keeps the history of all projects in the file that lists its servers."""
@@ -57,9 +61,7 @@ def write_entry(text: str, entry: ConfigEntry) -> str:
     """Return the text of a file with an entry. Raises: InvalidInput: the text can't be read or changed."""
     if entry.format == "toml":
         return set_table(text, entry.names, entry.value)
-    if entry.mark:
-        return append_item(text, entry.names, entry.value, entry.mark)
-    return set_member(text, entry.names, entry.value)
+    return set_value(text, entry.names, entry.value, entry.mark)
 
 
 def file_texts(entries: Sequence[ConfigEntry]) -> Mapping[Path, str]:
@@ -124,23 +126,7 @@ def replace_file(path: Path, data: bytes) -> None:
     target = real_path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # In its folder, so that it takes the file's place at once. One process writes at a time: what a killed one left
-        # under this name is nobody's.
-        new = target.with_name(f".{target.name}.perdure")
-        new.unlink(missing_ok=True)
-        try:
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            if target.exists():
-                with suppress(PermissionError):
-                    os.chown(new, target.stat().st_uid, target.stat().st_gid)
-                shutil.copymode(target, new)
-            new.replace(target)
-        except BaseException:
-            new.unlink(missing_ok=True)
-            raise
+        scratch.replace_file(target, data)
     except OSError as error:
         raise InvalidInput(f"{path} can't be written: {error.strerror}") from error
 
@@ -168,3 +154,161 @@ def one_at_a_time(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoRecord:
+    """What is kept to take a change back.
+
+    Args:
+        path: of the file.
+        before: its bytes in base64; None: there was no file.
+        after: the digest of what was written.
+        entries: (format, names of the place, mark of an item there) of what was written.
+        folders: what was made for the file, the innermost first.
+        project: the folder of the project to whose configuration it belongs; None: the user's.
+    """
+
+    path: str
+    before: str | None
+    after: str
+    entries: Sequence[tuple[str, Sequence[str], str]]
+    folders: Sequence[str] = ()
+    project: str | None = None
+
+
+def write_changes(
+    program: str, changes: Sequence[FileChange], entries: Sequence[ConfigEntry], project: Path | None = None
+) -> None:
+    """Write the files, of the user or of a project, after what takes the changes back.
+
+    Raises: InvalidInput: a file can't be written, or was changed since the changes were planned.
+    """
+    with one_at_a_time(_undo_file(program).with_name("lock")):
+        known = {record.path: record for record in load_undo(program)}
+        for change in changes:
+            check_writable(change.path, project)
+            if read_file(change.path) != change.before:
+                raise InvalidInput(
+                    f"{change.path} was changed meanwhile, so nothing was written: close the program that it belongs"
+                    " to, and run this again"
+                )
+            known[str(change.path)] = _record(change, entries, known.get(str(change.path)), project)
+        _save_undo(program, list(known.values()))
+        for change in changes:
+            replace_file(change.path, change.after)
+
+
+def undo_changes(program: str, project: Path | None = None) -> Sequence[str]:
+    """Take the changes for a program back; return what was done, a line each.
+
+    A file that nobody changed since is as it was, byte for byte; from another one only the entries are taken.
+
+    Args:
+        project: only the changes of this project's own configuration; None: all.
+    Raises: InvalidInput: nothing was connected, or a file can't be changed.
+    """
+    with one_at_a_time(_undo_file(program).with_name("lock")):
+        known = load_undo(program)
+        records = [one for one in known if project is None or one.project == str(project)]
+        if not records:
+            raise InvalidInput(f"{program} was not connected from here: there is nothing to take back")
+        lines, left = [], [one for one in known if one not in records]
+        kept = len(left)
+        for record in records:
+            try:
+                lines.append(_undo(record))
+            except InvalidInput as error:
+                lines.append(str(error))
+                left.append(record)
+        if left:
+            _save_undo(program, left)
+        else:
+            _undo_file(program).unlink(missing_ok=True)
+    if len(left) > kept:
+        raise InvalidInput("\n".join(lines))
+    return lines
+
+
+def load_undo(program: str) -> Sequence[UndoRecord]:
+    """Return what takes the changes for a program back; empty: nothing was connected. Raises: InvalidInput."""
+    data = read_file(_undo_file(program))
+    try:
+        return [] if data is None else [UndoRecord(**record) for record in json.loads(data)]
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"{_undo_file(program)} can't be read: {error}") from error
+
+
+def _record(
+    change: FileChange, entries: Sequence[ConfigEntry], known: UndoRecord | None, project: Path | None
+) -> UndoRecord:
+    """Return what takes a change back; `known` is what takes an earlier one of the same file back."""
+    before = change.before
+    places = [(one.format, tuple(one.names), one.mark) for one in entries if one.path == change.path]
+    folders = [str(one) for one in real_path(change.path).parents if not one.exists()]
+    if known is not None:
+        # Connected again: what there was before the first time counts.
+        first = None if known.before is None else base64.b64decode(known.before)
+        if before is not None and known.after == _digest(before):
+            before = first
+        elif before is not None:
+            before = _without_entries(change.path, before, known, first)
+        earlier = [(format, tuple(names), mark) for format, names, mark in known.entries]
+        places += [place for place in earlier if place not in places]
+        folders += [one for one in known.folders if one not in folders]
+    kept = None if before is None else base64.b64encode(before).decode()
+    place = None if project is None else str(project)
+    return UndoRecord(str(change.path), kept, _digest(change.after), places, folders, place)
+
+
+def _undo(record: UndoRecord) -> str:
+    """Take the change of one file back; return what was done. Raises: InvalidInput."""
+    path, now = Path(record.path), read_file(Path(record.path))
+    check_writable(path, None if record.project is None else Path(record.project))
+    before = None if record.before is None else base64.b64decode(record.before)
+    if now == before:
+        line = f"{path} is as it was."
+    elif now is None:
+        line = f"{path} is gone already."
+    elif _digest(now) != record.after:
+        replace_file(path, _without_entries(path, now, record, before))
+        line = f"{path} was changed since: only Perdure's entries were taken out."
+    elif before is None:
+        real_path(path).unlink()
+        line = f"{path} was removed: there was none before."
+    else:
+        replace_file(path, before)
+        line = f"{path} is as it was."
+    for folder in map(Path, record.folders):
+        try:
+            folder.rmdir()
+        except OSError:  # something else is in it
+            break
+    return line
+
+
+def _without_entries(path: Path, data: bytes, record: UndoRecord, earlier: bytes | None) -> bytes:
+    """Return a file without the entries; what stood in their places earlier is put back. Raises: InvalidInput."""
+    text, before = decode(path, data), decode(path, earlier or b"")
+    try:
+        for format, names, mark in record.entries:
+            if format == "toml":
+                text = set_table(text, names, find_table(before, names))
+            else:
+                text = put_back(text, before, names, mark)
+        return text.encode()
+    except (InvalidInput, UnicodeEncodeError) as error:
+        why = error if isinstance(error, InvalidInput) else "what stood there before is no UTF-8"
+        raise InvalidInput(f"{path} was changed since, and was left alone: {why}. Take perdure out by hand") from None
+
+
+def _undo_file(program: str) -> Path:
+    return data_folder() / "connect" / f"{program}.json"
+
+
+def _save_undo(program: str, records: Sequence[UndoRecord]) -> None:
+    replace_file(_undo_file(program), json.dumps([asdict(record) for record in records]).encode())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

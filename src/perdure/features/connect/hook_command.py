@@ -17,7 +17,7 @@ from typing import Any
 from perdure.features.notes.folders import CONTEXT_FILE, data_folder, find_project_folder, make_folder, state_folder
 from perdure.features.notes.nudges import EditCounter, check_nudge_level
 
-INPUT_BYTES, CONTEXT_BYTES, LOG_BYTES = 50_000_000, 40_000, 500_000
+INPUT_BYTES, CONTEXT_BYTES, LOG_BYTES, SESSION_CHARS = 50_000_000, 40_000, 500_000, 100
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -46,8 +46,6 @@ def run(arguments: Sequence[str]) -> int:
 
 def _start(folder: Path, payload: dict[str, Any], options: Sequence[str]) -> None:
     """Print what is remembered of the project, as it was prepared last, and have it prepared anew."""
-    if payload.get("source") not in ("compact", "resume"):  # those go on with a session
-        EditCounter(state_folder(folder)).begin_session()
     # Of a project that is new here only what holds in all projects is known.
     for state in (state_folder(folder), state_folder("")):
         try:
@@ -67,7 +65,7 @@ def _count_edit(folder: Path, payload: dict[str, Any], options: Sequence[str]) -
         edits = EditCounter(state_folder(folder))
         edits.count(path)
         level = check_nudge_level(options[1] if options[:1] == ["--nudges"] else "balanced")
-        _tell_model("PostToolUse", edits.take_nudge(level))
+        _tell_model("PostToolUse", edits.take_nudge(level, str(payload.get("session_id"))[:SESSION_CHARS]))
 
 
 def _tell_model(event: str, text: str) -> None:

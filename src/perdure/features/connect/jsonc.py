@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ _TRAILING_COMMA = re.compile(rf"((?:{_STRING}|[\w.}}\]])[ \t\r\n]*),(?=[ \t\r\n]
 _SPACE, _COLON = re.compile(r"[ \t\r\n]*"), re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
 _LINE_REST = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/[ \t]*)?")
 _decode = json.JSONDecoder().raw_decode
+Step = str | re.Pattern[str]
+"""What leads into a value: the name of a member of an object, or the mark of an item of a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +88,19 @@ class JsonText:
             at = behind if comma is None else _end_of(_SPACE, self._plain, behind + 1)
         return found
 
-    def find(self, path: Sequence[str]) -> JsonNode | None:
-        """Return the value at a path of names; None: there is none."""
+    def find(self, path: Sequence[Step]) -> JsonNode | None:
+        """Return the value at a path; None: there is none."""
         node: JsonNode | None = self.root
-        for name in path:
-            node = None if node is None else self.member(node, name)
+        for step in path:
+            node = None if node is None else self.child(node, step)
         return node
 
-    def member(self, node: JsonNode, name: str) -> JsonNode | None:
-        """Return the value of the member of this name; None: there is none."""
-        return next((one for one in reversed(self.inside(node)) if one.name == name), None)
+    def child(self, node: JsonNode, step: Step) -> JsonNode | None:
+        """Return the member or item of a value to which a step leads; None: there is none."""
+        places = self.inside(node)
+        if isinstance(step, str):
+            return next((one for one in reversed(places) if one.name == step), None)
+        return next((one for one in places if one.name is None and _has_mark(one.value, step)), None)
 
     def dump(self, value: Any, depth: int) -> str:
         """Return a value as JSON, indented as what is around it."""
@@ -108,8 +113,9 @@ class JsonText:
             return self.text
         return self.text[: node.start] + self.dump(value, depth) + self.text[node.end :]
 
-    def with_last(self, node: JsonNode, new: str, depth: int) -> str:
-        """Return the text with a new member or item behind the others of an object or a list."""
+    def with_last(self, node: JsonNode, name: str | None, value: Any, depth: int) -> str:
+        """Return the text with a new member of this name behind the others of an object, or item of a list."""
+        new = ("" if name is None else f"{json.dumps(name, ensure_ascii=False)}: ") + self.dump(value, depth)
         text, places = self.text, self.inside(node)
         inner, outer = (self.newline + self._indent * one for one in (depth, depth - 1))
         if not places:
@@ -136,84 +142,57 @@ class JsonText:
         return text[:start] + text[end:]
 
 
-def set_member(text: str, path: Sequence[str], value: Any) -> str:
+def set_value(text: str, names: Sequence[str], value: Any, mark: str = "") -> str:
     """Return the text with a value at a path of names; objects on the way are made.
 
-    Raises: InvalidInput: the text can't be read, or something on the way is no object.
+    Args:
+        mark: not empty: there is a list, or is made, and the value is an item of it. This is a regular expression: an
+            item in which a whole text matches it, with no other item beside it, is an earlier form, and is replaced.
+    Raises: InvalidInput: the text can't be read, or something on the way is no object, or no list.
     """
     document = JsonText(text)
-    node = document.root
-    for depth, name in enumerate(path):
-        if not isinstance(node.value, dict):
-            place = ".".join(path[:depth]) or "the file"
-            raise InvalidInput(f"{place} is {_kind(node.value)} there and not an object")
-        if (found := document.member(node, name)) is None:
-            for key in reversed(path[depth + 1 :]):
-                value = {key: value}
-            new = f"{json.dumps(name, ensure_ascii=False)}: {document.dump(value, depth + 1)}"
-            return document.with_last(node, new, depth + 1)
+    node, path = document.root, _path(names, mark)
+    for depth, step in enumerate(path, start=1):
+        name, kind, what = (step, dict, "an object") if isinstance(step, str) else (None, list, "a list")
+        if not isinstance(node.value, kind):
+            place = ".".join(names[: depth - 1]) or "the file"
+            raise InvalidInput(f"{place} is {_kind(node.value)} there and not {what}")
+        if (found := document.child(node, step)) is None:
+            for inner in reversed(path[depth:]):
+                value = {inner: value} if isinstance(inner, str) else [value]
+            return document.with_last(node, name, value, depth)
         node = found
     return document.with_value(node, value, len(path))
 
 
-def append_item(text: str, path: Sequence[str], item: Any, mark: str) -> str:
-    """Return the text with an item in the list at a path of names, which is made if there is none.
-
-    Args:
-        mark: a regular expression: an item in which a whole text matches it, with no other item beside it, is an
-            earlier form, and is replaced.
-    Raises: InvalidInput: the text can't be read, or there is no list at the path.
-    """
-    document = JsonText(text)
-    if (node := document.find(path)) is None:
-        return set_member(text, path, [item])
-    if not isinstance(node.value, list):
-        raise InvalidInput(f"{'.'.join(path)} is {_kind(node.value)} there and not a list")
-    depth = len(path) + 1
-    for known in document.inside(node):
-        if _has_mark(known.value, mark):
-            return document.with_value(known, item, depth)
-    return document.with_last(node, document.dump(item, depth), depth)
-
-
-def find_item(text: str, path: Sequence[str], mark: str) -> Any:
-    """Return the first item of a list that has a mark, see `append_item`; None: there is none. Raises: InvalidInput."""
-    node = (document := JsonText(text)).find(path)
-    places = [] if node is None else document.inside(node)
-    return next((one.value for one in places if one.name is None and _has_mark(one.value, mark)), None)
-
-
-def remove_member(text: str, path: Sequence[str]) -> str:
-    """Return the text without the member at a path of names; as it is where there is none.
-
-    Raises: InvalidInput: the text can't be read.
-    """
-    return _remove(text, path[:-1], lambda place: place.name == path[-1])
-
-
-def remove_item(text: str, path: Sequence[str], mark: str) -> str:
-    """Return the text without the items of a list that have a mark; see `append_item`. Raises: InvalidInput."""
-    return _remove(text, path, lambda place: place.name is None and _has_mark(place.value, mark))
-
-
-def _remove(text: str, path: Sequence[str], is_meant: Callable[[JsonNode], bool]) -> str:
-    """Return the text without the members or items that are meant, in the value at a path of names."""
-    while (node := (document := JsonText(text)).find(path)) is not None:
-        places = [place for place in document.inside(node) if is_meant(place)]
-        if not places:
-            break
-        text = document.without(node, places[-1])  # a name may stand there twice
+def remove_value(text: str, names: Sequence[str], mark: str = "") -> str:
+    """Return the text without the member at a path of names, or the items with a mark in the list there; as it is where
+    there is none. Raises: InvalidInput: the text can't be read."""
+    *above, last = _path(names, mark)
+    while (node := (document := JsonText(text)).find(above)) and (place := document.child(node, last)):
+        text = document.without(node, place)  # a name may stand there twice
     return text
 
 
-def _has_mark(value: Any, mark: str) -> bool:
+def put_back(text: str, before: str, names: Sequence[str], mark: str = "") -> str:
+    """Return the text with what `before` has at a place, as `set_value` takes it, or with nothing there. Raises:
+    InvalidInput."""
+    earlier = JsonText(before).find(_path(names, mark))
+    return remove_value(text, names, mark) if earlier is None else set_value(text, names, earlier.value, mark)
+
+
+def _path(names: Sequence[str], mark: str) -> Sequence[Step]:
+    return [*names, *([re.compile(mark)] if mark else [])]
+
+
+def _has_mark(value: Any, mark: re.Pattern[str]) -> bool:
     """Whether a text in the value matches the mark, and no list in it holds anything beside that: what a
     person has added to an item of ours makes it theirs."""
     if isinstance(value, list):
         return len(value) == 1 and _has_mark(value[0], mark)
     if isinstance(value, dict):
         return any(_has_mark(one, mark) for one in value.values())
-    return isinstance(value, str) and re.fullmatch(mark, value) is not None
+    return isinstance(value, str) and mark.fullmatch(value) is not None
 
 
 def _kind(value: Any) -> str:

@@ -8,9 +8,8 @@ from contextlib import suppress
 from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput
-from perdure.features.connect.entries import plan_entries
 from perdure.features.connect.files import file_texts
-from perdure.features.connect.programs import kept_environment, programs
+from perdure.features.connect.programs import kept_environment, plan_entries, programs
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.serving.guards import is_of_this_machine
 from perdure.ui.render import Data, Section

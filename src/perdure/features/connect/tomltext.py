@@ -14,54 +14,39 @@ _MARK = "\ufeff"
 """A byte order mark, with which a file may begin."""
 
 
-def set_table(text: str, names: Sequence[str], value: Mapping[str, Any]) -> str:
-    """Return the text with a table of this name, at its place or at the end.
+def set_table(text: str, names: Sequence[str], value: Mapping[str, Any] | None) -> str:
+    """Return the text with a table of this name, at its place or at the end; None: without it.
 
     Raises: InvalidInput: the text can't be read, or has the table in another form.
     """
-    if text.startswith(_MARK):
-        return _MARK + set_table(text[1:], names, value)
     if find_table(text, names) == value:
         return text
+    mark = _MARK if text.startswith(_MARK) else ""
+    before, old, after = _parts(text.removeprefix(_MARK), names)
     newline = "\r\n" if "\r\n" in text else "\n"
-    new = newline.join([f"[{'.'.join(names)}]", *(f"{key} = {_dump(one)}" for key, one in value.items())]) + newline
-    before, old, after = _parts(text, names)
-    gap = "" if old or not text else newline if text.endswith("\n") else 2 * newline
-    return _checked(text, before + gap + new + after, names, value)
-
-
-def remove_table(text: str, names: Sequence[str]) -> str:
-    """Return the text without the table; as it is where there is none.
-
-    Raises: InvalidInput: it can't be read, or has the table in another form.
-    """
-    if text.startswith(_MARK):
-        return _MARK + remove_table(text[1:], names)
-    if find_table(text, names) is None:
-        return text
-    before, _, after = _parts(text, names)
-    while before.endswith(("\n\n", "\r\n\r\n")):  # the gap before it goes too
-        before = before.removesuffix("\n").removesuffix("\r")
-    return _checked(text, before + after, names, None)
+    if value is not None:
+        lines = [f"[{'.'.join(names)}]", *(f"{key} = {_dump(one)}" for key, one in value.items())]
+        gap = "" if old or not before else newline if before.endswith("\n") else 2 * newline
+        changed = mark + before + gap + "".join(line + newline for line in lines) + after
+    else:
+        while before.endswith(("\n\n", "\r\n\r\n")):  # the gap before it goes too
+            before = before.removesuffix("\n").removesuffix("\r")
+        changed = mark + before + after
+    others = _others(text, names)
+    try:
+        if find_table(changed, names) == value and _others(changed, names) == others:
+            return changed
+    except InvalidInput:
+        pass
+    raise InvalidInput(f"{'.'.join(names)} stands there in a form that can't be changed as text")
 
 
 def find_table(text: str, names: Sequence[str]) -> Any:
     """Return the value of this name; None: there is none. Raises: InvalidInput: the text can't be read."""
-    value: Any = _parse(text.removeprefix(_MARK))
+    value: Any = _parse(text)
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
-
-
-def _checked(before: str, after: str, names: Sequence[str], value: Any) -> str:
-    """Return a text, if it says the same as before but for a table. Raises: InvalidInput."""
-    others = _others(before, names)
-    try:
-        if find_table(after, names) == value and _others(after, names) == others:
-            return after
-    except InvalidInput:
-        pass
-    raise InvalidInput(f"{'.'.join(names)} stands there in a form that can't be changed as text")
 
 
 def _others(text: str, names: Sequence[str]) -> str:
@@ -100,7 +85,7 @@ def _parts(text: str, names: Sequence[str]) -> tuple[str, str, str]:
 
 def _parse(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text.removeprefix(_MARK))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(f"it can't be read as TOML: {error}") from None
 

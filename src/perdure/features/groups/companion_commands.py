@@ -97,6 +97,8 @@ async def on(
     """Give an agent a companion, which shares its memory blocks."""
     info = await agent.companion.enable(kind="reflection" if reflects else "sleeptime")
     view.show(_companion_shape(info), *_info_view(info))
+    if info.kind == "reflection" and not reflects:
+        view.hint("It was one that reflects, and stays so: for one that tidies the memory take it away first.")
     view.hint(f"It reads what is said from now on; `perdure companion wake {info.agent_name}` does not wait for turns.")
 
 

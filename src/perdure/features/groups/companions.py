@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from perdure.core.agents import AUTOCLEAR, Agent
 from perdure.core.blocks import Author
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import Conflict, InvalidInput, NotFound
 from perdure.core.features import Point, feature_settings
 from perdure.core.ids import AgentId, ArchiveId, GroupId, Ids
 from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS
@@ -97,7 +97,8 @@ def enable_companion(
     """Give an agent a companion that shares its blocks; one that it has stays. The companion reads what is said from
     now on.
 
-    Raises: NotFound; InvalidInput: the agent is a companion itself, or has one that does not reflect as it should.
+    Raises: NotFound; InvalidInput: the agent is a companion itself; Conflict: it has one that does not reflect as it
+        should.
     """
     tx.agents.lock(agent_id)
     agent = tx.agents.get(agent_id)
@@ -107,7 +108,7 @@ def enable_companion(
             raise InvalidInput(f"{agent.name!r} is the companion of another agent, and can't have one itself")
         group = _add_companion(tx, agent, kind, ids=ids, author=author, at=at)
     elif kind == "reflection" and kind_of_companion(tx.agents.get(group.agent_ids[0])) != kind:
-        raise InvalidInput(f"{agent.name!r} has a companion that edits its memory: take that one away first")
+        raise Conflict(f"{agent.name!r} has a companion that edits its memory: take that one away first")
     if not agent.settings.get(COMPANION):
         _put_setting(tx, agent, COMPANION, True)
     follow_blocks(tx, agent_id)

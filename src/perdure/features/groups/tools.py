@@ -347,10 +347,12 @@ def check_wait(tx: Tx, caller: RunId, target: AgentId, conversation_seq: int) ->
     The target is locked already. With the caller's agent locked too, of two agents that begin to wait for each other at
     the same time the second one is refused: one run of a conversation goes on at a time, so neither would end.
 
-    Raises: CircularWait.
+    Raises: CircularWait; ToolError: nobody waits any more.
     """
     run = tx.runs.get(caller)
     tx.agents.lock(run.key.agent_id)
+    if run.ended or run.cancel_requested:
+        raise ToolError("the run that would wait for the answer is to stop")
     end, seen = (target, conversation_seq), set[tuple[AgentId, int]]()
     ahead = [(run.key.agent_id, run.conversation_seq)]
     while ahead:

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, cast
 
+from perdure.app import App
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
@@ -25,7 +27,7 @@ from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, up
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES
 from perdure.engine.conversations.importing import fork
-from perdure.engine.conversations.reset import AGENT_DELETED
+from perdure.engine.conversations.reset import AGENT_DELETED, delete_agent
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.prefixes import agent_of_run
 from perdure.engine.records.run_request import RunRequest
@@ -186,7 +188,7 @@ def _wanted(tx: Tx, parent: Agent, helper: Helper) -> dict[str, Any]:
         "fields": {
             "model": parent.model,
             "follows_default": parent.follows_default,
-            "system": helper.definition.body or None,
+            "system": helper.prompt or None,
             "description": helper.definition.description[:1_000] or None,
             "timezone": parent.timezone,
         },
@@ -230,6 +232,21 @@ def _set_belongings(tx: Tx, helper_id: AgentId, wanted: Mapping[str, Any], ports
             tx.archives.attach(helper_id, archive_id)
     if SET_BELONGINGS.functions:
         SET_BELONGINGS(tx, ports, helper_id, {"folders": wanted["folders"]})
+
+
+async def remove_of_plugin(app: App, plugin: str) -> int:
+    """Delete the agents of the helpers of a plug-in, with all that they did; return how many there were."""
+    found = await app.ports.store.read(lambda tx: tx.of(HelperAgents).list_of_plugin(plugin))
+    for agent_id, name, helper_id in found:
+        with suppress(NotFound):  # somebody deleted it
+            await delete_agent(helper_id, app.ports)
+        await app.ports.store.write(partial(_forget, agent_id=agent_id, name=name))
+    return len(found)
+
+
+def _forget(tx: Tx, *, agent_id: AgentId, name: str) -> None:
+    """Forget which agent a helper is."""
+    tx.of(HelperAgents).delete(agent_id, name)
 
 
 def delete_helpers(tx: Tx, agent: Agent, at: datetime) -> Sequence[AgentId]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from pathlib import Path
-from typing import Any, Final, Literal, cast, get_args
+from typing import Final, Literal, cast, get_args
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, ToolError
 from perdure.core.messages import SEND_MESSAGE
+from perdure.core.text.forms import match_form, name_form
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, tool_writes_memory
-from perdure.features.plugins.definitions import Definition, DefinitionProblem, Layer
-from perdure.features.plugins.layers import find_definitions, project_of, settings_of
+from perdure.features.helpers.claude_code import MEMORY_SCOPES, field_notes, preload_skills
+from perdure.features.plugins.definitions import Defined, Definition, Definitions
+from perdure.features.plugins.layers import find_definitions, no_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
-from perdure.features.plugins.tool_names import names_elsewhere, resolve_tools
+from perdure.features.plugins.tool_names import UNUSED_TOOLS, names_elsewhere, resolve_forbidden, resolve_tools
 from perdure.storage.tx import Tx
 
 RUN_HELPER: Final = "run_helper"
@@ -33,44 +33,44 @@ DESCRIPTION_CHARS = 400
 """The most characters of a description in the list that agents read."""
 LISTED_MAX = 100
 """The most helpers in that list."""
-_MCP = "mcp__"
+TOOLS_SHOWN = 30
+"""The most tools of one in that list."""
+NAMES_SHOWN, NEAR_MAX = 30, 8
+"""The most names in the answer to an unknown one: of any helpers, and of those that are near it."""
+_SERVER_TAG = "mcp:"
+"""The beginning of the tag that the tools of an MCP server have; its name follows."""
 
 
 class HelperUnknown(ToolError):
     """An agent has no helper of this name."""
 
-    def __init__(self, name: str, known: Iterable[str], problem: str = "") -> None:
-        names = list(known)
-        near = get_close_matches(name, names, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names) or 'none'}"
+    def __init__(self, name: str, known: Mapping[str, Helper], problem: str = "") -> None:
+        near = get_close_matches(name, known, n=3, cutoff=0.5)
+        words = [word for word in match_form(name).replace("-", " ").split() if len(word) > 2]
+        near = near or [one.name for one in known.values() if any(word in match_form(one.line) for word in words)]
+        left = f" and {len(known) - NAMES_SHOWN:,} more" if len(known) > NAMES_SHOWN else ""
+        there = f"there are {', '.join(list(known)[:NAMES_SHOWN]) or 'none'}{left}"
+        hint = f"did you mean {' or '.join(near[:NEAR_MAX])}?" if near else there
         super().__init__(f"helper {name[:80]!r} can't be called: {problem or 'there is none of this name'}; {hint}")
-        self.name, self.near = name, near
+        self.name, self.near = name, near[:NEAR_MAX]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Helper:
+class Helper(Defined):
     """A helper that one agent may call.
 
     Args:
         tools: the names of the tools that it gets.
-        missing: what its definition names beside these, and nothing here is called so.
+        missing: what its definition names beside these, or takes away, and nothing here is called so.
+        skills: the texts of the skills that it reads at once.
+        notes: what of its definition has no effect, or another one than elsewhere.
         problem: why it can't be called; empty: it can.
     """
 
-    definition: Definition
     tools: Sequence[str] = ()
-    missing: Sequence[str] = ()
+    skills: Sequence[str] = ()
+    notes: Sequence[str] = ()
     problem: str = ""
-
-    @property
-    def name(self) -> str:
-        """The name by which it is called."""
-        return self.definition.name
-
-    @property
-    def layer(self) -> Layer:
-        """Where its definition is from."""
-        return self.definition.layer
 
     @property
     def is_fork(self) -> bool:
@@ -80,12 +80,13 @@ class Helper:
     @property
     def memory(self) -> HelperMemory:
         """What it knows; see `HelperMemory`."""
-        return cast(HelperMemory, "agent" if self.is_fork else self.field("memory", "own"))
+        memory = self.field("memory", "own")
+        return cast(HelperMemory, "agent" if self.is_fork else "own" if memory in MEMORY_SCOPES else memory)
 
-    def field(self, name: str, default: Any = None) -> Any:
-        """Return a field of its definition."""
-        value = self.definition.fields.get(name)
-        return default if value in (None, "") else value
+    @property
+    def prompt(self) -> str:
+        """What it is told: the text of its definition, and skills."""
+        return "\n\n".join(filter(None, (self.definition.body, *self.skills)))
 
     @property
     def line(self) -> str:
@@ -93,22 +94,17 @@ class Helper:
         text = self.definition.description or "no description"
         if len(text) > DESCRIPTION_CHARS:
             text = f"{text[: DESCRIPTION_CHARS - 1]}…"
-        tools = "your tools" if self.is_fork else ", ".join(self.tools) or "no tools"
-        return f"{self.name}: {text} ({tools})"
-
-    @property
-    def version(self) -> int:
-        """A number that differs where the line does."""
-        return zlib.crc32(self.line.encode("utf-8", "surrogatepass"))
+        left = f" and {len(self.tools) - TOOLS_SHOWN} more" if len(self.tools) > TOOLS_SHOWN else ""
+        tools = "your tools" if self.is_fork else ", ".join(self.tools[:TOOLS_SHOWN]) or "no tools"
+        return f"{self.name}: {text} ({tools}{left})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
-    """All helpers of an agent by their names, also those that can't be called, and the files that define none."""
+    """All helpers of an agent by their names, also those that can't be called, and what was `found` of definitions."""
 
     by_name: Mapping[str, Helper]
-    problems: Sequence[DefinitionProblem] = ()
-    denied: Sequence[Definition] = ()
+    found: Definitions = field(default_factory=Definitions)
 
     @property
     def callable(self) -> Mapping[str, Helper]:
@@ -117,11 +113,12 @@ class Roster:
 
     def get(self, name: str) -> Helper:
         """Return the helper of exactly this name. Raises: HelperUnknown, with the nearest names."""
-        helper = self.by_name.get(name)
+        helper = self.by_name.get(name_form(name))
         if helper is not None and not helper.problem:
             return helper
-        denied = any(one.name == name for one in self.denied)
-        problem = helper.problem if helper is not None else "the policy forbids it" if denied else ""
+        problem = self.found.why_refused(name) if helper is None else helper.problem
+        if not problem and not self.by_name:  # the policy can't be read
+            problem = "; ".join(map(str, self.found.problems))
         raise HelperUnknown(name, self.callable, problem)
 
 
@@ -135,8 +132,10 @@ def load_roster(tx: Tx, agent: Agent, only: Sequence[str] | None = None) -> Rost
     try:
         found, policy = find_definitions("agents", settings, project_of(agent)), load_policy(settings)
     except InvalidInput as error:
-        return Roster(by_name={}, problems=[DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))])
+        return Roster(by_name={}, found=no_definitions(error, settings))
+    unused = {name for names in UNUSED_TOOLS(tx) for name in names}
     tools = [one for one in tx.tools.list_by_agent(agent.id) if only is None or one.name in only]
+    tools = [one for one in tools if one.name not in unused]
     allowed = [one for one in tools if all(map(policy.allows_tool, names_elsewhere(one.name)))]
     allowed = [one for one in allowed if one.name != SEND_MESSAGE]
     codes = tx.tools.codes([one.id for one in allowed if one.spec.kind == "custom"])
@@ -144,30 +143,48 @@ def load_roster(tx: Tx, agent: Agent, only: Sequence[str] | None = None) -> Rost
     writing |= {CHECKPOINT_TOOL}  # its notes are the agent's, too
     writing |= {one.name for one in allowed if one.id in codes and codes[one.id].takes_agent}
     names = [one.name for one in allowed]
-    helpers = {name: make_helper(one, names, writing) for name, one in found.by_name.items()}
-    return Roster(by_name=helpers, problems=found.problems, denied=found.denied)
+    servers = {tag.removeprefix(_SERVER_TAG) for one in allowed for tag in one.tags if tag.startswith(_SERVER_TAG)}
+    wants_skills = any("skills" in one.fields for one in found.by_name.values())
+    skills = find_definitions("skills", settings, project_of(agent)).by_name if wants_skills else {}
+    helpers = {name: make_helper(one, names, writing, servers, skills) for name, one in found.by_name.items()}
+    return Roster(by_name=helpers, found=found)
 
 
-def make_helper(definition: Definition, allowed: Sequence[str], writing: Collection[str]) -> Helper:
+def make_helper(
+    definition: Definition,
+    allowed: Sequence[str],
+    writing: Collection[str],
+    servers: Set[str],
+    skills: Mapping[str, Definition],
+) -> Helper:
     """Return a helper with what it gets of the tools of the agent that calls.
 
     Args:
         allowed: the names of those that helpers may have.
         writing: those of them that change memory.
+        servers: the names of the MCP servers that have some of them.
+        skills: name -> a skill that it may read.
     """
-    helper = Helper(definition=definition)
+    texts, notes = preload_skills(definition, skills)
+    helper = Helper(definition=definition, skills=texts, notes=[*field_notes(definition), *notes])
+    plugin = definition.plugin
     if helper.memory not in MEMORIES:
         problem = f"{definition.path or 'PERDURE_HELPERS'}: memory is {helper.memory!r:.60}: use {', '.join(MEMORIES)}"
-        return Helper(definition=definition, problem=problem)
+        return replace(helper, problem=problem)
     wanted = helper.field("tools")
     if wanted is None:
         names, missing = {name for name in allowed if name != RUN_HELPER or helper.is_fork}, []
     else:
-        resolved = resolve_tools(wanted, allowed)
+        resolved = resolve_tools(wanted, allowed, plugin=plugin)
         names, missing = set(resolved.found), [*resolved.missing]
-    names -= {*resolve_tools(helper.field("disallowed_tools", ()), allowed).found}
+    absent = [name for name in missing if "__" in name]
+    absent += [one for one in helper.field("mcp_servers", ()) if servers.isdisjoint({one, f"{plugin}-{one}"})]
+    forbidden = resolve_forbidden(helper.field("disallowed_tools", ()), allowed, plugin=plugin)
+    names -= {*forbidden.found}
+    missing += forbidden.missing
     if helper.memory == "read-only":  # a helper of its own could write
         names -= {*writing, RUN_HELPER}
-    servers = [name for name in missing if name.startswith(_MCP)]
-    problem = f"it needs {', '.join(servers)}, and you have no such tools of an MCP server" if servers else ""
-    return Helper(definition=definition, tools=sorted(names), missing=missing, problem=problem)
+    problem = f"it needs {', '.join(absent)}, and you have no such tools of an MCP server" if absent else ""
+    if wanted and not names and definition.layer == "built-in":
+        problem = f"you have none of its tools: {', '.join(wanted)}"
+    return replace(helper, tools=sorted(names), missing=missing, problem=problem)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.core.errors import ToolError
 from perdure.core.models import Models
 from perdure.features.helpers.catalog import FORK, Helper
-from perdure.features.helpers.routing import ModelChoice, ModelForbidden, choose_model
+from perdure.features.helpers.routing import ModelChoice, ModelForbidden, ModelSource, choose_model
 from perdure.features.plugins.policy import load_policy
 from perdure.settings import Settings
 
@@ -32,8 +32,16 @@ def choose_for(helper: Helper, parent: str, models: Models, settings: Settings, 
     return ModelChoice(parent, "parent", "a fork runs on the model of the agent that calls, which has it in its cache")
 
 
-def choose_for_command(wish: str, parent: str, models: Models, settings: Settings) -> str:
-    """Return the model that the definition of a command names, for an agent that runs on `parent`. Raises:
-    ModelUnknown, ModelForbidden; InvalidInput: the policy can't be read."""
+def choose_for_command(wish: str, call: str, own: str, models: Models, settings: Settings) -> tuple[str, str]:
+    """Return (the model of a command's run, why it is that one) for an agent that runs on `own`.
+
+    Args:
+        wish: the model that the definition names; `call`: that of the caller, where it names none. Empty: none.
+    Raises: ModelUnknown, ModelForbidden; InvalidInput: the policy can't be read.
+    """
     known, allows = models.handles(), load_policy(settings).allows_model
-    return choose_model({"definition": wish, "parent": parent}, known, is_there=known.__contains__, allows=allows).model
+    wishes: dict[ModelSource, str | None] = (
+        {"definition": wish, "parent": own} if wish else {"call": call, "parent": own}
+    )
+    choice = choose_model(wishes, known, is_there=known.__contains__, allows=allows)
+    return choice.model, choice.reason.replace("the agent that calls", "the agent")

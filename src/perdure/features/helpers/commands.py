@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from perdure.cli.commands.run import LastAgent, argument, command, for_work
@@ -11,7 +12,7 @@ if for_work(__name__):
 
     from perdure.cli.session.agent_choice import shell_word
     from perdure.cli.views.view import Output, new_table, visible
-    from perdure.features.helpers.catalog import RUN_HELPER
+    from perdure.features.helpers.catalog import RUN_HELPER, Roster
     from perdure.features.helpers.wire import HelperRouteShape, HelperShape
     from perdure.library.agent import AsyncAgent
 
@@ -25,9 +26,7 @@ async def list_helpers(view: Output, agent: LastAgent) -> None:
         about = f"can't be called: {helper.problem}" if helper.problem else helper.definition.description
         style = "yellow" if helper.problem else ""
         table.add_row(visible(helper.name), helper.layer, helper.memory, Text(visible(about), style=style))
-    problems = [Text(visible(f"{problem}"), style="yellow") for problem in roster.problems]
-    denied = [Text(visible(f"{one.name}: the policy forbids it"), style="yellow") for one in roster.denied]
-    view.show([HelperShape.make(one) for one in roster.by_name.values()], table, *problems, *denied)
+    view.show([HelperShape.make(one) for one in roster.by_name.values()], table, *_problems(roster))
     await _hint_tool(view, agent, "`perdure helper routes` shows their models")
 
 
@@ -46,13 +45,19 @@ async def show_helper(
 async def show_routes(view: Output, agent: LastAgent) -> None:
     """Show on which model each helper runs, and why."""
     table = new_table("helper", "definition", "model", "why", styles={"helper": "bold", "definition": "dim"})
-    routes = await agent.helpers.routes()
+    routes, roster = await agent.helpers.routes(), await agent.helpers.roster()
     for route in routes:
         style = "" if route.model else "yellow"
         row = (route.name, route.wish or "-", route.model or "none", route.reason)
         table.add_row(*(Text(visible(text), style=style) for text in row))
-    view.show([HelperRouteShape.make(route) for route in routes], table)
+    view.show([HelperRouteShape.make(route) for route in routes], table, *_problems(roster))
     view.hint("PERDURE_SUBAGENT_MODEL sets the model of all; a call may name another one")
+
+
+def _problems(roster: Roster) -> Sequence[Text]:
+    """Lines about the definitions that can't be used, each with the reason."""
+    lines = [*map(str, roster.found.problems), *(f"{one.name}: the policy forbids it" for one in roster.found.denied)]
+    return [Text(visible(line), style="yellow") for line in lines]
 
 
 async def _hint_tool(view: Output, agent: AsyncAgent, hint: str) -> None:

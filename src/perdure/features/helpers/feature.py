@@ -27,6 +27,7 @@ FEATURE = Feature(
         "asked_by_run": "agents:check_asked",
         "memory_deltas": "index:memory_deltas",
         "memory_versions": "index:memory_versions",
+        "plugin_removed": "agents:remove_of_plugin",
         "prefix_section": "index:prefix_section",
         "skill_holder": "agents:find_parent",
     },

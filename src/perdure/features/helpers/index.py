@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 
 from perdure.context.sections.envelopes import envelope
@@ -11,18 +12,20 @@ from perdure.core.runs import Prefix
 from perdure.core.text.markup import escape_tags
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.prefixes import MemoryState
-from perdure.features.helpers.catalog import LISTED_MAX, RUN_HELPER, Helper, load_roster
+from perdure.features.helpers.catalog import LISTED_MAX, RUN_HELPER, load_roster
+from perdure.features.plugins.definitions import by_weight
 from perdure.storage.tx import Tx
 
 _KEY = "helper:"
-"""The beginning of the key of a helper in what a conversation has seen; its name follows."""
+"""The beginning of the key of a helper in what a conversation has seen; its name follows, and none in the key of the
+line about those that are not listed."""
 
 
 def memory_versions(tx: Tx, opening: ConversationState) -> Mapping[str, int]:
     """Return key of a helper -> version of its line; empty for an agent without `run_helper`."""
     if not opening.has.get("helpers"):
         return {}
-    return {f"{_KEY}{helper.name}": helper.version for helper in _listed(tx, opening.agent)}
+    return {key: zlib.crc32(line.encode("utf-8", "surrogatepass")) for key, line in _lines(tx, opening.agent).items()}
 
 
 def prefix_section(
@@ -31,7 +34,7 @@ def prefix_section(
     """Build the section of the prompt; empty for an agent without helpers."""
     if not any(key.startswith(_KEY) for key in versions):
         return ""
-    lines = [f"- {escape_tags(helper.line)}" for helper in _listed(tx, agent) if f"{_KEY}{helper.name}" in versions]
+    lines = [f"- {escape_tags(line)}" for key, line in _lines(tx, agent).items() if key in versions]
     return "\n".join(("<helpers>", f"You can call these with {RUN_HELPER}:", *lines, "</helpers>"))
 
 
@@ -42,13 +45,21 @@ def memory_deltas(
     before = {key for key in seen if key.startswith(_KEY)}
     after = {key: version for key, version in memory.versions.items() if key.startswith(_KEY)}
     changed = {key for key, one in after.items() if seen.get(key) != one and prefix.seen.get(key) != one}
-    gone = sorted(key.removeprefix(_KEY) for key in before - after.keys())
+    gone = sorted(name for key in before - after.keys() if (name := key.removeprefix(_KEY)))
     if not changed and not gone:
         return ()
-    lines = [helper.line for helper in _listed(tx, agent) if f"{_KEY}{helper.name}" in changed] if changed else []
+    lines = [line for key, line in _lines(tx, agent).items() if key in changed] if changed else []
     return (envelope("helpers", now=lines or None, gone=gone or None),)
 
 
-def _listed(tx: Tx, agent: Agent) -> Sequence[Helper]:
-    """Return the first helpers that the agent may call, by name."""
-    return list(load_roster(tx, agent).callable.values())[:LISTED_MAX]
+def _lines(tx: Tx, agent: Agent) -> Mapping[str, str]:
+    """Return key -> line of the helpers that the agent may call, by name; where there are too many, of those that count
+    most, and a last line about the others."""
+    helpers = load_roster(tx, agent).callable
+    shown = {one.name for one in by_weight(helpers.values())[:LISTED_MAX]}
+    lines = {f"{_KEY}{name}": helper.line for name, helper in helpers.items() if name in shown}
+    if left := len(helpers) - len(shown):
+        lines[_KEY] = (
+            f"{left} more are not listed: {RUN_HELPER} with a word for what you need as `name` tells the nearest"
+        )
+    return lines

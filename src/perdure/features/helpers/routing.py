@@ -6,11 +6,13 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Literal, get_args
 
 from perdure.core.model_errors import ToolError
+from perdure.features.helpers.model_names import is_same_model, version_of
 
 ModelSource = Literal["PERDURE_SUBAGENT_MODEL", "call", "definition", "parent"]
 """What named the model; an earlier one counts before a later one."""
@@ -24,9 +26,7 @@ _WORDS: Final[Mapping[ModelSource, str]] = {
     "call": "the call says",
     "definition": "the definition says",
 }
-_DATE = re.compile(r"(?<!\d)(?:\d{4}-\d{2}-\d{2}|\d{2}-\d{4}|\d{6,8})(?!\d)")
-_NO_VERSION = re.compile(r"-v\d+:\d+$|(?<![a-z0-9.])\d+(?:\.\d+)?[bm](?![a-z])")  # of a host; sizes such as 70b
-_EARLY = re.compile(r"preview|beta|exp(?![a-z])|experimental")
+_BRACKET = re.compile(r"\[[^]]*\]$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,17 @@ class ModelFamily:
     name: str
     match: Sequence[str]
     but: Sequence[str] = ()
+    special: Sequence[str] = ()
     models: Sequence[str] = ()
 
     def has(self, handle: str) -> bool:
         """Return whether the model belongs to it."""
         name = handle.partition("/")[2].lower()
         return _matches(name, self.match) and not _matches(name, self.but)
+
+    def is_at(self, provider: str, known: Iterable[str]) -> bool:
+        """Return whether a provider has models of it."""
+        return any(place_of(one)[0] == provider for one in (*self.models, *filter(self.has, known)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +59,18 @@ class ModelChoice:
 
 
 class ModelUnknown(ToolError):
-    """No model is called `name`, which `source` gave."""
+    """No model is called `name`, which `source` gave, or none of that family is known. `near`: what is similar."""
 
     def __init__(self, name: str, source: ModelSource, known: Iterable[str]) -> None:
-        names = ", ".join([*FAMILIES, INHERIT, *list(known)[:5]])
-        super().__init__(f"{_WORDS[source]} {name[:80]!r}, and no model that is there is called so; try {names}")
-        self.name, self.source = name, source
+        handles = list(known)
+        names = {one.partition("/")[2]: one for one in handles} | {one: one for one in (*FAMILIES, *handles)}
+        bare = _BRACKET.sub("", name[:80].lower())
+        is_family = names.pop(ALIASES.get(bare, bare), None) in FAMILIES
+        what = "none of that family is there" if is_family else "no model that is there is called so"
+        near = list(dict.fromkeys(names[one] for one in get_close_matches(bare, names, n=3, cutoff=0.5)))
+        hint = f"did you mean {' or '.join(near)}" if near else f"try {', '.join([*FAMILIES, INHERIT, *handles[:5]])}"
+        super().__init__(f"{_WORDS[source]} {name[:80]!r}, and {what}; {hint}")
+        self.name, self.source, self.near = name, source, near
 
 
 class ModelForbidden(ToolError):
@@ -67,7 +78,9 @@ class ModelForbidden(ToolError):
 
     def __init__(self, model: str, family: str | None) -> None:
         other = "none that takes its place" if family is None else f"no older one of the family {family}"
-        super().__init__(f"the policy does not allow the model {model} for helpers, and {other}: ask an administrator")
+        super().__init__(
+            f"the policy does not allow the model {model} for helpers and commands, and {other}: ask an administrator"
+        )
         self.model, self.family = model, family
 
 
@@ -82,9 +95,10 @@ def choose_model(
 
     The first of `SOURCES` with a wish counts. A wish is a handle, the name of a model, the alias of a family, or
     `inherit`. An alias of the parent's own family is the parent's exact model, with its provider and region; any other
-    alias is the newest model of the family, at the parent's provider if it has one. Where no model of the family is
-    known, a definition gets the parent's. A model that the policy does not
-    allow gives way to the newest allowed one of its family that is not newer.
+    alias is the newest model of the family, at the parent's provider if it has one. A name is that of the same model
+    at any provider, the parent's first. A definition may have been written where other models are: a name that is
+    unknown counts there as the alias of its family, and where no model of that is known, the parent's is used. A model
+    that the policy does not allow gives way to the newest allowed one of its family that is not newer.
 
     Args:
         wishes: source -> what it names; the parent's handle is always there.
@@ -95,23 +109,28 @@ def choose_model(
     """
     source = next(source for source in SOURCES if (wishes.get(source) or "").strip())
     wish, parent = (wishes[source] or "").strip(), wishes["parent"] or ""
-    says = f"{_WORDS.get(source, '')} {wish}"
-    family = FAMILIES.get(wish.lower())
+    says, name = f"{_WORDS.get(source, '')} {wish}", _BRACKET.sub("", wish)
+    alias = ALIASES.get(name.lower(), name.lower())
+    family = FAMILIES.get(alias)
+    handle = None if family is not None else _find_named(wish, parent, known, is_there)
+    if handle is None and family is None and source == "definition" and "/" not in name:
+        family = family_of(f"/{name}")
+        says = f"{says}, which is not here" if alias != INHERIT else says
     if source == "parent":
         choice = ModelChoice(parent, source, "nothing names another one: the model of the agent that calls")
-    elif wish.lower() == INHERIT:
+    elif alias == INHERIT:
         choice = ModelChoice(parent, source, f"{says}: the model of the agent that calls")
+    elif handle is not None:
+        choice = ModelChoice(handle, source, says if handle == wish else f"{says}: {_place(handle, parent)}")
     elif family is not None and family.has(parent):
         choice = ModelChoice(parent, source, f"{says}, the family of the agent that calls: exactly its model")
     elif family is not None and (members := _members(family, known, is_there)):
         newest = _newest(members, parent)
-        choice = ModelChoice(newest, source, f"{says}: the newest of that family {_place(newest, parent)}")
-    elif family is not None and source == "definition":  # it was written where other models are
+        choice = ModelChoice(newest, source, f"{says}: the newest of the family {family.name} {_place(newest, parent)}")
+    elif source == "definition" and (family is not None or _is_name_of_model(name)):
         choice = ModelChoice(parent, source, f"{says}, and none of it is known: the model of the agent that calls")
-    elif (handle := _find_named(wish, parent, known, is_there)) is None:
-        raise ModelUnknown(wish, source, known)
     else:
-        choice = ModelChoice(handle, source, says if handle == wish else f"{says}: {_place(handle, parent)}")
+        raise ModelUnknown(wish, source, known)
     if allows(choice.model):
         return choice
     family = family_of(choice.model)
@@ -131,8 +150,8 @@ def _members(family: ModelFamily, known: Sequence[str], is_there: Callable[[str]
 def _step_down(choice: ModelChoice, members: Sequence[str], allows: Callable[[str], bool]) -> ModelChoice:
     """Return the choice of the newest allowed model among those of the same family that is not newer. Raises:
     ModelForbidden."""
-    version = version_of(choice.model)[0]
-    lower = [one for one in members if version_of(one)[0] <= version and allows(one)]
+    version = version_of(choice.model).number
+    lower = [one for one in members if version_of(one).number <= version and allows(one)]
     if not lower:
         family = family_of(choice.model)
         raise ModelForbidden(choice.model, None if family is None else family.name)
@@ -141,25 +160,18 @@ def _step_down(choice: ModelChoice, members: Sequence[str], allows: Callable[[st
 
 
 def _newest(handles: Sequence[str], near: str) -> str:
-    """Return the newest of these models, those at the provider and in the region of the model `near` first."""
+    """Return the newest of these models, those at the provider and in the region of the model `near` first, and special
+    forms last."""
     provider, region = place_of(near)
 
     def rank(handle: str) -> tuple[object, ...]:
         """What is larger for a better model; of the same version the shorter name, which is no special form."""
-        place = place_of(handle)
+        place, family = place_of(handle), family_of(handle)
+        is_special = family is not None and _matches(handle.partition("/")[2].lower(), family.special)
         order = -len(handle), [-ord(one) for one in handle]
-        return place[0] == provider, place == (provider, region), version_of(handle), order
+        return place[0] == provider, place == (provider, region), not is_special, version_of(handle), order
 
     return max(handles, key=rank)
-
-
-def version_of(handle: str) -> tuple[tuple[int, ...], bool, str]:
-    """Return what orders the models of a family by age: the version in the name; whether it is no preview; its date,
-    where a name without one is the newest."""
-    name = _NO_VERSION.sub("", handle.rpartition("/")[2].lower())
-    dates = _DATE.findall(name)
-    version = tuple(int(number) for number in re.findall(r"\d+", _DATE.sub("", name)))
-    return version, _EARLY.search(name) is None, dates[-1].replace("-", "") if dates else "99999999"
 
 
 def place_of(handle: str) -> tuple[str, str]:
@@ -175,9 +187,18 @@ def _find_named(wish: str, parent: str, known: Sequence[str], is_there: Callable
         return wish
     named = [handle for handle in known if handle.partition("/")[2] == wish]
     own = f"{place_of(parent)[0]}/{wish}"
-    if own in named or (not named and family_of(own) and is_there(own)):
+    if own in named:
         return own
-    return min(named, default=None)
+    if not named and (family := family_of(own)) and family.is_at(place_of(parent)[0], known) and is_there(own):
+        return own
+    name = _BRACKET.sub("", wish)
+    named = named or [handle for handle in known if is_same_model(handle, name)]
+    return _newest(named, parent) if named else None
+
+
+def _is_name_of_model(text: str) -> bool:
+    """Return whether a text is the whole name of some model, and no alias with a mistake."""
+    return re.fullmatch(r"arn:\S+|[^\s/]*[0-9][^\s/]*", text) is not None
 
 
 def _place(handle: str, parent: str) -> str:
@@ -197,3 +218,5 @@ FAMILIES: Final[Mapping[str, ModelFamily]] = {
     name: ModelFamily(name, **values) for name, values in _DATA["family"].items()
 }
 """Alias -> family."""
+ALIASES: Final[Mapping[str, str]] = _DATA["aliases"]
+"""Another word -> the alias that it means, or `inherit`."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.core.errors import InvalidInput, ToolError
+from perdure.core.text.forms import name_form
 from perdure.engine.ports import in_effect
 from perdure.features.helpers.catalog import Helper, Roster, load_roster
 from perdure.features.helpers.choices import choose_for
@@ -48,7 +49,7 @@ class AsyncHelpers(AsyncPart):
     async def get(self, name: str) -> Helper:
         """The helper of this name, also one that can't be called. Raises: NotFound; HelperUnknown: there is none."""
         roster = await self.roster()
-        return roster.by_name.get(name) or roster.get(name)
+        return roster.by_name.get(name_form(name)) or roster.get(name)
 
     async def routes(self) -> Sequence[HelperRoute]:
         """The model of each helper, and why it is that one. Raises: NotFound."""

@@ -6,21 +6,25 @@ A call that is repeated after a crash finds the conversation and the run that it
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
 from perdure.app import App
-from perdure.core.errors import NoReply, ReplyTimeout, ToolError
+from perdure.core.errors import NoReply, NotFound, ReplyTimeout, ToolError
 from perdure.core.ids import RunId
+from perdure.core.incoming.principals import Used
 from perdure.core.messages import Text
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run, RunOptions
 from perdure.core.sources import Source
 from perdure.core.specs import Tool, ToolOutcome
 from perdure.domain.provenance.context import context_sources
+from perdure.engine.budget import remaining_limits, used_by, within
 from perdure.engine.compaction.engine_turns import subagent_call
+from perdure.engine.ports import UnitInputs
 from perdure.engine.records.rows import NEWEST
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
@@ -90,13 +94,15 @@ class _Call:
             try:
                 accepted = await sender.accept(request, waits=True) if begun is None else Accepted(begun, ())
                 texts, run = await sender.reply_to(accepted, limit_s=limit_s, through_approval=True)
+                outcome = await store.read(_outcome, run, self.name, texts[-1])
             except ReplyTimeout as error:
                 await self.app.runner.cancel(RunId(error.run_id))
                 late = NoReply(error.agent_id, error.run_id, f"took more than {limit_s:g} s and was stopped")
                 raise HelperFailed(self.name, late) from error
             except NoReply as error:
                 raise HelperFailed(self.name, error) from error
-            outcome = await store.read(_outcome, run, self.name, texts[-1])
+            except NotFound as error:
+                raise ToolError(f"helper {self.name!r} was deleted while it worked, and its log with it") from error
             reply.append(outcome.text)
         return outcome
 
@@ -109,7 +115,7 @@ class _Call:
         inputs = ports.inputs()
         opened = await ports.store.write(open_conversation, caller, helper, conversation_of_call(key), ports, inputs)
         is_agent = helper.memory == "agent"
-        words = [_OF_AGENT.format(name=helper.name), helper.definition.body] if is_agent else [_TASK]
+        words = [_OF_AGENT.format(name=helper.name), helper.prompt] if is_agent else [_TASK]
         message = NewMessage(
             (Text("\n\n".join(filter(None, (*words, self.prompt)))),),
             sender_id=caller.agent.id,
@@ -120,31 +126,35 @@ class _Call:
             conversation_seq=opened.seq,
             messages=(message,),
             max_steps=helper.field("max_turns", settings.max_steps),
-            options=_options(caller, helper, choice),
+            options=await ports.store.read(_options, caller, helper, choice, inputs),
             client_tools=await ports.store.read(_client_tools, caller.run) if helper.is_fork else None,
             sent_chars=len(self.prompt),
             identity=key,
         )
 
 
-def _options(caller: Caller, helper: Helper, choice: ModelChoice) -> RunOptions:
-    """Return what the run of a helper sets: its model, and what limits the run that calls."""
+def _options(tx: Tx, caller: Caller, helper: Helper, choice: ModelChoice, inputs: UnitInputs) -> RunOptions:
+    """Return what the run of a helper sets: its model, and what is left of the limits of the run that calls. Raises:
+    ToolError: nothing is."""
     of_caller = caller.run.options
-    limits = [one for one in (helper.field("max_cost_usd"), of_caller.max_cost_usd) if one is not None]
+    limited = of_caller.max_tokens is not None or of_caller.max_cost_usd is not None
+    used = used_by(tx, caller.run, tx.steps.list_by_run(caller.run.key), inputs) if limited else Used()
+    if used.tokens >= (of_caller.max_tokens or math.inf) or used.cost >= (of_caller.max_cost_usd or math.inf):
+        raise ToolError("the tokens or dollars that you and your helpers may use in this run are used up")
     tools = helper.tools if helper.memory == "agent" else None  # an agent of its own has no others
     if helper.is_fork and of_caller.tools is not None:
         tools = [name for name in helper.tools if name in of_caller.tools]
-    return RunOptions(
+    options = RunOptions(
         model=of_caller.model if helper.is_fork else choice.model,
         system=of_caller.system if helper.is_fork else None,
         tools=tools,
         helper=helper.name,
         model_reason=choice.reason,
-        max_tokens=of_caller.max_tokens,
-        max_cost_usd=min(limits, default=None),
+        max_cost_usd=helper.field("max_cost_usd"),
         key_id=of_caller.key_id,
         key_limits=of_caller.key_limits,
     )
+    return within(options, remaining_limits(of_caller, used))
 
 
 def _client_tools(tx: Tx, run: Run) -> tuple[Mapping[str, Any], ...] | None:

@@ -20,8 +20,8 @@ class HelperShape(WireShape, of=Helper, fields="name layer memory problem"):
     max_cost_usd: float | None = computed(lambda helper: helper.field("max_cost_usd"))
     tools: list[str] = computed(lambda helper: list(helper.tools))
     missing: list[str] = computed(lambda helper: list(helper.missing))
-    notes: list[str] = computed(lambda helper: list(helper.definition.notes))
-    prompt: str = computed(lambda helper: helper.definition.body)
+    notes: list[str] = computed(lambda helper: list(helper.notes))
+    prompt: str = computed(lambda helper: helper.prompt)
 
 
 class HelperRouteShape(WireShape, of=HelperRoute, fields="name wish model source reason"):

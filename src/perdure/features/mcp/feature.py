@@ -17,9 +17,10 @@ FEATURE = Feature(
     ),
     points={
         "add_server": "of_plugins:add_server",
-        "remove_server": "of_plugins:remove_server",
+        "remove_servers": "of_plugins:remove_servers",
         "secrets_rotated": "units:rotate_servers",
         "store_checks": "checks:checks",
         "tool_facts": "units:approved_facts",
+        "unused_tools": "of_plugins:unused_tools",
     },
 )

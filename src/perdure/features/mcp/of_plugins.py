@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
 from perdure.app import App
 from perdure.core.errors import NotFound
 from perdure.features.mcp.service import AsyncMcp
+from perdure.features.mcp.tables import Servers
+from perdure.features.mcp.units import why_unused
+from perdure.settings import Settings
+from perdure.storage.tx import Tx
 
 
-async def add_server(app: App, name: str, options: Mapping[str, Any]) -> str:
+async def add_server(app: App, plugin: str, name: str, options: Mapping[str, Any]) -> str:
     """Register a server without connecting to it; its tools are read, and approved, at its first use. Return its id.
     Raises: as `AsyncMcp.add`."""
-    return (await AsyncMcp(app).add(name, check=False, **options)).id
+    return (await AsyncMcp(app).add(name, check=False, plugin=plugin, **options)).id
 
 
-async def remove_server(app: App, server_id: str) -> None:
-    """Remove a server with its tools, if it is still there."""
-    with suppress(NotFound):
-        await AsyncMcp(app).remove(server_id)
+async def remove_servers(app: App, plugin: str) -> int:
+    """Remove the servers that a plug-in has registered, with their tools; return how many there were."""
+    mcp = AsyncMcp(app)
+    ids = [one.id for one in await mcp.list() if one.plugin == plugin]
+    for server_id in ids:
+        with suppress(NotFound):  # somebody else has removed it meanwhile
+            await mcp.remove(server_id)
+    return len(ids)
+
+
+def unused_tools(tx: Tx) -> Collection[str]:
+    """Return the names of the tools whose servers are not used."""
+    if not isinstance(settings := tx.limits, Settings):
+        return ()
+    servers = [one for one in tx.of(Servers).list() if why_unused(settings, one)]
+    return {tool.local_name for one in servers for tool in tx.of(Servers).tools(one.id)}

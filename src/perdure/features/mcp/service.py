@@ -31,6 +31,7 @@ from perdure.features.mcp.units import (
     register_server,
     remove_server_rows,
     same_origin,
+    why_unused,
 )
 from perdure.features.mcp.values import SERVER_TOOLS_MAX, McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.library.parts.checks import check_text
@@ -74,6 +75,7 @@ class AsyncMcp(AsyncPart):
                 Like the token they are stored encrypted; `secret:NAME` is a secret of the organisation.
                 `trusted`: tools that it offers later need no approval, and its hints on what a tool does are believed.
                 `private`: whether the url may lead to this machine or a private network; by default, if it does now.
+                `plugin`: the plug-in that brings it, without which it is not used.
         Raises: InvalidInput, AlreadyExists, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
         server, secrets = await self._build(name, options, open_secrets=check)
@@ -114,8 +116,10 @@ class AsyncMcp(AsyncPart):
             await self._toolbox.forget(server.id)
 
     async def list(self) -> Sequence[McpServer]:
-        """The servers, in order of creation."""
-        return await self._ports.store.read(lambda tx: tx.of(Servers).list())
+        """The servers, in order of creation; one whose plug-in is not in use says so as its `failure`."""
+        found = await self._ports.store.read(lambda tx: tx.of(Servers).list())
+        whys = [why_unused(self._app.settings, one) for one in found]
+        return [replace(one, failure=f"not used: {why}") if why else one for one, why in zip(found, whys, strict=True)]
 
     @reads
     def list_of_agent(self, tx: Tx, agent_id: AgentId) -> Sequence[McpServer]:

@@ -33,6 +33,7 @@ class Mcp(Part):
                 Like the token they are stored encrypted; `secret:NAME` is a secret of the organisation.
                 `trusted`: tools that it offers later need no approval, and its hints on what a tool does are believed.
                 `private`: whether the url may lead to this machine or a private network; by default, if it does now.
+                `plugin`: the plug-in that brings it, without which it is not used.
         Raises: InvalidInput, AlreadyExists, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
         return self._portal.run(self._inner.add(name, check=check, **options))
@@ -48,7 +49,7 @@ class Mcp(Part):
         return self._portal.run(self._inner.look(**options))
 
     def list(self) -> Sequence[McpServer]:
-        """The servers, in order of creation."""
+        """The servers, in order of creation; one whose plug-in is not in use says so as its `failure`."""
         return self._portal.run(self._inner.list())
 
     def get(self, name: str) -> McpState:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from perdure.core.errors import ExtraMissing, McpUnreachable, PerdureError
+from perdure.core.errors import ExtraMissing, InvalidInput, McpUnreachable, PerdureError
 from perdure.core.ids import McpServerId
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.incoming.limits import DEFAULT_LIMITS
@@ -20,7 +21,7 @@ from perdure.core.text.json_strings import compact_json
 from perdure.features.mcp.connect import is_installed
 from perdure.features.mcp.errors import McpGone, McpLate
 from perdure.features.mcp.session import Session
-from perdure.features.mcp.units import McpRegistry
+from perdure.features.mcp.units import McpRegistry, why_unused
 from perdure.features.mcp.values import McpServer, McpTool, ServerSecrets, ToolListing
 
 if TYPE_CHECKING:
@@ -31,13 +32,19 @@ if TYPE_CHECKING:
 IMAGES_MAX = 10
 IMAGE_CHARS_MAX = DEFAULT_LIMITS.image_limit_bytes * 4 // 3
 """The most pictures of a result, and characters of one in base64."""
+WATCH_S = 30.0
+"""How often is looked whether the plug-in that brings a server is still in use."""
 RESULT_CHARS_MAX = 1_000_000
 """More text than any tool's own limit allows; the rest is not converted."""
 
 
 def toolbox_of(app: App) -> McpToolbox:
     """Make the toolbox of MCP tools for an engine."""
-    return McpToolbox(McpRegistry(app.ports), timeout_s=app.settings.mcp_timeout_s)
+    return McpToolbox(
+        McpRegistry(app.ports),
+        timeout_s=app.settings.mcp_timeout_s,
+        why_unused=functools.partial(why_unused, app.settings),
+    )
 
 
 class McpToolbox:
@@ -45,12 +52,16 @@ class McpToolbox:
 
     Args:
         timeout_s: the time limit of a call whose tool sets none.
+        why_unused: why a registered server is not used; empty: it is.
     """
 
-    def __init__(self, registry: McpRegistry, *, timeout_s: float = 60.0) -> None:
-        self._registry, self._timeout_s = registry, timeout_s
+    def __init__(
+        self, registry: McpRegistry, *, timeout_s: float = 60.0, why_unused: Callable[[McpServer], str] = lambda _: ""
+    ) -> None:
+        self._registry, self._timeout_s, self._why_unused = registry, timeout_s, why_unused
         self._sessions: dict[McpServerId, Session] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._watching: dict[McpServerId, asyncio.Task[None]] = {}
 
     def missing(self, tool: Tool) -> str | None:
         if is_installed():
@@ -87,7 +98,7 @@ class McpToolbox:
 
     async def refresh(self, server_id: McpServerId) -> None:
         """Open a new connection, and read and store the server's listing. Raises: NotFound, McpUnreachable,
-        ExtraMissing, SecretKeyMissing, SecretUnreadable."""
+        ExtraMissing, SecretKeyMissing, SecretUnreadable; InvalidInput: the plug-in that brings it is not in use."""
         await (await self._session(server_id)).prepare(reconnect=True)
 
     async def look(self, server: McpServer, secrets: ServerSecrets) -> ToolListing:
@@ -118,6 +129,8 @@ class McpToolbox:
         """End every connection, and the processes behind them."""
         sessions = [*self._sessions.values()]
         self._sessions.clear()
+        for task in self._watching.values():
+            task.cancel()
         await asyncio.gather(*(session.close() for session in sessions), *self._closing)
 
     async def _call(self, tool: Tool, arguments: dict[str, Any], timeout_s: float) -> ToolOutcome:
@@ -132,8 +145,11 @@ class McpToolbox:
         return replace(outcome, sources=(Source.of("mcp", session.server.name),))
 
     async def _session(self, server_id: McpServerId) -> Session:
-        """The session of a server as it is registered now."""
+        """The session of a server as it is registered now. Raises: NotFound; InvalidInput: it is not used."""
         server = await self._registry.get_server(server_id)
+        if why := self._why_unused(server):
+            await self.forget(server_id)
+            raise InvalidInput(f"the MCP server {server.name!r} is not used: {why}")
         session = self._sessions.get(server_id)
         if session is not None and _connection_facts(session.server) == _connection_facts(server):
             return session
@@ -143,8 +159,20 @@ class McpToolbox:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
             await asyncio.shield(closing)
+        if server.plugin and server_id not in self._watching:
+            self._watching[server_id] = asyncio.ensure_future(self._watch(server))
         # Another call may have been quicker.
         return self._sessions.setdefault(server_id, Session(server, secrets, self._registry))
+
+    async def _watch(self, server: McpServer) -> None:
+        """End the session with a server of a plug-in soon after that is out of use, also if another process saw to
+        it."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            if self._why_unused(server):
+                break
+        del self._watching[server.id]
+        await self.forget(server.id)
 
 
 def _connection_facts(server: McpServer) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from perdure.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound, SecretUnreadable
+from perdure.core.features import Point
 from perdure.core.ids import Ids, McpServerId, ToolId
 from perdure.core.secrets import Cipher
 from perdure.core.specs import Tool, ToolSpec
@@ -17,7 +18,11 @@ from perdure.domain.secrets import resolve_values
 from perdure.engine.ports import Ports
 from perdure.features.mcp import values as mcp
 from perdure.features.mcp.tables import Servers
+from perdure.settings import Settings
 from perdure.storage.tx import Tx
+
+SERVER_UNUSED: Point[[Settings, str, str], str] = Point("server_unused")
+"""Why the server with this id, which a plug-in of this name registered, is not used; empty: it is."""
 
 NAMES_SHOWN = 10
 SALTS = 100
@@ -39,6 +44,7 @@ class ServerOptions(TypedDict, total=False):
     environment: Mapping[str, str] | None
     trusted: bool
     private: bool | None
+    plugin: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +105,7 @@ def build_server(
         auth_header=options.get("auth_header"),
         trusted=options.get("trusted", False),
         private=options.get("private"),
+        plugin=options.get("plugin", ""),
         created_at=at,
         updated_at=at,
     )
@@ -166,6 +173,11 @@ def change_server(
 def same_origin(url: str, other: str) -> bool:
     """Return whether two addresses have the same scheme, host and port."""
     return url.split("/")[:3] == other.split("/")[:3]
+
+
+def why_unused(settings: Settings, server: mcp.McpServer) -> str:
+    """Return why a registered server is not used, in words; empty: it is."""
+    return next(filter(None, SERVER_UNUSED(settings, server.plugin, server.id)), "") if server.plugin else ""
 
 
 def find_server(tx: Tx, name_or_id: str) -> mcp.McpServer:

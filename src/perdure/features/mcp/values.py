@@ -75,6 +75,7 @@ class McpServer:
             the same.
         private: whether its `url` may lead to this machine or into a private network. None: it was registered before
             that was asked, and the first listing settles it by where it comes from.
+        plugin: the plug-in that registered it, without which it is not used; empty: none did.
         sealed: the secret part of its configuration, encrypted.
         listed_at: when its tools were last read; None: not yet.
         failure: why the last try to reach it failed; empty: it did not.
@@ -94,6 +95,7 @@ class McpServer:
     variable_names: tuple[str, ...] = ()
     trusted: bool = False
     private: bool | None = False
+    plugin: str = ""
     sealed: bytes = field(default=b"", repr=False)
     created_at: datetime
     updated_at: datetime
@@ -105,7 +107,7 @@ class McpServer:
     def config(self) -> dict[str, Any]:
         """How it is reached, as it is stored."""
         names = ("command", "args", "url", "auth_header", "header_names", "variable_names", "private")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in (*names, *(["plugin"] if self.plugin else []))}
 
     @property
     def shown_url(self) -> str:

@@ -12,8 +12,8 @@ if for_work(__name__):
     from pathlib import Path
 
     from perdure.cli.views.view import Output
+    from perdure.features.mcp_server.context import NextSession
     from perdure.features.mcp_server.memory import MemoryOptions, MemoryTools
-    from perdure.features.mcp_server.prepared import NextSession
     from perdure.features.notes.nudges import check_nudge_level
     from perdure.features.notes.projects import ProjectMemory
     from perdure.library.perdure import AsyncPerdure
@@ -52,7 +52,6 @@ async def serve_mcp(
     from perdure.features.mcp_server.server import build_server
     from perdure.features.mcp_server.stdio import serve_stdio
 
-    (await known.edits()).begin_session()  # where no hook reports one, this is its start
     # Sessions begin with a project's own memory, whatever agent this server is told to use.
     async with nullcontext() if agent else following.prepared():
         await serve_stdio(build_server(memory))

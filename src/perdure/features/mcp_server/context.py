@@ -1,24 +1,39 @@
-"""What a session should know now, and what is remembered about a question, in a given number of tokens."""
+"""What a session should know now, and what is remembered about a question, in a given number of tokens; and what the
+next session of a coding agent begins with, in a file: a person waits for its start, in which there is no time to open
+the store."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from perdure.context.sections.expand import Budget, largest
-from perdure.core.messages import text_of
+from perdure.core.ids import AgentId
+from perdure.core.messages import Message, text_of
 from perdure.core.ports import TokenCounter
-from perdure.features.mcp_server.lines import line_of, note_text, tags_text
-from perdure.features.mcp_server.said import READ, told_lines
+from perdure.features.mcp_server.listing import Readers, line_of, note_text, tags_text
+from perdure.features.notes.folders import CONTEXT_FILE, make_folder, state_folder
+from perdure.features.notes.projects import ProjectMemory
 from perdure.features.notes.values import MemoryLevel
 from perdure.library.agent import AsyncAgent
+from perdure.library.perdure import AsyncPerdure
+from perdure.providers.extractive.language import CJK, Sentence, is_question, sentences_in
+from perdure.scratch import replace_file
 from perdure.search.ranking.hits import Source
 
-Readers = Sequence[tuple[MemoryLevel, AsyncAgent]]
-"""The agents that are read, each with its level."""
-
+READ, READ_CHARS = 300, 1_000
+"""So many of the user's newest messages are looked at, and so much of each."""
+LEAST, WORDS, HAN = 2, 6, 10
+"""The score of a statement; from so many words or Chinese characters on a sentence scores one more."""
+_TABLE = tomllib.loads(Path(__file__).with_name("said.toml").read_text("utf-8"))
+_WORDS = {name: re.compile(form, re.VERBOSE) for name, form in _TABLE.items()}
+_HAN = re.compile(f"[{CJK}]")
 BLOCKS, HANDOFF, KNOWN, TOLD, NOTES, LAST = 5, 3, 2, 3, 2, 1
 """The weights of a context's sections: where not all of them fit, each gets its share, and what others don't need."""
 ABOUT_SHARE, KNOWN_SHARE, SECTION_TOKENS, SPACE_TOKENS = 0.4, 0.2, 40, 2
@@ -33,6 +48,35 @@ _END_HEADINGS, _END_WORD = re.compile(r"(?:(?:\A|\n+)#[^\n]*)+\s*\Z"), re.compil
 SPLIT_TOKENS, OWN_SHARE, TEXT_SHARE = 300, 0.65, 0.75
 """An answer of more than so many tokens is split: at most this share is the project's, and of a level's part this is
 text, the rest its sources."""
+CONTEXT_TOKENS = 1_500
+PAUSE_S = 0.5
+"""At least so long between two times that a server prepares it."""
+_log = logging.getLogger(__name__)
+
+
+def told_lines(messages: Iterable[Message], limit: int) -> Sequence[str]:
+    """Return the best of what these messages state, oldest first, each with its day."""
+    best: dict[str, tuple[int, Message]] = {}
+    for message in messages:
+        sentences = sentences_in(text_of(message.parts), limit_chars=READ_CHARS)
+        scores = [(_score(sentence), sentence.text.strip()) for sentence in sentences]
+        if stated := " ".join(text for score, text in scores if score >= LEAST):
+            best[stated] = max(score for score, _ in scores), message  # what is said again counts as new
+    newest = sorted(best, key=lambda text: (best[text][0], best[text][1].occurred_at), reverse=True)[:limit]
+    shown = sorted(newest, key=lambda text: best[text][1].occurred_at)
+    return [f"- {best[text][1].occurred_at:%Y-%m-%d} {line_of(text)}" for text in shown]
+
+
+def _score(sentence: Sentence) -> int:
+    """Return how much a sentence tells; 0: it asks, or gives an order that is no rule."""
+    text = sentence.masked.strip()
+    text = text[lead.end() :] if (lead := _WORDS["lead"].match(text)) else text
+    rules = _WORDS["rule"].search(text) is not None
+    if is_question(sentence) or not (rules or (_WORDS["states"].search(text) and not _WORDS["order"].match(text))):
+        return 0
+    is_long = len(text.split()) >= WORDS or len(_HAN.findall(text)) >= HAN
+    is_vague = _WORDS["unnamed"].match(text) is not None or _WORDS["order"].match(text) is not None
+    return 1 + rules + bool(_WORDS["name"].search(text)) + is_long - is_vague
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +145,14 @@ class MemoryReader:
     def _shares(self, sections: Sequence[tuple[int, str]], room: int) -> Sequence[int]:
         """How many tokens each section (weight, text) gets: as many as it needs, or its share of what others leave."""
         needs = [self.counter.count(text) + SPACE_TOKENS for _, text in sections]
-        given, waiting = dict[int, int](), {place: weight for place, (weight, _) in enumerate(sections)}
-        while waiting:
-            total = sum(waiting.values())
-            small = [place for place, weight in waiting.items() if needs[place] * total <= weight * room]
-            if not small:
-                return [
-                    given.get(place, room * waiting.get(place, 0) // total - SPACE_TOKENS)
-                    for place in range(len(needs))
-                ]
-            for place in small:
-                given[place] = needs[place]
-                room -= needs[place]
-                del waiting[place]
-        return [given[place] for place in range(len(needs))]
+        weights = [weight for weight, _ in sections]
+        given, total = [0] * len(sections), sum(weights)
+        # Whoever needs the least for its weight comes first: what it leaves is for those behind it.
+        for place in sorted(range(len(sections)), key=lambda place: needs[place] / weights[place]):
+            share = room * weights[place] // total
+            given[place] = needs[place] if needs[place] <= share else share - SPACE_TOKENS
+            room, total = room - min(needs[place], share), total - weights[place]
+        return given
 
     async def recall(self, query: str, budget_tokens: int, *, blocks: bool = True) -> str:
         """What all agents remember about a query, with the sources, in at most so many tokens; empty: nothing.
@@ -190,3 +228,56 @@ def _source_line(source: Source) -> str:
     label = f" {source.label}" if source.label else ""
     date = f", {source.occurred_at:%Y-%m-%d}" if source.occurred_at else ""
     return f"[{source.number}] {source.id}{label}{date}{tags_text(source.tags)}"
+
+
+async def prepare_context(perdure: AsyncPerdure, project: ProjectMemory) -> None:
+    """Write what the next session of a project begins with, and what the first one of a new project does. Raises:
+    OSError: it can't be written."""
+    for memory in (project, ProjectMemory(perdure)):
+        path = state_folder(memory.folder or "") / CONTEXT_FILE
+        text = await MemoryReader(await memory.readers(), perdure.app.ports.counter).context(CONTEXT_TOKENS)
+        if text:
+            make_folder(path.parent)
+            replace_file(path, f"What Perdure remembers of this project and its user:\n\n{text}\n".encode())
+        else:
+            path.unlink(missing_ok=True)
+
+
+class NextSession:
+    """What a project's next session begins with: after each change it is prepared, in the background."""
+
+    def __init__(self, perdure: AsyncPerdure, project: ProjectMemory) -> None:
+        self._perdure, self._project = perdure, project
+        self._changed = asyncio.Event()
+
+    async def tell(self, tool: str, agent_id: AgentId) -> None:
+        """Note that something has changed."""
+        self._changed.set()
+
+    @asynccontextmanager
+    async def prepared(self) -> AsyncIterator[None]:
+        """Prepare while the block runs, and at its end for the last change."""
+        background = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            background.cancel()
+            await asyncio.wait([background])
+            if self._changed.is_set():
+                await self._prepare()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._changed.wait()
+            await self._prepare()
+            await asyncio.sleep(PAUSE_S)
+
+    async def _prepare(self) -> None:
+        self._changed.clear()
+        try:
+            await prepare_context(self._perdure, self._project)
+        except asyncio.CancelledError:
+            self._changed.set()
+            raise
+        except Exception:
+            _log.warning("what the next session begins with could not be prepared", exc_info=True)

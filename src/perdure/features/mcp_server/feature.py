@@ -8,7 +8,7 @@ FEATURE = Feature(
     name="mcp_server",
     uses=("facts", "notes", "origins"),
     routes=("routes",),
-    points={"text_erased": "outputs:erase_in_outputs"},
+    points={"not_searched": "outputs:say_kept", "text_erased": "outputs:erase_in_outputs"},
     nouns={
         "mcp": Noun(
             modules=("commands",),

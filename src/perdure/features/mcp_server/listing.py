@@ -1,39 +1,94 @@
-"""Lists of what is stored: by kind, in order of time, about one entity."""
+"""Lists of what is stored: by kind, in order of time, about one entity; and notes, facts and passages as lines."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from perdure.context.sections.expand import Budget
+from perdure.context.sections.expand import Budget, largest
 from perdure.core.blocks import BlockVersion
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.messages import text_of
+from perdure.core.messages import Message, text_of
+from perdure.core.passages import Passage
 from perdure.core.text.reprs import plural
-from perdure.features.mcp_server.context import Readers
-from perdure.features.mcp_server.lines import (
-    fact_line,
-    fit_parts,
-    line_around,
-    line_of,
-    message_line,
-    note_line,
-    note_text,
-    passage_line,
-    tags_text,
-)
-from perdure.features.notes.values import MemoryLevel, Note
+from perdure.features.facts.values.facts import Fact
+from perdure.features.notes.projects import find_note
+from perdure.features.notes.values import NOTE_TAG, MemoryLevel, Note, note_kinds
 from perdure.library.agent import AsyncAgent
 from perdure.library.memory.search import period
 from perdure.library.parts.checks import Page
 
+LINE_CHARS = 300
+Readers = Sequence[tuple[MemoryLevel, AsyncAgent]]
+"""The agents that are read, each with its level."""
+NOTES_HINT = "memory_list(kind='notes') shows them"
 _WHAT = {"forget": "forgotten: ", "revert": "taken back: "}
 """Kind of a correction -> what stands before its text."""
 FACTS_MAX = 100
 NAMING_MAX = 20
 """The most passages, and the most messages, of an agent that are shown because they name something."""
+
+
+def line_of(text: str) -> str:
+    """Return the beginning of a text on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= LINE_CHARS else f"{line[: LINE_CHARS - 1]}…"
+
+
+def line_around(text: str, match: re.Match[str]) -> str:
+    """Return the part of a text around a match on one line."""
+    start = max(0, match.start() - LINE_CHARS // 3)
+    return f"{'…' if start else ''}{line_of(text[start:])}"
+
+
+def tags_text(tags: Sequence[str]) -> str:
+    """Return the tags that a writer gave a passage as an end of its line; those of notes are their kind."""
+    own = [tag for tag in tags if NOTE_TAG not in tags or tag not in (NOTE_TAG, *note_kinds())]
+    return f" [{line_of(', '.join(own))}]" if own else ""
+
+
+def note_text(note: Note) -> str:
+    """Return a whole note below a heading with its id."""
+    return f"## {note.kind}, {note.changed_at:%Y-%m-%d} ({note.id})\n{note.text}"
+
+
+def note_line(note: Note, level: MemoryLevel) -> str:
+    """Return a note's id, kind, date, title, tags and level."""
+    return f"{note.id} {note.kind} {note.changed_at:%Y-%m-%d} {note.title}{tags_text(note.tags)} ({level})"
+
+
+def passage_line(passage: Passage, level: MemoryLevel) -> str:
+    """Return a passage's date, text, tags, id and level."""
+    tags = tags_text(passage.tags)
+    return f"{passage.occurred_at:%Y-%m-%d} {line_of(passage.text)}{tags} ({passage.id}, {level})"
+
+
+def message_line(message: Message, text: str) -> str:
+    """Return a message's id, time and role, and a part of its text."""
+    return f"{message.id} {message.created_at:%Y-%m-%d %H:%M} {message.role}: {line_of(text)}"
+
+
+def fact_line(fact: Fact) -> str:
+    """Return a fact's id and text, and since and until when it is true."""
+    since = f" since {fact.valid_at:%Y-%m-%d}" if fact.valid_at else ""
+    until = f" until {fact.invalid_at:%Y-%m-%d}" if fact.invalid_at else ""
+    return f"{fact.id} {line_of(fact.text)}{since}{until}"
+
+
+def fit_parts(parts: Sequence[str], budget: Budget, separator: str = "\n") -> str:
+    """Return as many parts of the beginning as fit, with a last line that says how many were left out."""
+    if budget.fits(whole := separator.join(parts)):
+        return whole
+
+    def shorter(count: int) -> str:
+        return separator.join([*parts[:count], f"[{count} of {len(parts)} are shown: there is no room for more]"])
+
+    if count := largest(len(parts) - 1, lambda count: budget.fits(shorter(count))):
+        return shorter(count)
+    return budget.cut(whole)
 
 
 async def list_kind(
@@ -52,7 +107,7 @@ async def list_kind(
     if kind != "notes" and (note_kind or stale or archived or id):
         raise InvalidInput(f"note_kind, stale, archived and id are for kind='notes', and kind is {kind!r}")
     if id:
-        return note_text((await find_note(readers, id))[2])
+        return note_text((await find_note(readers, id, hint=NOTES_HINT))[2])
     if stale and archived:
         raise InvalidInput("archived notes are not reviewed: give stale or archived")
     found = list[str]()
@@ -68,15 +123,6 @@ async def list_kind(
             found += [f"# {level}: {agent.name}\n{listed[0]}", *listed[1:]]
     which = "stale " * stale + "archived " * archived + f"{note_kind} " * bool(note_kind)
     return fit_parts(found, budget) or (f"There are no {which}{kind}." if which else f"There are no {kind} yet.")
-
-
-async def find_note(readers: Readers, id: str) -> tuple[MemoryLevel, AsyncAgent, Note]:
-    """Return the note whose id begins so, or that has this title, with whose it is. Raises: NotFound; InvalidInput:
-    several notes of an agent do."""
-    for level, agent in readers:
-        with suppress(NotFound):
-            return level, agent, await agent.notes.find(id)
-    raise NotFound("note", f"{id:.80}", hint="memory_list(kind='notes') shows them")
 
 
 async def _list_of(agent: AsyncAgent, level: MemoryLevel, kind: str, limit: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +22,19 @@ from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.archives.passages import NewPassage
 from perdure.features.facts.values.facts import Fact, FactHit
 from perdure.features.mcp_server.context import MemoryReader
-from perdure.features.mcp_server.lines import line_of, note_text
-from perdure.features.mcp_server.listing import find_note, list_entity, list_kind, list_times
-from perdure.features.mcp_server.outputs import OUTPUT_BYTES, Outputs, ask_output, mask_output, read_file
-from perdure.features.mcp_server.shell import ShellRun, run_shell
+from perdure.features.mcp_server.listing import NOTES_HINT, line_of, list_entity, list_kind, list_times, note_text
+from perdure.features.mcp_server.outputs import (
+    OUTPUT_BYTES,
+    Outputs,
+    ShellRun,
+    ask_output,
+    mask_output,
+    read_file,
+    run_shell,
+)
 from perdure.features.mcp_server.specs import MemoryToolSpec, offered_specs, tool_specs
 from perdure.features.notes.nudges import NudgeLevel
-from perdure.features.notes.projects import ProjectMemory
+from perdure.features.notes.projects import ProjectMemory, find_note
 from perdure.features.notes.values import MemoryLevel
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
@@ -40,6 +47,8 @@ CALLS_WAITING, CHARS_WAITING = 1_000, 100_000_000
 """The most calls that wait, and the most characters of their arguments together: more are refused."""
 _AUTHOR = Author(kind="agent", id="mcp")
 """Who changes blocks and undoes: the clients are agents, so protected blocks stay as they are."""
+SESSION = os.urandom(8).hex()
+"""Each start of a server is a session in which reminders are counted."""
 UNDERSTOOD_SHOWN = 10
 MASKED = "A credential was masked: keep it with `perdure secret`."
 _CHANGE = re.compile(r"(project|global):(?:(.+)@)?([0-9]{1,9})")
@@ -116,13 +125,16 @@ class MemoryTools:
         """The answer of a tool, with the reminder that is due."""
         self._changed = None
         run: Callable[..., Awaitable[str]] = getattr(self, f"_{spec.name}")
-        masked = await asyncio.to_thread(_mask_arguments, spec, arguments)
-        answer = await run(**masked)
-        if masked != arguments:
+        kept = {name: arguments[name] for name in spec.kept if name in arguments}
+        masked = await asyncio.to_thread(_mask, kept)
+        answer = await run(**{**arguments, **masked})
+        if masked != kept:
             answer += f"\n{MASKED}"
         if self._changed is not None:
             await self._options.tell(spec.name, self._changed)
-        nudge = "" if self._options.read_only else (await self._project.edits()).take_nudge(self._options.nudges)
+        if self._options.read_only:
+            return answer
+        nudge = (await self._project.edits()).take_nudge(self._options.nudges, SESSION)
         return f"{answer}\n\n{nudge}" if nudge else answer
 
     async def _open(self, level: MemoryLevel | None = None) -> AsyncAgent:
@@ -158,7 +170,7 @@ class MemoryTools:
         if undo:
             return await self._undo(undo)
         if id.startswith("passage-") and not is_id("passage", id):  # a note's, as memory_context shows it
-            id = (await find_note(await self.readers(), id))[2].id
+            id = (await find_note(await self.readers(), id, hint=NOTES_HINT))[2].id
         if not any(is_id(kind, id) for kind in ("passage", "fact", "message")):
             raise InvalidInput(
                 f"id is {id!r:.80}: give the whole id of a passage, note, fact or message, which memory_search and"
@@ -269,7 +281,7 @@ class MemoryTools:
         is_edit = "title" in changes or bool(changes.get("fields"))
         if keep and (is_edit or archive is not None):
             raise InvalidInput("keep says that a note holds as it is: give it without title, fields and archive")
-        level, agent, note = await find_note(await self.readers(), id)
+        level, agent, note = await find_note(await self.readers(), id, hint=NOTES_HINT)
         ends = list[str]()
         if is_edit or keep or archive is not None:
             self._changed = agent.id
@@ -346,11 +358,6 @@ def check_sizes(tool: str, arguments: Mapping[str, Any]) -> int:
         if len(items) > LIST_ITEMS:
             raise InvalidInput(f"{name:.80} has {len(items):,} items, the limit is {LIST_ITEMS:,}. Nothing was done.")
     return sum(sizes.values())
-
-
-def _mask_arguments(spec: MemoryToolSpec, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments, without credentials in those that are kept."""
-    return {name: _mask(value) if name in spec.kept else value for name, value in arguments.items()}
 
 
 def _mask(value: Any) -> Any:

@@ -1,10 +1,13 @@
-"""Large texts that a client keeps out of its window: stored as files in the folder of the agent, asked of later."""
+"""Large texts that a client keeps out of its window: stored as files in the folder of the agent, asked of later; and
+shell lines that a client has run for such a text, where the person who started the server allows it."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
+import secrets
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,11 +21,13 @@ from perdure.core.forgetting.corrections import Correction
 from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId
 from perdure.core.text.credentials import PRIVATE_KEY, without_credentials
+from perdure.core.text.reprs import plural
 from perdure.domain.conversations.patterns import Pattern, PatternSlow
 from perdure.domain.tools.context_tools import LOOK_UP
-from perdure.features.mcp_server.lines import line_of
+from perdure.features.mcp_server.listing import line_of
 from perdure.features.notes.folders import data_folder, make_folder
-from perdure.scratch import remove_leftovers, scratch_folder
+from perdure.scratch import remove_leftovers, replace_file, scratch_folder
+from perdure.toolbox.processes import end_group, end_marked, start_group
 
 OUTPUT_BYTES = 20_000_000
 OUTPUTS_MAX, OUTPUTS_BYTES = 100, 400_000_000
@@ -35,6 +40,9 @@ _FOLDER = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)  # its names need 
 _MARK = re.compile(r"[,;\"'(){}<>\[\]]")
 _HANDLE = re.compile("(?:output:)?([0-9]{1,9})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+SHELL_S, OUTPUT_S, POLL_S = 600.0, 0.5, 0.05
+"""The most time of a line, and what it leaves to read when its shell has ended; how often its end is looked for."""
+MARK = "PERDURE_COMMAND"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,17 +203,31 @@ class Outputs:
         return text
 
 
+def _files_of(agent_id: AgentId) -> Sequence[Path]:
+    """The files of an agent's outputs, those over HTTP too."""
+    return [*data_folder().glob(f"projects/*/*/*{agent_id}/{FOLDER}/[0-9]*")]
+
+
+def say_kept(agent_id: AgentId) -> str:
+    """Say that an agent's outputs are not searched for a text that is to be forgotten; empty: it has none."""
+    if not (count := len(_files_of(agent_id))):
+        return ""
+    return (
+        f"{plural(count, 'kept output')} of index_output may have it too and {'is' if count == 1 else 'are'} not"
+        " searched: what is forgotten here reads [redacted] there."
+    )
+
+
 def erase_in_outputs(agent_id: AgentId, text: str) -> None:
-    """Replace an erased text in the outputs of an agent, those over HTTP too. A handle keeps its output."""
+    """Replace an erased text in the outputs of an agent. A handle keeps its output."""
     redactor = Redactor(text)
-    for path in data_folder().glob(f"projects/*/*/*{agent_id}/{FOLDER}/[0-9]*"):
+    for path in _files_of(agent_id):
         with suppress(FileNotFoundError):  # another process deletes too
             head, _, body = path.read_bytes().decode("utf-8", "replace").partition("\n")
             if redactor.finds(head) or redactor.finds(body):
-                new = path.with_name(f".{path.name}")  # replaced at once; what a killed process left is written over
-                with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                    file.write(f"{redactor.redact_record(head)}\n{redactor.redact(body)}".encode())
-                new.replace(path)
+                stored = path.stat()
+                replace_file(path, f"{redactor.redact_record(head)}\n{redactor.redact(body)}".encode())
+                os.utime(path, ns=(stored.st_atime_ns, stored.st_mtime_ns))  # see `_hide`
 
 
 def mask_output(text: str) -> str:
@@ -256,3 +278,71 @@ def ask_output(text: str, arguments: dict[str, Any], budget: Budget) -> str:
         f"{number}| {line}" for number, line in enumerate(text.split("\n"), 1) if needle.casefold() in line.casefold()
     ]
     return budget.cut("\n".join(lines) or f"No line has {needle!r:.80}.")
+
+
+@dataclass(frozen=True, slots=True)
+class ShellRun:
+    """A shell line with what it printed, and a sentence that says how it ended."""
+
+    line: str
+    output: str
+    end: str
+
+
+async def run_shell(line: str, folder: Path, *, limit_s: float = SHELL_S) -> ShellRun:
+    """Run a line with `/bin/sh` in a folder. It has ended when the shell has; what it left in the background ends with
+    it, as at the limit of time, and when the caller is cancelled: its process group, and on Linux what left that and
+    still has the variable `PERDURE_COMMAND` from its start. Raises: ToolError: it can't be started."""
+    # In a task of its own: the SDK cancels a call again at each wait, and ending the processes needs some.
+    running = asyncio.ensure_future(_run(line, folder, limit_s))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        running.cancel()
+        raise
+
+
+async def _run(line: str, folder: Path, limit_s: float) -> ShellRun:
+    pipe, merged, empty = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT, asyncio.subprocess.DEVNULL
+    mark = secrets.token_hex()
+    ours = {**os.environ, MARK: mark}
+    try:
+        process = await start_group(
+            "/bin/sh", "-c", line, cwd=folder, env=ours, stdin=empty, stdout=pipe, stderr=merged
+        )
+    except (OSError, ValueError) as error:
+        raise ToolError(f"the command can't be started ({error})") from error
+    assert process.stdout is not None
+    printed = _Printed(bytearray())
+    reading = asyncio.ensure_future(printed.read(process.stdout))
+    try:
+        async with asyncio.timeout(limit_s):
+            while process.returncode is None:  # `wait` also waits for all that still hold the pipe
+                await asyncio.wait((reading,), timeout=POLL_S)
+                await asyncio.sleep(POLL_S if reading.done() and process.returncode is None else 0)
+            await asyncio.wait((reading,), timeout=OUTPUT_S)
+        code = process.returncode
+        end = f"It ended with exit code {code}." if code >= 0 else f"It was ended by signal {-code}."
+    except TimeoutError:
+        end = f"It was stopped after {limit_s:g} s; this is what it printed until then."
+    finally:
+        reading.cancel()
+        await end_group(process)
+        await asyncio.to_thread(end_marked, f"{MARK}={mark}")
+    if printed.size > OUTPUT_BYTES:
+        end += f" It printed {printed.size:,} bytes, of which the first {OUTPUT_BYTES:,} are kept."
+    return ShellRun(line, printed.kept.decode("utf-8", "replace"), end)
+
+
+@dataclass(slots=True)
+class _Printed:
+    """What a line prints: the bytes that are kept, and how many there were."""
+
+    kept: bytearray
+    size: int = 0
+
+    async def read(self, stream: asyncio.StreamReader) -> None:
+        """Read to the end; what is too much is thrown away, so that the command goes on."""
+        while piece := await stream.read(65_536):
+            self.size += len(piece)
+            self.kept += piece[: OUTPUT_BYTES - len(self.kept)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perdure.features.notes.kinds import note_kinds
+from perdure.features.notes.values import note_kinds
 
 
 @dataclass(frozen=True, slots=True)

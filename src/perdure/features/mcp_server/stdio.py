@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import threading
 from collections.abc import AsyncIterator
@@ -21,17 +20,10 @@ from pydantic import ValidationError
 
 from perdure.core.errors import DataTooLarge
 from perdure.core.incoming.json_limits import JsonLimits, check_json
+from perdure.core.incoming.json_rpc import HEAD_BYTES, TAIL_BYTES, find_id
 
 LIMITS = JsonLimits(size_bytes=48_000_000, depth=100, containers=50_000)
 """A text of 20 MB fits, also where JSON writes most of its characters with a backslash."""
-_HEAD_BYTES, _TAIL_BYTES = 500_000, 1_000
-"""How much of a line that is no message is searched for its id, from its beginning and from its end."""
-# What repeats gives nothing back (`*+`), and a string without end goes to the end: the time grows with the length.
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
-_VALUE = re.compile(rb'\s*:\s*(?:(-?\d{1,18})(?![\d.eE])|"((?:[^"\\]|\\.){0,200})")', re.DOTALL)
-_LAST_ID = re.compile(
-    rb'[,{]\s*"id"' + _VALUE.pattern + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?,?\s*\}\s*\Z', re.DOTALL
-)
 
 
 async def serve_stdio(server: Server[Any]) -> None:
@@ -79,11 +71,11 @@ def _read_lines(
     only the beginning and the end are kept."""
     try:
         while line := file.readline(LIMITS.size_bytes + 1):
-            size, end = len(line), line[-_TAIL_BYTES:]
+            size, end = len(line), line[-TAIL_BYTES:]
             while size > LIMITS.size_bytes and end[-1:] != b"\n" and (rest := file.readline(1 << 20)):
-                size, end = size + len(rest), (end + rest)[-_TAIL_BYTES:]
+                size, end = size + len(rest), (end + rest)[-TAIL_BYTES:]
             if size > len(line):
-                line = line[: _HEAD_BYTES + _TAIL_BYTES] + end
+                line = line[: HEAD_BYTES + TAIL_BYTES] + end
             if line.strip():
                 message = refuse(line, size) or line.decode("utf-8", "replace")
                 asyncio.run_coroutine_threadsafe(messages.put(message), loop).result()
@@ -115,30 +107,3 @@ def refuse(line: bytes, size: int) -> types.JSONRPCMessage | None:
         result = {"content": [{"type": "text", "text": why}], "isError": True}
         return types.JSONRPCResponse(jsonrpc="2.0", id=id, result=result)
     return types.JSONRPCError(jsonrpc="2.0", id=id, error=types.ErrorData(code=code, message=why))
-
-
-def find_id(line: bytes) -> tuple[int | str | None, str]:
-    """Return the id and the method of a message that can't be parsed: those of its outermost object, as far as its
-    beginning has them, and an id at its end; None and an empty text: they are not there."""
-    id: int | str | None = None
-    method, depth = "", 0
-    for token in _TOKEN.finditer(line, 0, _HEAD_BYTES):
-        if token[0] in (b"{", b"["):
-            depth += 1
-        elif token[0] in (b"}", b"]"):
-            depth -= 1
-        elif depth == 1 and token[0] in (b'"id"', b'"method"') and (value := _VALUE.match(line, token.end())):
-            if token[0] == b'"id"':
-                id = _value(value)
-            else:
-                method = str(_value(value))
-            if id is not None and method:
-                return id, method
-    if id is None and len(line) > _HEAD_BYTES and (value := _LAST_ID.search(line, len(line) - _TAIL_BYTES)):
-        id = _value(value)
-    return id, method
-
-
-def _value(found: re.Match[bytes]) -> int | str:
-    """Return the number or text that `_VALUE` found."""
-    return int(found[1]) if found[1] else found[2].decode("utf-8", "replace")

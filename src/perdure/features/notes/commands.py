@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
@@ -15,11 +14,10 @@ if for_work(__name__):
     from perdure.cli.session.work import confirm, read_pairs, read_text
     from perdure.cli.views.json import fields as fields_of
     from perdure.cli.views.view import Output, local_time, new_table, plural, short_id, visible
-    from perdure.core.errors import InvalidInput, NotFound
-    from perdure.features.notes.kinds import find_kind, note_kinds
-    from perdure.features.notes.projects import ProjectMemory
+    from perdure.core.errors import InvalidInput
+    from perdure.features.notes.projects import ProjectMemory, find_note
     from perdure.features.notes.service import AsyncNotes
-    from perdure.features.notes.values import MemoryLevel, Note
+    from perdure.features.notes.values import MemoryLevel, Note, find_kind, note_kinds
     from perdure.library.perdure import AsyncPerdure
 
 T = TypeVar("T")
@@ -205,21 +203,16 @@ def _open_memory(perdure: AsyncPerdure, where: NotePlace) -> ProjectMemory:
     return ProjectMemory(perdure) if where.is_global else ProjectMemory(perdure, where.project, agent=where.agent)
 
 
-async def _find_notes(perdure: AsyncPerdure, where: NotePlace) -> Sequence[tuple[MemoryLevel, AsyncNotes]]:
-    """The notes of the project and those behind it, or only these, each with its level."""
-    return [(level, owner.notes) for level, owner in await _open_memory(perdure, where).readers()]
-
-
 async def _of_each(
     perdure: AsyncPerdure, where: NotePlace, find: Callable[[AsyncNotes], Awaitable[Sequence[T]]]
 ) -> list[tuple[MemoryLevel, T]]:
     """What `find` finds in the notes of the project and in those behind it, each with its level."""
-    return [(level, one) for level, notes in await _find_notes(perdure, where) for one in await find(notes)]
+    readers = await _open_memory(perdure, where).readers()
+    return [(level, one) for level, owner in readers for one in await find(owner.notes)]
 
 
 async def _find_note(perdure: AsyncPerdure, text: str, where: NotePlace) -> tuple[AsyncNotes, Note]:
     """The note that a text means, with the notes that it is one of. Raises: NotFound, InvalidInput."""
-    for _, notes in await _find_notes(perdure, where):
-        with suppress(NotFound):
-            return notes, await notes.find(text)
-    raise NotFound("note", text, hint="`perdure note list` shows those that there are")
+    readers = await _open_memory(perdure, where).readers()
+    _, owner, note = await find_note(readers, text, hint="`perdure note list` shows those that there are")
+    return owner.notes, note

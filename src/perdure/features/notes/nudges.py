@@ -15,10 +15,11 @@ from perdure.features.notes.folders import make_folder
 
 NudgeLevel = Literal["off", "light", "balanced", "strict"]
 NUDGE_LEVELS: Final[tuple[NudgeLevel, ...]] = get_args(NudgeLevel)
-EDITS_FILE, REMINDED_FILE = "edits.jsonl", "reminded"
-"""The count; and a file that is there once this session got the reminder of the level "light"."""
+EDITS_FILE = "edits.jsonl"
 FILE_BYTES = 64_000
 """A longer file counts no more edits, and no more reminders are given: there were hundreds without a note."""
+SESSIONS_KEPT = 100
+"""After a note the file has so many sessions that were reminded, the last ones."""
 
 
 @dataclass(slots=True)
@@ -29,6 +30,7 @@ class EditCounts:
     files: set[str] = field(default_factory=set)
     nudged_at: int | None = None  # the edits at the last reminder
     claims: set[str] = field(default_factory=set)  # the marks of the reminders that were due when they were taken
+    reminded: dict[str, str] = field(default_factory=dict)  # session -> the mark of its reminder of the level "light"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +38,19 @@ class NudgeRule:
     """When a reminder is due: after at least so many edits, in at least so many files, since the last note.
 
     Args:
-        every: so many further edits after a reminder the next one is due; 0: it stays due; None: there is none in the
-            same session.
+        every: so many further edits after a reminder the next one is due; 0: it stays due; None: each session gets one.
     """
 
     edits: int
     files: int
     every: int | None
 
-    def is_due(self, counts: EditCounts) -> bool:
-        """Whether a reminder is due, as far as counts say it."""
+    def is_due(self, counts: EditCounts, session: str) -> bool:
+        """Whether a reminder is due in a session."""
         if counts.edits < self.edits or len(counts.files) < self.files:
             return False
+        if self.every is None:
+            return session not in counts.reminded
         return not self.every or counts.nudged_at is None or counts.edits - counts.nudged_at >= self.every
 
 
@@ -74,7 +77,7 @@ class EditCounter:
     folder; it is made with the first edit."""
 
     def __init__(self, folder: Path) -> None:
-        self._path, self._reminded = folder / EDITS_FILE, folder / REMINDED_FILE
+        self._path = folder / EDITS_FILE
 
     def count(self, file: str, edits: int = 1) -> None:
         """Count edits of a file. A disk that is full, or a folder that can't be written, counts none."""
@@ -82,44 +85,36 @@ class EditCounter:
 
     def clear(self) -> None:
         """Begin at none again: a note was written. A folder that can't be written stays as it is."""
+        reminded = [*self._read().reminded.items()][-SESSIONS_KEPT:]
         with suppress(OSError):
-            if self._path.stat().st_size < FILE_BYTES // 2:
-                self._append({"cleared": True})
-            else:
-                self._path.unlink()
-
-    def begin_session(self) -> None:
-        """Note that a session of a coding agent begins: the level "light" reminds once in each."""
-        with suppress(OSError):
-            self._reminded.unlink()
+            os.truncate(self._path, 0)
+            for session, claim in reminded:
+                self._append({"reminded": session, "claim": claim})
 
     def totals(self) -> tuple[int, int]:
         """(Edits, different files) since the last note."""
-        counts = self._read(None)
+        counts = self._read()
         return counts.edits, len(counts.files)
 
-    def take_nudge(self, level: NudgeLevel) -> str:
-        """Return the reminder that is due, and note that it was given; empty: none is due, another process has just
-        given it, or it can't be noted."""
+    def take_nudge(self, level: NudgeLevel, session: str = "") -> str:
+        """Return the reminder that is due in a session, and note that it was given; empty: none is due, another process
+        has just given it, or it can't be noted."""
         rule = RULES.get(level)
-        if rule is None or not rule.is_due(counts := self._read(rule)) or not self._take(rule):
+        if rule is None or not rule.is_due(counts := self._read(rule), session) or not self._take(rule, session):
             return ""
         return (
             f"{counts.edits} edits in {len(counts.files)} files since the last note: if something was decided, solved"
             " or learned, write it down with the tool `note`."
         )
 
-    def _take(self, rule: NudgeRule) -> bool:
-        """Note that a reminder is given, and return whether this process may give it: one of several may."""
+    def _take(self, rule: NudgeRule, session: str) -> bool:
+        """Note that a reminder is given, and return whether this process may give it: of several that one may whose
+        mark stands first in the file."""
+        claim = os.urandom(8).hex()
         if rule.every is None:
-            try:
-                self._reminded.touch(0o600, exist_ok=False)
-            except OSError:
-                return False
-        elif rule.every:
-            claim = os.urandom(8).hex()  # the first one in the file has it
-            return self._append({"nudged": claim}) and claim in self._read(rule).claims
-        return True
+            is_noted = self._append({"reminded": session, "claim": claim})
+            return is_noted and self._read().reminded[session] == claim
+        return not rule.every or (self._append({"nudged": claim}) and claim in self._read(rule).claims)
 
     def _append(self, line: Mapping[str, object]) -> bool:
         """Append a line, and return whether that could be done."""
@@ -133,9 +128,9 @@ class EditCounter:
         except OSError:
             return False
 
-    def _read(self, rule: NudgeRule | None) -> EditCounts:
-        """What the file's lines say, in their order; `rule` decides which reminders were due. A line that is cut off
-        counts nothing."""
+    def _read(self, rule: NudgeRule | None = None) -> EditCounts:
+        """What the file's lines say, in their order; `rule` decides which reminders were due that sessions share. A
+        line that is cut off counts nothing."""
         counts = EditCounts()
         try:
             lines = self._path.read_text("utf-8", "replace").split("\n")
@@ -150,9 +145,9 @@ class EditCounter:
                 case {"file": str(file), "edits": int(edits)}:
                     counts.edits += edits
                     counts.files.add(file)
-                case {"cleared": True}:
-                    counts = EditCounts()
-                case {"nudged": str(claim)} if rule is not None and rule.is_due(counts):
+                case {"reminded": str(session), "claim": str(claim)}:
+                    counts.reminded.setdefault(session, claim)
+                case {"nudged": str(claim)} if rule is not None and rule.is_due(counts, ""):
                     counts.nudged_at = counts.edits
                     counts.claims.add(claim)
         return counts

@@ -13,9 +13,8 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import PassageId, is_id
 from perdure.core.text.reprs import attributes
-from perdure.features.notes.kinds import NOTE_CHARS, TITLE_CHARS, NoteKind, find_kind, label_of, note_kinds
 from perdure.features.notes.service import NOTES_MAX, AsyncNotes
-from perdure.features.notes.values import Note
+from perdure.features.notes.values import NOTE_CHARS, TITLE_CHARS, Note, NoteKind, find_kind, label_of, note_kinds
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_frame, correction_notice
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, agent_of, field_of, form_of, is_number

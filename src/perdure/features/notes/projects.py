@@ -6,11 +6,12 @@ import itertools
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE, OWN_TAGS, AgentFilter
-from perdure.core.errors import AlreadyExists, InvalidInput
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_ORG
 from perdure.core.models import EXTRACTIVE
 from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
@@ -18,7 +19,7 @@ from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.features.notes.folders import digest, find_project_folder, organisation_folder, state_folder
 from perdure.features.notes.nudges import EditCounter
-from perdure.features.notes.values import MemoryLevel
+from perdure.features.notes.values import MemoryLevel, Note
 from perdure.library.agent import AsyncAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
@@ -36,6 +37,17 @@ GLOBAL_BLOCKS = (
     NewBlock(label="human", value="", description="Who the user is, and how they like to work."),
     NewBlock(label="preferences", value="", description="What holds in all projects: style, tools, rules."),
 )
+
+
+async def find_note(
+    readers: Sequence[tuple[MemoryLevel, AsyncAgent]], text: str, *, hint: str
+) -> tuple[MemoryLevel, AsyncAgent, Note]:
+    """The note that a text means, as `AsyncNotes.find` takes it, with the first of these agents that has it. Raises:
+    NotFound, with this hint; InvalidInput: it may be one of several."""
+    for level, agent in readers:
+        with suppress(NotFound):
+            return level, agent, await agent.notes.find(text)
+    raise NotFound("note", f"{text:.80}", hint=hint)
 
 
 class ProjectMemory:

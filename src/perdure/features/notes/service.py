@@ -21,9 +21,18 @@ from perdure.domain.archives.passages import (
     update_passage,
 )
 from perdure.domain.corrections import passage_item, record
-from perdure.features.notes.kinds import check_note_fields, check_title, find_kind, to_markdown
 from perdure.features.notes.state import clear_edits
-from perdure.features.notes.values import NOTE_TAG, Note, check_note_tags, get_note, note_of
+from perdure.features.notes.values import (
+    NOTE_TAG,
+    Note,
+    check_note_fields,
+    check_note_tags,
+    check_title,
+    find_kind,
+    get_note,
+    note_of,
+    to_markdown,
+)
 from perdure.library.memory.passages import AsyncArchival, from_outside
 from perdure.library.parts.checks import Page, check_limit, check_text
 from perdure.library.parts.part import AsyncPart, reads

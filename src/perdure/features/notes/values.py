@@ -1,24 +1,136 @@
-"""A note."""
+"""A note, the kinds of notes with their fields, and a note as Markdown."""
 
 from __future__ import annotations
 
+import functools
+import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import PassageId
 from perdure.core.passages import Passage
 from perdure.core.text.reprs import short_repr
 from perdure.domain.values import as_tags
-from perdure.features.notes.kinds import TITLE_CHARS, NoteKind, from_markdown, note_kinds
 
+TITLE_CHARS = 200
+NOTE_CHARS = 20_000
+_HEADING = re.compile(r"^(\\*)(#{1,2} )", re.MULTILINE)
+_ESCAPED = re.compile(r"^\\(\\*#{1,2} )", re.MULTILINE)
+_BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL_IN_BODY = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 NOTE_TAG = "note"
 """The tag of passages that are notes."""
-
 MemoryLevel = Literal["project", "global"]
 """Whether something belongs to the memory of a project, or to the one behind all projects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteKind:
+    """One kind of note.
+
+    Args:
+        about: what such a note is for.
+        review_days: after so many days without a change it is to be reviewed.
+        fields: name -> what is written there; the first one is required.
+    """
+
+    name: str
+    about: str
+    review_days: int
+    fields: Mapping[str, str]
+
+
+@functools.cache
+def note_kinds() -> Mapping[str, NoteKind]:
+    """All kinds by name."""
+    tables = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text("utf-8"))
+    return {name: NoteKind(name=name, **table) for name, table in tables.items()}
+
+
+def find_kind(name: Any) -> NoteKind:
+    """Return the kind of this name. Raises: InvalidInput: there is none."""
+    kinds = note_kinds()
+    if not isinstance(name, str) or name not in kinds:
+        raise InvalidInput(f"kind is {name!r:.80}: give one of {', '.join(kinds)}")
+    return kinds[name]
+
+
+def check_title(title: Any) -> str:
+    """Return the title without spaces around it. Raises: InvalidInput: no text, too long, with control characters."""
+    if not isinstance(title, str) or not title.strip():
+        raise InvalidInput(f"title is {title!r:.80}: give a line that says what the note is about")
+    line: str = title.strip()
+    if _CONTROL.search(line):
+        raise InvalidInput(f"title is {line!r:.80}: it has line breaks or control characters, give one plain line")
+    if len(line) > TITLE_CHARS:
+        raise InvalidInput(f"title has {len(line):,} characters, the limit is {TITLE_CHARS}: put the rest in a field")
+    return line
+
+
+def check_note_fields(kind: NoteKind, fields: Any) -> dict[str, str]:
+    """Return the fields with a text, in the order of the kind. Raises: InvalidInput: an unknown field, one that is no
+    text, the required one is missing, too long together."""
+    names = ", ".join(kind.fields)
+    if not isinstance(fields, Mapping):
+        raise InvalidInput(f"fields is {fields!r:.80}: give an object with some of {names}")
+    for name, text in fields.items():
+        if name not in kind.fields:
+            raise InvalidInput(f"{name!r:.80} is no field of a note of the kind {kind.name!r}: it has {names}")
+        if not isinstance(text, str):
+            raise InvalidInput(f"field {name!r} is {text!r:.80}: give a text")
+        if found := _CONTROL_IN_BODY.search(text.replace("\r\n", "\n")):
+            raise InvalidInput(f"field {name!r} has the control character {found[0]!r}: leave it out")
+    required = next(iter(kind.fields))
+    found_texts = {name: _trim(fields.get(name, "").replace("\r\n", "\n")) for name in kind.fields}
+    if not found_texts[required]:
+        raise InvalidInput(
+            f"field {required!r} is empty: a note of the kind {kind.name!r} needs {kind.fields[required]}"
+        )
+    if (chars := sum(map(len, found_texts.values()))) > NOTE_CHARS:
+        raise InvalidInput(f"the note has {chars:,} characters, the limit is {NOTE_CHARS:,}: write several notes")
+    return {name: text for name, text in found_texts.items() if text}
+
+
+def to_markdown(title: str, fields: Mapping[str, str]) -> str:
+    """Write a note as Markdown: a heading with its title, then one section a field. Headings of the first two levels
+    within a field get a backslash, so that `from_markdown` reads the fields back as they were."""
+    sections = [f"# {title}"]
+    for name, text in fields.items():
+        sections += f"## {label_of(name)}", _HEADING.sub(r"\\\1\2", text)
+    return "\n\n".join(sections)
+
+
+def from_markdown(kind: NoteKind, text: str) -> tuple[str, dict[str, str]]:
+    """Read (title, fields) of a note back. A person may have edited the text: what stands under a heading that is no
+    field of the kind, or under none, belongs to the field before, or to the first one."""
+    title, fields = "", dict[str, list[str]]()
+    names = {label_of(name).casefold(): name for name in kind.fields}
+    current = next(iter(kind.fields))
+    for line in text.replace("\r\n", "\n").split("\n"):
+        if line.startswith("# ") and not title and not fields:
+            title = line[2:].strip()
+        elif line.startswith("## ") and (name := names.get(line[3:].strip().casefold())) is not None:
+            current = name
+        else:
+            fields.setdefault(current, []).append(line)
+    read = {name: _trim(_ESCAPED.sub(r"\1", "\n".join(lines))) for name, lines in fields.items()}
+    return title, {name: read[name] for name in kind.fields if read.get(name)}
+
+
+def _trim(text: str) -> str:
+    """Return a text without blank lines before it and space behind it. Its first line keeps its indentation."""
+    return _BLANK_LINES.sub("", text.rstrip(), count=1)
+
+
+def label_of(name: str) -> str:
+    """Return a field's name as a heading: `trade_offs` as `Trade offs`."""
+    return name.replace("_", " ").capitalize()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

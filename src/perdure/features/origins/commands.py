@@ -10,6 +10,8 @@ from functools import partial
 from typing import Annotated, Any
 
 from perdure.cli.commands.run import Agent, LastAgent, Yes, agent_option, argument, command, flag, for_work, option
+from perdure.core.features import Point
+from perdure.core.ids import AgentId
 
 if for_work(__name__):
     from rich.console import RenderableType
@@ -48,6 +50,9 @@ SHOWN_MAX = 20
 EXCERPT_CHARS = 100
 ANSWER_ROWS = 100
 """Newest messages among which the last answer is."""
+
+NOT_SEARCHED: Point[[AgentId], str] = Point("not_searched")
+"""A line about what belongs to an agent and is not searched for a text that is to be forgotten; empty: nothing is."""
 
 
 @command("memory revert", change=True)
@@ -193,7 +198,7 @@ async def forget(
     with progress_bar() as progress:
         preview = await agent.find_mentions(text, progress=progress)
     count = preview.total if erase else preview.in_view
-    view.print(*preview_view(preview))
+    view.print(*preview_view(preview), *filter(None, NOT_SEARCHED(agent.id)))
     if not count and not (erase and preview.unended):
         view.show(forget_shape(agent, preview, ForgetResult({}, erased=erase)))
         view.hint(_nothing_hint(preview))
@@ -310,7 +315,7 @@ async def forget_in_chat(session: ChatSession, argument: str) -> None:
     """Take a text out of memory and history; /undo brings it back."""
     preview = await session.agent.find_mentions(argument)
     result = await session.agent.forget(argument)
-    parts = forget_view(result) if result.correction else ()
+    parts = [*filter(None, NOT_SEARCHED(session.agent.id)), *(forget_view(result) if result.correction else ())]
     session.view.show(forget_shape(session.agent, preview, result), *preview_view(preview), *parts)
     left = sum(preview.counts.values()) - preview.in_view
     back = "/undo brings it back" if result.correction else "nothing was in view"

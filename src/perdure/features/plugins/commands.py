@@ -84,8 +84,7 @@ async def disable(view: Output, perdure: AsyncPerdure, name: Name) -> None:
 @command("plugin remove", json=False, finds="plug-in")
 async def remove(view: Output, perdure: AsyncPerdure, name: Name, yes: Yes = False) -> None:
     """Remove a plug-in with all that it brought."""
-    contents = await perdure.plugins.get(name)
-    with deleting(view, f"plug-in {visible(contents.name)!r} with all that it brought", yes=yes, after=AGAIN):
+    with deleting(view, f"plug-in {visible(name)!r} with all that it brought", yes=yes, after=AGAIN):
         await perdure.plugins.remove(name)
 
 

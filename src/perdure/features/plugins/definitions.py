@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
+
+from perdure.core.text.forms import match_form
 
 DefinitionKind = Literal["agents", "commands", "skills"]
 """The names of the folders, as Claude Code has them; `agents` are helpers."""
@@ -15,6 +18,9 @@ KINDS: tuple[DefinitionKind, ...] = get_args(DefinitionKind)
 Layer = Literal["built-in", "plug-in", "user", "project", "flags", "policy"]
 """Where a definition comes from. A later layer overrides an earlier one by name."""
 LAYERS: tuple[Layer, ...] = get_args(Layer)
+
+_WEIGHTS: Mapping[str, int] = {"policy": 0, "flags": 1, "project": 2, "user": 3, "built-in": 4, "plug-in": 6}
+"""Which layer comes first in a list that is cut; what has no layer is before plug-ins."""
 
 SKILL_FILE = "SKILL.md"
 """The file of a skill, in a folder of its own."""
@@ -56,12 +62,41 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Defined:
+    """What an agent makes of a definition: a helper or a command.
+
+    Args:
+        missing: the tools that the definition names and that are not there.
+    """
+
+    definition: Definition
+    missing: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """The name by which it is called."""
+        return self.definition.name
+
+    @property
+    def layer(self) -> Layer:
+        """Where its definition is from."""
+        return self.definition.layer
+
+    def field(self, name: str, default: Any = None) -> Any:
+        """Return a field of its definition."""
+        value = self.definition.fields.get(name)
+        return default if value in (None, "") else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionProblem:
-    """Why a file defines nothing; others still work. `line` is counted from 1; 0: no line is to blame."""
+    """Why a file defines nothing; others still work. `line` is counted from 1; 0: no line is to blame. `names`: those
+    that it would define, by its path and by what can be read of it; none: it may be any."""
 
     path: Path
     line: int
     why: str
+    names: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.why}" if self.line else f"{self.path}: {self.why}"
@@ -76,12 +111,45 @@ class Definitions:
         shadowed: those that a definition of the same name in a later layer overrides.
         denied: those that a policy forbids.
         problems: the files that define nothing.
+        broken: name in the form in which names are compared -> the file of the policy that keeps it from all others.
+        taken: these names, and in the same form those of the definitions that count.
     """
 
     by_name: Mapping[str, Definition] = field(default_factory=dict)
     shadowed: Sequence[Definition] = ()
     denied: Sequence[Definition] = ()
     problems: Sequence[DefinitionProblem] = ()
+    broken: Mapping[str, DefinitionProblem] = field(default_factory=dict)
+    taken: Collection[str] = ()
+
+    def why_refused(self, name: str) -> str:
+        """Why the policy keeps a name from all that would have it; empty: it does not."""
+        if (problem := self.broken.get(match_form(name))) is not None:
+            return f"the policy's definition of it can't be used: {problem}"
+        is_denied = any(match_form(one.name) == match_form(name) for one in self.denied)
+        return "the policy forbids it" if is_denied else ""
+
+    def is_free(self, name: str) -> bool:
+        """Whether no definition has this name in any letter case, and the policy does not keep it from others."""
+        return match_form(name) not in self.taken
+
+
+T = TypeVar("T", bound=Any)
+
+
+def by_weight(items: Iterable[T]) -> list[T]:
+    """Return things with `name` and `layer` in the order in which a list keeps them where it has no room for all:
+    plug-ins last, and of these the first of each one, then the second, so that none crowds out another."""
+    counts = Counter[str]()
+
+    def place(one: T) -> tuple[int, int]:
+        """The weight of one of them, and its place among those of its plug-in."""
+        if one.layer == "plug-in":
+            counts[plugin := one.name.partition(":")[0]] += 1
+            return _WEIGHTS[one.layer], counts[plugin]
+        return _WEIGHTS.get(one.layer, 5), 0
+
+    return sorted(items, key=place)
 
 
 def is_name(text: str) -> bool:

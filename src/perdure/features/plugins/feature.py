@@ -11,5 +11,5 @@ FEATURE = Feature(
     sections={"connections": "pages:SECTION"},
     agent_settings={"project": AgentSetting(check="projects:check_project", shape="wire:ProjectPath", stays=True)},
     store_parts={"plugins": "service:AsyncPlugins"},
-    points={"more_hooks": "hooks:plugin_hooks"},
+    points={"more_hooks": "hooks:plugin_hooks", "server_unused": "installed:why_server_unused"},
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -19,7 +19,12 @@ DEPTH_MAX = 10
 """How deep lists and objects in the frontmatter may be nested."""
 FIELDS_MAX = 100
 
-FieldType = Literal["text", "names", "whole", "number", "flag"]
+NAMES_MAX = 200
+"""The most names in a list, such as that of tools."""
+NAME_CHARS = 200
+"""The most characters of one."""
+
+FieldType = Literal["text", "names", "servers", "whole", "number", "flag"]
 FIELD_TYPES: Mapping[str, FieldType] = {
     "name": "text",
     "description": "text",
@@ -34,19 +39,28 @@ FIELD_TYPES: Mapping[str, FieldType] = {
     "disallowed_tools": "names",
     "allowed_tools": "names",
     "skills": "names",
+    "mcp_servers": "servers",
     "max_turns": "whole",
     "max_cost_usd": "number",
     "disable_model_invocation": "flag",
     "project_notes": "flag",
     "protected": "flag",
 }
-"""Known field -> its type: `text` is a str; `names` a tuple of them, from a list or a text with commas; `whole` an int
-and `number` a float, both above 0; `flag` a bool."""
+"""Known field -> its type: `text` is a str; `names` a tuple of them, from a list or a text with commas; `servers` the
+same, from objects by name too; `whole` an int and `number` a float, both above 0; `flag` a bool."""
+
+FIELDS_OF: Mapping[str, Set[str]] = {
+    "agents": FIELD_TYPES.keys() - {"argument_hint", "allowed_tools", "disable_model_invocation", "protected"},
+    "commands": FIELD_TYPES.keys()
+    - {"color", "memory", "tools", "skills", "mcp_servers", "max_turns", "max_cost_usd", "project_notes", "protected"},
+    "skills": FIELD_TYPES.keys(),
+}
+"""Kind of definitions -> the known fields that have a meaning there."""
 
 _TEXT = "tag:yaml.org,2002:str"
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PLAIN_FIELD = re.compile(r"([A-Za-z][\w-]*):[ \t]+(\S.*)")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _ITEM = re.compile(r"(?:[^,()]|\([^()]*\)|[()])+")
 """A name in a list: a comma within brackets belongs to it."""
 
@@ -186,11 +200,18 @@ def _typed(key: str, value: Any, line: int) -> Any:
     if value is None or kind is None:
         return value
     if kind == "text" and isinstance(value, str):
+        if _CONTROL.search(value):
+            raise FrontmatterInvalid(line, f"{key} has a control character")
         return value.strip()
-    if kind == "names" and isinstance(value, str):
-        return tuple(name for one in _ITEM.findall(value) if (name := one.strip()))
-    if kind == "names" and isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
-        return tuple(name for one in value if (name := one.strip()))
+    if kind == "servers" and not isinstance(
+        value, str
+    ):  # an object defines one in its place, which is not started: one of its name is needed
+        items = value if isinstance(value, list | tuple) else [value]
+        value = [name for one in items for name in (one if isinstance(one, Mapping) else [one])]
+    if kind in ("names", "servers"):
+        items = _ITEM.findall(value) if isinstance(value, str) else value
+        if isinstance(items, list | tuple) and all(isinstance(one, str) for one in items):
+            return _checked_names(key, [name for one in items if (name := one.strip())], line)
     if kind == "flag" and isinstance(value, bool):
         return value
     if kind == "whole" and type(value) is int and 0 < value < 1e6:
@@ -200,12 +221,24 @@ def _typed(key: str, value: Any, line: int) -> Any:
     needed = {
         "text": "one text",
         "names": "names with commas between them, or a list of names",
+        "servers": "names with commas between them, or a list of names",
         "whole": "a whole number from 1 to 999,999",
         "number": "a number above 0",
         "flag": "true or false",
     }
     shown = "too large" if isinstance(value, int) and abs(value) >= 1e12 else f"{value!r:.80}"  # digits have a limit
     raise FrontmatterInvalid(line, f"{key} is {shown}: {needed[kind]} is needed")
+
+
+def _checked_names(key: str, names: Sequence[str], line: int) -> tuple[str, ...]:
+    """The names in a field. Raises: FrontmatterInvalid: there are too many, or one is too long."""
+    if len(names) > NAMES_MAX:
+        raise FrontmatterInvalid(line, f"{key} has {len(names):,} names, the limit is {NAMES_MAX}")
+    if long := next((name for name in names if len(name) > NAME_CHARS), ""):
+        raise FrontmatterInvalid(
+            line, f"{key} has the name {long[:40]!r}… of {len(long):,} characters, the limit is {NAME_CHARS}"
+        )
+    return tuple(names)
 
 
 def _quote_plain(source: Sequence[str]) -> list[str]:

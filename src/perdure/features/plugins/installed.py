@@ -6,6 +6,7 @@ import fcntl
 import functools
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -14,12 +15,14 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 from perdure.features.plugins.definitions import DefinitionKind, is_name
-from perdure.features.plugins.manifest import PluginHook, PluginServer
+from perdure.features.plugins.manifest import POINT_OF_EVENT, PluginHook, PluginServer
+from perdure.features.plugins.places import FileInvalid
 from perdure.features.plugins.policy import Policy, load_policy
-from perdure.features.plugins.versions import is_in_range
+from perdure.features.plugins.versions import check_range, is_in_range
 from perdure.settings import Settings
 
 FOLDER = "plugins"
+WHY_CHARS = 1_000
 RECORDS_FILE = "plugins.json"
 """What is installed: name of a plug-in -> its record. A folder without one is not used."""
 
@@ -62,8 +65,9 @@ class ActivePlugin:
         return self.record.name
 
     def roots(self, kind: DefinitionKind) -> Sequence[Path]:
-        """The folders and files with its definitions of a kind."""
-        return [self.folder / root for root in self.record.roots.get(kind, (kind,))]
+        """The folders and files with its definitions of a kind, without those that lie in another one."""
+        roots = [self.folder / root for root in self.record.roots.get(kind, (kind,))]
+        return [one for one in roots if not any(one != other and one.is_relative_to(other) for other in roots)]
 
 
 def plugins_folder(settings: Settings) -> Path:
@@ -79,17 +83,33 @@ def folder_of(record: PluginRecord, settings: Settings) -> Path:
 def active_plugins(settings: Settings) -> Sequence[ActivePlugin]:
     """The plug-ins that are in use, by name. Raises: InvalidInput: the records or the policy can't be read."""
     policy, records = load_policy(settings), load_records(settings)
+    unused = unused_plugins(records, policy)
     return [
         ActivePlugin(record=record, folder=folder_of(record, settings))
-        for record in records.values()
-        if not why_unused(record, records, policy)
+        for name, record in records.items()
+        if name not in unused
     ]
 
 
-def why_unused(
-    record: PluginRecord, records: Mapping[str, PluginRecord], policy: Policy, *, above: Sequence[str] = ()
-) -> str:
-    """Return why an installed plug-in is not in use, in words; empty: it is. `above` are those that need it."""
+def unused_plugins(records: Mapping[str, PluginRecord], policy: Policy) -> Mapping[str, str]:
+    """Return name -> why it is not in use, in words, of the installed plug-ins that are not."""
+    whys = {name: why for name, record in records.items() if (why := _why_by_itself(record, records, policy))}
+    needing: dict[str, list[str]] = {}
+    for name, record in records.items():
+        for other in record.dependencies:
+            needing.setdefault(other, []).append(name)
+    waiting = deque(whys)
+    while waiting:
+        lost = waiting.popleft()
+        for name in needing.get(lost, ()):
+            if name not in whys:
+                whys[name] = f"it needs {lost!r}: {whys[lost]}"[:WHY_CHARS]
+                waiting.append(name)
+    return whys
+
+
+def _why_by_itself(record: PluginRecord, records: Mapping[str, PluginRecord], policy: Policy) -> str:
+    """Why a plug-in is not in use, whether or not those that it needs are; empty: it could be."""
     if not record.is_enabled:
         return "it is disabled"
     if not policy.allows_plugin(record.name):
@@ -100,9 +120,25 @@ def why_unused(
             return f"it needs the plug-in {name!r}, which is not installed"
         if not is_in_range(other.version, versions):
             return f"it needs {name!r} {versions}, and {other.version or 'a version without a number'} is installed"
-        if name not in above and (why := why_unused(other, records, policy, above=(*above, record.name))):
-            return f"it needs {name!r}: {why}"
     return ""
+
+
+def why_unused(record: PluginRecord, records: Mapping[str, PluginRecord], policy: Policy) -> str:
+    """Return why a plug-in would not be in use with this record, in words; empty: it would."""
+    return unused_plugins({**records, record.name: record}, policy).get(record.name, "")
+
+
+def why_server_unused(settings: Settings, plugin: str, server_id: str) -> str:
+    """Return why an MCP server that a plug-in registered is not in use, in words; empty: it is."""
+    try:
+        records, policy = load_records(settings), load_policy(settings)
+    except InvalidInput as error:
+        return str(error)
+    if (record := records.get(plugin)) is None:
+        return f"the plug-in {plugin!r} is not installed; `perdure plugin remove {plugin}` removes what it left"
+    if why := why_unused(record, records, policy):
+        return f"of the plug-in {plugin!r}: {why}"
+    return "" if server_id in record.server_ids else f"the plug-in {plugin!r} was installed or enabled again elsewhere"
 
 
 def load_records(settings: Settings) -> Mapping[str, PluginRecord]:
@@ -163,12 +199,13 @@ def _read_records(file: Path, *_state: int) -> Mapping[str, PluginRecord]:
     try:
         shape: Any = json.loads(file.read_text(encoding="utf-8"))
         return {name: _record(name, one) for name, one in sorted(shape.items()) if is_name(name)}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"{file} can't be used: {error}") from error
+    except (OSError, ValueError, TypeError, AttributeError, InvalidInput) as error:
+        raise FileInvalid(file, getattr(error, "lineno", 0), f"it can't be used: {error}") from error
 
 
 def _record(name: str, shape: Mapping[str, Any]) -> PluginRecord:
-    """The record in its stored form. Raises: TypeError: it has something unknown."""
+    """The record in its stored form. Raises: TypeError, ValueError, AttributeError, InvalidInput: it has something that
+    no plug-in can have; somebody edited it, or it is of another version."""
     lists = {
         "hooks": [PluginHook(**one) for one in shape.get("hooks", ())],
         "servers": [PluginServer(**one) for one in shape.get("servers", ())],
@@ -176,4 +213,12 @@ def _record(name: str, shape: Mapping[str, Any]) -> PluginRecord:
     record = PluginRecord(**{**shape, "name": name, **lists})
     if record.folder and not is_name(record.folder):
         raise ValueError(f"{name}: {record.folder!r:.80} is no folder of a plug-in")
+    for path in (Path(one) for paths in record.roots.values() for one in paths):
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"{name}: {str(path)!r:.80} is no path below its folder")
+    for event in (hook.event for hook in record.hooks):
+        if event not in POINT_OF_EVENT:
+            raise ValueError(f"{name}: {event!r:.80} is no event of hooks")
+    for versions in record.dependencies.values():
+        check_range(versions)
     return record

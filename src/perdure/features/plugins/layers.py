@@ -6,9 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from perdure.core.errors import InvalidInput
 from perdure.core.features import Feature, find_features
-from perdure.features.plugins.definitions import SKILL_FILE, Definition, DefinitionKind, DefinitionProblem, Definitions
+from perdure.core.text.forms import match_form
+from perdure.features.plugins.definitions import Definition, DefinitionKind, DefinitionProblem, Definitions
 from perdure.features.plugins.installed import active_plugins
+from perdure.features.plugins.places import FileInvalid
 from perdure.features.plugins.policy import load_policy, policy_folder
 from perdure.features.plugins.projects import project_of as project_of
 from perdure.features.plugins.reading import DefinitionSource, read_flags, read_source
@@ -25,8 +28,9 @@ def find_definitions(
     """Return the helpers, commands or skills of all six layers; `project` is the folder of an agent's project, and
     `features` are those whose built-in definitions there are: the installed ones, unless others are given.
 
-    Only files that changed are read, so a call takes less than a millisecond when none did. Within a layer the first
-    definition of a name counts. A file of the policy that can't be read still takes its name from the others.
+    Only files that changed are read, so a call takes less than a millisecond when none did. Names are compared without
+    letter case. Within a layer the first definition of a name counts. A file of the policy that can't be used still
+    takes its name from the others.
     Raises: InvalidInput: the policy can't be read; see `load_policy`.
     """
     policy = load_policy(settings)
@@ -34,30 +38,45 @@ def find_definitions(
     shadowed: list[Definition] = []
     denied: list[Definition] = []
     problems: list[DefinitionProblem] = []
+    broken: dict[str, DefinitionProblem] = {}
+    folder = None if (root := policy_folder(settings)) is None else root / kind
     for found in _read_layers(kind, settings, project, find_features() if features is None else features):
         if isinstance(found, DefinitionProblem):
             problems.append(found)
+            if folder is not None and found.path.is_relative_to(folder):
+                if not found.names:
+                    raise FileInvalid(found.path, found.line, found.why)
+                broken |= {match_form(name): found for name in found.names}
             continue
         if not policy.allows(kind, found.name):
             denied.append(found)
             continue
-        before = counting.get(found.name)
+        before = counting.get(key := match_form(found.name))
         if before is not None and before.layer == found.layer:
             shadowed.append(found)
             continue
         if before is not None:
             shadowed.append(before)
-        counting[found.name] = found
-    if (folder := policy_folder(settings)) is not None:
-        names = [_name_at(one.path, folder / kind) for one in problems if one.path.is_relative_to(folder / kind)]
-        shadowed += [counting.pop(name) for name in names if name in counting]
-    return Definitions(by_name=dict(sorted(counting.items())), shadowed=shadowed, denied=denied, problems=problems)
+        counting[key] = found
+    broken = {key: one for key, one in broken.items() if key not in counting or counting[key].layer != "policy"}
+    shadowed += [counting.pop(key) for key in broken if key in counting]
+    by_name = {one.name: one for one in counting.values()}
+    return Definitions(
+        by_name=dict(sorted(by_name.items())),
+        shadowed=shadowed,
+        denied=denied,
+        problems=problems,
+        broken=broken,
+        taken={*counting, *broken},
+    )
 
 
-def _name_at(path: Path, root: Path) -> str:
-    """The name that the definition in a file below a folder has by its path."""
-    parts = path.relative_to(root).with_suffix("").parts
-    return parts[0] if path.name == SKILL_FILE else ":".join(parts)
+def no_definitions(error: InvalidInput, settings: Settings) -> Definitions:
+    """Return what there is while the policy can't be read: nothing, and why."""
+    path, line, why = settings.policy, 0, str(error)
+    if isinstance(error, FileInvalid):
+        path, line, why = error.path, error.line, error.why
+    return Definitions(problems=[DefinitionProblem(path=Path(path), line=line, why=why)])
 
 
 def _read_layers(
@@ -70,6 +89,8 @@ def _read_layers(
         yield from read_source(source)
     if kind == "agents":
         yield from read_flags(settings.helpers)
+    for root in _folders(settings.definitions_flags):
+        yield from read_source(DefinitionSource(kind, "flags", root / kind))
     if (folder := policy_folder(settings)) is not None:
         yield from read_source(DefinitionSource(kind, "policy", folder / kind))
 
@@ -88,8 +109,13 @@ def _sources_of_user(kind: DefinitionKind, settings: Settings, project: Path | N
 
 def user_folders(settings: Settings) -> list[Path]:
     """The folders with definitions of this user: the data folder, and those of `PERDURE_DEFINITIONS`."""
-    more = [one for text in settings.definitions.split(os.pathsep) if (one := text.strip())]
-    return [settings.folder, *(Path(os.path.expanduser(one)) for one in more)]  # noqa: PTH111  # never raises
+    return [settings.folder, *_folders(settings.definitions)]
+
+
+def _folders(setting: str) -> Sequence[Path]:
+    """The folders in a setting, which are separated as in `PATH`."""
+    texts = [one for text in setting.split(os.pathsep) if (one := text.strip())]
+    return [Path(os.path.expanduser(one)) for one in texts]  # noqa: PTH111  # never raises
 
 
 def settings_of(tx: Tx) -> Settings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -12,13 +12,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import HookPoint
-from perdure.core.incoming.json_limits import JsonLimits, parse_json
+from perdure.core.text.forms import name_form
 from perdure.features.plugins.definitions import KINDS, NAME_RULE, DefinitionKind, is_name
+from perdure.features.plugins.places import JsonPart, read_json
 from perdure.features.plugins.versions import check_range
 
 MANIFESTS = (".claude-plugin/plugin.json", "plugin.json")
 HOOKS_FILE, SERVERS_FILE = "hooks/hooks.json", ".mcp.json"
-FILE_BYTES = 256_000
 HOOKS_MAX, SERVERS_MAX, ROOTS_MAX, DEPENDENCIES_MAX = 100, 20, 50, 50
 TEXT_CHARS = 10_000
 HOOK_TIMEOUT_S = 60.0
@@ -38,8 +38,8 @@ POINT_OF_EVENT: Mapping[str, HookPoint] = {
 ROOT_VARIABLE = "${CLAUDE_PLUGIN_ROOT}"
 """What stands for the plug-in's folder in commands."""
 
-_LIMITS = JsonLimits(size_bytes=FILE_BYTES, depth=20)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_NO_PATH = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\\]")
 
 
 def _check_plain(text: str) -> str:
@@ -136,143 +136,134 @@ class Manifest:
 def read_manifest(folder: Path, *, name: str) -> Manifest:
     """Return what a plug-in's folder says of itself; `name` is its name if it does not say one.
 
-    Raises: InvalidInput: a file is no JSON or has something else than it should, with the file's name and place.
+    Raises: FileInvalid: a file is no JSON or has something else than it should, with its name and line.
     """
-    file = next((one for one in MANIFESTS if (folder / one).is_file()), MANIFESTS[0])
-    shape = _read_json(folder, file) if (folder / file).is_file() else {}
-    read = _parse(_ManifestIn, shape, file)
-    own_name = read.name or name
+    file = next((one for one in MANIFESTS if (folder / one).is_file()), "")
+    whole = read_json(folder, file) if file else JsonPart(MANIFESTS[0], "{}", {})
+    read = _parse(_ManifestIn, whole)
+    own_name = name_form(read.name or name)
     if not is_name(own_name):
-        raise InvalidInput(f"{file}: the name {own_name!r:.80} can't be used: {NAME_RULE}")
+        raise whole.error(f"the name {own_name!r:.80} can't be used: {NAME_RULE}", "name")
     notes: list[str] = []
-    hooks = [
-        one for place, inner in _parts(folder, shape, file, "hooks", HOOKS_FILE) for one in _hooks(inner, place, notes)
-    ]
-    servers = [
-        one
-        for place, inner in _parts(folder, shape, file, "mcpServers", SERVERS_FILE)
-        for one in _servers(inner, place)
-    ]
+    hooks = [one for part in _parts(folder, whole, "hooks", HOOKS_FILE) for one in _hooks(part, notes)]
+    servers = [one for part in _parts(folder, whole, "mcpServers", SERVERS_FILE) for one in _servers(part)]
     for what, count, most in (("hooks", len(hooks), HOOKS_MAX), ("MCP servers", len(servers), SERVERS_MAX)):
         if count > most:
-            raise InvalidInput(f"{file}: the plug-in has {count} {what}, the limit is {most}")
-    notes += [f"{name}: not supported" for name in ("outputStyles", "lspServers", "settings") if name in shape]
+            raise whole.error(f"the plug-in has {count} {what}, the limit is {most}")
+    notes += [f"{name}: not supported" for name in ("outputStyles", "lspServers", "settings") if name in whole.value]
     return Manifest(
         name=own_name,
         version=read.version,
         description=read.description,
-        dependencies=_dependencies(shape.get("dependencies", []), file),
-        roots={kind: [*dict.fromkeys([kind, *_paths(shape.get(kind, []), f"{file}: {kind}")])] for kind in KINDS},
+        dependencies=_dependencies(whole),
+        roots={
+            kind: [*dict.fromkeys([kind, *(_paths(whole.at(kind)) if kind in whole.value else ())])] for kind in KINDS
+        },
         hooks=hooks,
         servers=servers,
         notes=notes,
     )
 
 
-def _parse(kind: Any, shape: Any, label: str) -> Any:
-    """A value of a file as this type. Raises: InvalidInput: it is of another one, with its place."""
+def _parse(kind: Any, part: JsonPart) -> Any:
+    """A value of a file as this type. Raises: FileInvalid: it is of another one."""
     try:
-        return TypeAdapter(kind).validate_python(shape)
+        return TypeAdapter(kind).validate_python(part.value)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InvalidInput(f"{label}: {place}: {first['msg']}" if place else f"{label}: {first['msg']}") from error
+        raise part.error(
+            first["msg"].removeprefix("Value error, "), *(one for one in first["loc"] if one != "[key]")
+        ) from error
 
 
-def _read_json(folder: Path, path: str) -> Any:
-    """The JSON of a file of the folder. Raises: InvalidInput."""
-    try:
-        with (folder / path).open("rb") as file:
-            data = file.read(FILE_BYTES + 1)
-        return parse_json(data.decode("utf-8-sig"), _LIMITS)
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path} can't be used: {error}") from error
-
-
-def _parts(folder: Path, shape: Mapping[str, Any], file: str, name: str, usual: str) -> Iterator[tuple[str, Any]]:
-    """(where it stands, what stands there) of the hooks or servers of a plug-in: in the usual file, and in the field of
-    its manifest, as an object or as the path of a file. Raises: InvalidInput."""
+def _parts(folder: Path, whole: JsonPart, name: str, usual: str) -> Iterator[JsonPart]:
+    """The hooks or servers of a plug-in: in the usual file, and in the field of its manifest, as an object or as the
+    path of a file. Raises: FileInvalid."""
     if (folder / usual).is_file():
-        yield usual, _read_json(folder, usual)
-    value = shape.get(name)
-    for one in value if isinstance(value, list) else [value] if value is not None else []:
-        if isinstance(one, dict):
-            yield f"{file}: {name}", one
+        yield read_json(folder, usual)
+    for part in whole.at(name).parts() if whole.value.get(name) is not None else ():
+        if isinstance(part.value, dict):
+            yield part
         else:
-            for path in _paths(one, f"{file}: {name}"):
-                if path != usual:
-                    yield path, _read_json(folder, path)
+            yield from (read_json(folder, path) for path in _paths(part) if path != usual)
 
 
-def _paths(value: Any, label: str) -> Sequence[str]:
-    """The paths below the plug-in's folder in a field, a text or a list. Raises: InvalidInput: one leads out of it."""
-    values = value if isinstance(value, list) else [value]
-    if len(values) > ROOTS_MAX:
-        raise InvalidInput(f"{label} has {len(values)} paths, the limit is {ROOTS_MAX}")
+def _paths(part: JsonPart) -> Sequence[str]:
+    """The paths below the plug-in's folder in a field, a text or a list. Raises: FileInvalid: one leads out of it."""
+    parts = [*part.parts()]
+    if len(parts) > ROOTS_MAX:
+        raise part.error(f"there are {len(parts)} paths, the limit is {ROOTS_MAX}")
     paths = []
-    for one in values:
-        path = PurePosixPath(one) if isinstance(one, str) and not _CONTROL.search(one) and "\\" not in one else None
+    for one in parts:
+        value = one.value
+        path = PurePosixPath(value) if isinstance(value, str) and not _NO_PATH.search(value) else None
         if path is None or path.is_absolute() or ".." in path.parts or not path.parts:
-            raise InvalidInput(f"{label} is {one!r:.80}: give a path below the plug-in's folder, such as ./more")
+            raise one.error(f"{value!r:.80} is no path below the plug-in's folder, such as ./more")
         paths.append(str(path))
     return paths
 
 
-def _dependencies(value: Any, label: str) -> Mapping[str, str]:
-    """Name -> range of versions. Raises: InvalidInput."""
+def _dependencies(whole: JsonPart) -> Mapping[str, str]:
+    """Name -> range of versions. Raises: FileInvalid."""
+    value = whole.value.get("dependencies") or []
     pairs: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         pairs = [*value.items()]
     elif isinstance(value, list):
-        for one in value:
-            pairs.append((one.get("name"), one.get("version") or "*") if isinstance(one, dict) else (one, "*"))
+        pairs = [(one.get("name"), one.get("version") or "*") if isinstance(one, dict) else (one, "*") for one in value]
     if (value and not pairs) or len(pairs) > DEPENDENCIES_MAX:
-        raise InvalidInput(
-            f"{label}: dependencies is {value!r:.80}: give a list of names, or names with ranges of versions"
-        )
-    for name, versions in pairs:
+        raise whole.error(f"{value!r:.80}: give a list of names, or names with ranges of versions", "dependencies")
+    for place, (name, versions) in enumerate(pairs):
+        keys = ("dependencies", name if isinstance(value, dict) else place)
         if not isinstance(name, str) or not is_name(name) or not isinstance(versions, str):
-            raise InvalidInput(
-                f"{label}: dependencies has {name!r:.80}: give the name of a plug-in, and a range of versions"
-            )
-        check_range(versions)
+            raise whole.error(f"{name!r:.80}: give the name of a plug-in, and a range of versions", *keys)
+        try:
+            check_range(versions)
+        except InvalidInput as error:
+            raise whole.error(str(error), *keys) from error
     return dict(pairs)
 
 
-def _hooks(shape: Any, label: str, notes: list[str]) -> Iterator[PluginHook]:
-    """The hooks in a file; what has no effect is added to `notes`. Raises: InvalidInput."""
-    events = {name: one for name, one in shape.items() if name != "description"} if isinstance(shape, dict) else shape
-    events = _parse(dict[str, list[_GroupIn]], events.get("hooks", events) if isinstance(shape, dict) else shape, label)
-    for event, groups in events.items():
-        for matcher, one in ((group.matcher, one) for group in groups for one in group.hooks):
-            if one.type != "command" or event not in POINT_OF_EVENT:
-                what = f"the event {event!r:.60}" if one.type == "command" else f"a hook of the type {one.type!r:.60}"
-                notes.append(f"{label}: {what} has no effect here")
-                continue
-            if not one.command.strip():
-                raise InvalidInput(f"{label}: {event} has a hook without a command")
-            check_matcher(matcher, f"{label}: {event}")
-            yield PluginHook(event=event, command=one.command, matcher=matcher, timeout_s=min(600.0, one.timeout))
+def _hooks(part: JsonPart, notes: list[str]) -> Iterator[PluginHook]:
+    """The hooks in a file; what has no effect is added to `notes`. Raises: FileInvalid."""
+    part = part.at("hooks") if isinstance(part.value, dict) and "hooks" in part.value else part
+    if isinstance(part.value, dict):
+        part = replace(part, value={name: one for name, one in part.value.items() if name != "description"})
+    for event, groups in _parse(dict[str, list[_GroupIn]], part).items():
+        for place, group in enumerate(groups):
+            for number, one in enumerate(group.hooks):
+                if one.type != "command" or event not in POINT_OF_EVENT:
+                    is_event = one.type == "command"
+                    what = f"the event {event!r:.60}" if is_event else f"a hook of the type {one.type!r:.60}"
+                    notes.append(f"{part.file}: {what} has no effect here")
+                    continue
+                if not one.command.strip():
+                    raise part.error("a hook has no command", event, place, "hooks", number, "command")
+                if why := why_no_matcher(group.matcher):
+                    raise part.error(why, event, place, "matcher")
+                timeout_s = min(600.0, one.timeout)
+                yield PluginHook(event=event, command=one.command, matcher=group.matcher, timeout_s=timeout_s)
 
 
-def check_matcher(matcher: str, label: str) -> None:
-    """Check a pattern of the names of tools. Raises: InvalidInput."""
+def why_no_matcher(matcher: str) -> str:
+    """Return why a text is no pattern of the names of tools; empty: it is one."""
     import regex
 
     try:
         regex.compile("" if matcher == "*" else matcher)
-    except regex.error as error:
-        raise InvalidInput(f"{label}: the matcher {matcher!r:.80} is no pattern: {error}") from error
+    except (regex.error, RecursionError) as error:
+        return f"the matcher {matcher!r:.80} is no pattern: {error}"
+    return ""
 
 
-def _servers(shape: Any, label: str) -> Iterator[PluginServer]:
-    """The MCP servers in a file. Raises: InvalidInput."""
-    servers = shape.get("mcpServers", shape) if isinstance(shape, dict) else shape
-    for name, one in _parse(dict[str, _ServerIn], servers, label).items():
+def _servers(part: JsonPart) -> Iterator[PluginServer]:
+    """The MCP servers in a file. Raises: FileInvalid."""
+    part = part.at("mcpServers") if isinstance(part.value, dict) and "mcpServers" in part.value else part
+    for name, one in _parse(dict[str, _ServerIn], part).items():
         if not is_name(name):
-            raise InvalidInput(f"{label}: the server's name {name!r:.80} can't be used: {NAME_RULE}")
+            raise part.error(f"the server's name {name!r:.80} can't be used: {NAME_RULE}", name)
         if bool(one.command) == bool(one.url):
-            raise InvalidInput(f"{label}: {name} needs a command or a url")
+            raise part.error("it needs a command or a url", name)
         yield PluginServer(
             name=name,
             command=one.command,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -10,10 +11,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput
+from perdure.core.text.forms import match_form
 from perdure.features.plugins.definitions import DefinitionKind
+from perdure.features.plugins.places import FileInvalid
 from perdure.settings import Settings
 
 POLICY_FILE = "policy.toml"
+
+_TOML_LINE = re.compile(r"\(at line (\d+)")
 
 _WORDS = {"agents": "helpers", "commands": "commands", "skills": "skills"}
 
@@ -53,12 +58,12 @@ class Policy:
 
     def allows_plugin(self, name: str) -> bool:
         """Whether the plug-in may be installed and used."""
-        return _allows(name, self.allowed_plugins, self.denied_plugins)
+        return _allows_name(name, self.allowed_plugins, self.denied_plugins)
 
     def allows(self, kind: DefinitionKind, name: str) -> bool:
         """Whether there may be such a helper, command or skill."""
         word = _WORDS[kind]
-        return _allows(name, getattr(self, f"allowed_{word}"), getattr(self, f"denied_{word}"))
+        return _allows_name(name, getattr(self, f"allowed_{word}"), getattr(self, f"denied_{word}"))
 
 
 NO_POLICY = Policy()
@@ -76,8 +81,10 @@ def load_policy(settings: Settings) -> Policy:
     try:
         stat = file.stat()
     except FileNotFoundError:
-        if folder.is_dir():
+        if folder.is_dir() and not file.is_symlink():  # one that leads nowhere may be there to forbid something
             return NO_POLICY
+        if file.is_symlink():
+            raise FileInvalid(file, 0, "it is a link that leads nowhere") from None
         raise InvalidInput(f"PERDURE_POLICY is {settings.policy!r}: there is no such folder") from None
     except OSError as error:
         raise InvalidInput(f"{file} can't be read: {error}") from error
@@ -98,15 +105,22 @@ def policy_folder(settings: Settings) -> Path | None:
 def _read_policy(file: Path, *_state: int) -> Policy:
     """The policy of a file; `_state` changes with it. Raises: InvalidInput."""
     try:
-        shape = tomllib.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        shape = tomllib.loads(text)
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{file} can't be used: {error}") from error
+        found = _TOML_LINE.search(str(error))
+        line = int(found[1]) if found else text.count("\n") + 1 if "end of document" in str(error) else 0
+        raise FileInvalid(file, line, f"it can't be used: {error}") from error
     known = [one.name for one in fields(Policy)]
     for name, value in shape.items():
         if name not in known:
-            raise InvalidInput(f"{file}: {name!r:.60} is not known; known are {', '.join(known)}")
-        if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
-            raise InvalidInput(f"{file}: {name} is {value!r:.80}: give a list of names or patterns")
+            why = f"{name!r:.60} is not known; known are {', '.join(known)}"
+        elif not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+            why = f"{name} is {value!r:.80}: give a list of names or patterns"
+        else:
+            continue
+        found = re.search(rf"^[ \t]*[\[\"']*{re.escape(name)}\b", text, re.MULTILINE)
+        raise FileInvalid(file, text.count("\n", 0, found.start()) + 1 if found else 0, why)
     return Policy(**{name: tuple(value) for name, value in shape.items()})
 
 
@@ -115,3 +129,8 @@ def _allows(name: str, allowed: Iterable[str] | None, denied: Iterable[str]) -> 
     if any(fnmatchcase(name, pattern) for pattern in denied):
         return False
     return allowed is None or any(fnmatchcase(name, pattern) for pattern in allowed)
+
+
+def _allows_name(name: str, allowed: Iterable[str] | None, denied: Iterable[str]) -> bool:
+    """As `_allows`, without regard to letter case, as names of definitions are compared."""
+    return _allows(match_form(name), None if allowed is None else map(match_form, allowed), map(match_form, denied))

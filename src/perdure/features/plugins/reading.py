@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perdure.core.text.forms import name_form
 from perdure.features.plugins.definitions import (
     NAME_RULE,
     SKILL_FILE,
@@ -21,7 +23,8 @@ from perdure.features.plugins.definitions import (
     is_name,
 )
 from perdure.features.plugins.frontmatter import (
-    FIELD_TYPES,
+    FIELDS_OF,
+    FRONTMATTER_BYTES,
     FrontmatterInvalid,
     parse_frontmatter,
     snake_case,
@@ -37,6 +40,8 @@ ENTRIES_MAX = 10_000
 DEPTH_MAX = 5
 """How deep folders of definitions may be nested."""
 OUTSIDE = "it is a link to outside of the folder, which is not followed"
+_OWN_NAME = re.compile(rb"^[\"']?name[\"']?[ \t]*:[ \t]*([^\r\n#]+)", re.MULTILINE | re.IGNORECASE)
+"""The field `name` in a file whose frontmatter can't be read."""
 FLAGS = Path("PERDURE_HELPERS")
 """What stands for a file where that setting has a problem."""
 
@@ -62,7 +67,9 @@ def read_source(source: DefinitionSource) -> Iterator[Definition | DefinitionPro
     that did not change since it was read last is not read again."""
     for count, (relative, state) in enumerate(_find_files(source)):
         if isinstance(state, str):
-            yield DefinitionProblem(path=source.root / relative, line=0, why=state)
+            file = f"{relative}/{SKILL_FILE}" if source.kind == "skills" and relative else relative
+            names = [":".join(_parts_of_name(source, file))] if file.lower().endswith(".md") else []
+            yield DefinitionProblem(path=source.root / relative, line=0, why=state, names=names)
         elif count >= FILES_MAX:
             why = f"there are more than {FILES_MAX:,} definitions: the others are left out"
             yield DefinitionProblem(path=source.root, line=0, why=why)
@@ -76,7 +83,12 @@ def _find_files(source: DefinitionSource) -> Iterator[tuple[str, os.stat_result 
     """(path below the root, its state or what is wrong with it) of each file that may be a definition, sorted."""
     try:
         state = source.root.stat()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
+        if source.root.is_symlink():
+            yield "", "it is a link that leads nowhere"
+        return
+    except OSError as error:  # of a policy it must not be passed over
+        yield "", f"the folder can't be read: {error.strerror}"
         return
     if source.within is not None and not _is_inside(source, source.root):
         yield "", OUTSIDE
@@ -125,31 +137,32 @@ def _find_skill(root: Path, folder: str) -> Iterator[tuple[str, os.stat_result |
         return
 
 
-@functools.lru_cache(maxsize=2_048)
+@functools.lru_cache(maxsize=20_000)  # with fewer, each message reads the files of large plug-ins again
 def _read_file(
     source: DefinitionSource, relative: str, size: int, is_file: bool, _changed: tuple[int, int]
 ) -> Definition | DefinitionProblem:
     """The definition in a file of a source; `size` and `_changed` change with it."""
-    path = source.root / relative if relative else source.root
+    path, data = source.root / relative if relative else source.root, b""
     try:
         if not is_file:
             raise FrontmatterInvalid(0, "it is no file")
         if not _is_inside(source, path):
             raise FrontmatterInvalid(0, OUTSIDE)
-        if size > FILE_BYTES:
-            raise FrontmatterInvalid(0, f"it has {size:,} bytes, the limit is {FILE_BYTES:,}")
         with path.open("rb") as file:
             data = file.read(FILE_BYTES + 1)
+        if size > FILE_BYTES:
+            raise FrontmatterInvalid(0, f"it has {size:,} bytes, the limit is {FILE_BYTES:,}")
         return _define(source, relative or path.name, path, data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        return DefinitionProblem(path=path, line=line, why="it is no text in UTF-8")
+        line, why = error.object.count(b"\n", 0, error.start) + 1, "it is no text in UTF-8"
     except FrontmatterInvalid as error:
-        return DefinitionProblem(path=path, line=error.line, why=error.why)
+        line, why = error.line, error.why
     except (OSError, RuntimeError, ValueError) as error:
-        return DefinitionProblem(
-            path=path, line=0, why=f"it can't be read: {getattr(error, 'strerror', None) or error}"
-        )
+        line, why = 0, f"it can't be read: {getattr(error, 'strerror', None) or error}"
+    own = _OWN_NAME.search(data, 0, FRONTMATTER_BYTES)
+    says = own[1].decode("utf-8", "replace").strip(" \t\"'") if own else ""
+    names = {":".join(_parts_of_name(source, relative or path.name, one)) for one in ("", says)}
+    return DefinitionProblem(path=path, line=line, why=why, names=sorted(names))
 
 
 def _is_inside(source: DefinitionSource, path: Path) -> bool:
@@ -162,12 +175,7 @@ def _define(source: DefinitionSource, relative: str, path: Path, text: str) -> D
     found = parse_frontmatter(text)
     if (null := text.find("\0")) >= 0:
         raise FrontmatterInvalid(text.count("\n", 0, null) + 1, "it has a NUL character, which no text has")
-    *folders, file = relative.split("/")
-    stem = file[:-3] if file.lower().endswith(".md") else file
-    if source.kind == "skills":
-        stem, folders = (folders or [path.parent.name])[-1], []
-    own = found.fields.get("name", stem) if source.kind != "commands" else stem
-    parts = [*folders, own] if source.kind == "commands" or source.plugin else [own]
+    parts = _parts_of_name(source, relative, found.fields.get("name", ""))
     for part in parts:
         if not is_name(part):
             raise FrontmatterInvalid(found.lines.get("name", 0), f"the name {part!r:.80} can't be used: {NAME_RULE}")
@@ -175,7 +183,7 @@ def _define(source: DefinitionSource, relative: str, path: Path, text: str) -> D
         raise FrontmatterInvalid(1, "the field `description` is missing, which says when it is to be used")
     return Definition(
         kind=source.kind,
-        name=":".join([source.plugin, *parts] if source.plugin else parts),
+        name=":".join(parts),
         layer=source.layer,
         path=path,
         plugin=source.plugin,
@@ -184,9 +192,21 @@ def _define(source: DefinitionSource, relative: str, path: Path, text: str) -> D
         notes=[
             f"line {found.lines[name]}: {name!r:.60} is not known here, and has no effect"
             for name in found.fields
-            if name not in FIELD_TYPES
+            if name not in FIELDS_OF[source.kind]
         ],
     )
+
+
+def _parts_of_name(source: DefinitionSource, relative: str, own: str = "") -> Sequence[str]:
+    """The parts of the name of the definition in a file of a source; `own`: the field `name` of the file."""
+    *folders, file = name_form(relative).split("/")
+    stem = file[:-3] if file.lower().endswith(".md") else file
+    if source.kind == "skills":
+        stem, folders = (folders or [name_form(source.root.parent.name)])[-1], []
+    if source.kind != "commands" and own:
+        stem = name_form(own)
+    inner = [*folders, stem] if source.kind == "commands" or source.plugin else [stem]
+    return [source.plugin, *inner] if source.plugin else inner
 
 
 @functools.lru_cache(maxsize=8)
@@ -207,7 +227,7 @@ def read_flags(text: str) -> Sequence[Definition | DefinitionProblem]:
 def _define_flag(name: str, value: Any) -> Definition | DefinitionProblem:
     """The helper of this name in the setting, or what is wrong with it."""
     try:
-        if not is_name(name):
+        if not is_name(name := name_form(name)):
             raise FrontmatterInvalid(1, f"the name {name!r:.80} can't be used: {NAME_RULE}")
         if not isinstance(value, Mapping) or not isinstance(body := value.get("prompt", ""), str):
             raise FrontmatterInvalid(1, f"{name}: give an object with texts `description` and `prompt`")
@@ -217,7 +237,7 @@ def _define_flag(name: str, value: Any) -> Definition | DefinitionProblem:
             raise FrontmatterInvalid(1, f"{name}: the field `description` is missing")
     except FrontmatterInvalid as error:
         return DefinitionProblem(path=FLAGS, line=error.line, why=error.why)
-    unknown = [key for key in rest if snake_case(key) not in FIELD_TYPES]
+    unknown = [key for key in rest if snake_case(key) not in FIELDS_OF["agents"]]
     return Definition(
         kind="agents",
         name=name,

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fastapi import Path
 
-from perdure.features.plugins.wire import PluginShape
-from perdure.server.wire.http import Library, Router
+from perdure.features.plugins.wire import DefinitionProblemShape, PluginShape
+from perdure.server.wire.http import Library, Router, ThisAgent
 from perdure.server.wire.shapes import WireShape
 
 router = Router(tags=["plugins"])
@@ -26,6 +26,13 @@ class DeletedPlugin(WireShape):
 async def list_plugins(library: Library) -> list[PluginShape]:
     """List the installed plug-ins, by name."""
     return [PluginShape.make(contents) for contents in await library.plugins.list()]
+
+
+@router.get("/v1/agents/{agent_id}/definitions/problems")
+async def list_definition_problems(agent: ThisAgent, library: Library) -> list[DefinitionProblemShape]:
+    """List the files that define no helper, command or skill of an agent, each with its line and the reason."""
+    found = await library.plugins.problems(agent.id)
+    return [DefinitionProblemShape.make(one, kind=kind) for kind, problems in found.items() for one in problems]
 
 
 @router.get("/v1/plugins/{plugin_name}")

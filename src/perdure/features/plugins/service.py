@@ -16,26 +16,34 @@ from typing import Any
 from perdure.app import App
 from perdure.core.errors import Conflict, InvalidInput, NotFound
 from perdure.core.features import Point
+from perdure.core.ids import AgentId
 from perdure.core.incoming.addresses import without_password
+from perdure.core.text.forms import match_form
 from perdure.features.plugins.definitions import KINDS, Definition, DefinitionKind, DefinitionProblem
 from perdure.features.plugins.installed import (
+    RECORDS_FILE,
+    ActivePlugin,
     PluginRecord,
     change_records,
     folder_of,
     load_records,
     plugins_folder,
+    unused_plugins,
     why_unused,
 )
+from perdure.features.plugins.layers import find_definitions, no_definitions, project_of
 from perdure.features.plugins.manifest import ROOT_VARIABLE, PluginServer, read_manifest
 from perdure.features.plugins.policy import load_policy
 from perdure.features.plugins.reading import DefinitionSource, read_source
 from perdure.features.plugins.staging import Staged, staged
 from perdure.library.parts.part import AsyncPart
 
-ADD_SERVER: Point[[App, str, Mapping[str, Any]], Awaitable[str]] = Point("add_server")
-"""Registers an MCP server of this name and these options without connecting to it; returns its id."""
-REMOVE_SERVER: Point[[App, str], Awaitable[None]] = Point("remove_server")
-"""Removes the MCP server of this id, if it is still there."""
+ADD_SERVER: Point[[App, str, str, Mapping[str, Any]], Awaitable[str]] = Point("add_server")
+"""Registers an MCP server of a plug-in, of this name and these options, without connecting to it; returns its id."""
+REMOVE_SERVERS: Point[[App, str], Awaitable[int]] = Point("remove_servers")
+"""Removes the MCP servers that the plug-in of this name has registered in the store; returns how many there were."""
+PLUGIN_REMOVED: Point[[App, str], Awaitable[int]] = Point("plugin_removed")
+"""Removes what else a plug-in has left in the store; returns how many things that were."""
 
 _SECRET = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 _NO_SERVER_NAME = re.compile(r"[^A-Za-z0-9_.-]")
@@ -87,6 +95,17 @@ class AsyncPlugins(AsyncPart):
         unused = why_unused(record, load_records(settings), load_policy(settings))
         return replace(contents, unused=unused, installed=record.version)
 
+    async def problems(self, agent_id: AgentId) -> Mapping[DefinitionKind, Sequence[DefinitionProblem]]:
+        """The files that define no helper, command or skill of an agent, and why, by kind. Raises: NotFound."""
+        agent, settings = await self._store.read(lambda tx: tx.agents.get(agent_id)), self._app.settings
+        found: dict[DefinitionKind, Sequence[DefinitionProblem]] = {}
+        for kind in KINDS:
+            try:
+                found[kind] = (await asyncio.to_thread(find_definitions, kind, settings, project_of(agent))).problems
+            except InvalidInput as error:
+                found[kind] = no_definitions(error, settings).problems
+        return found
+
     async def look(self, source: str) -> PluginContents:
         """What a plug-in would bring, without installing or running anything of it.
 
@@ -116,7 +135,7 @@ class AsyncPlugins(AsyncPart):
             old = load_records(settings).get(contents.name)
             record = contents.record
             target = folder_of(record, settings)
-            if target.exists():
+            if target.exists() or record.name == RECORDS_FILE:
                 record = replace(record, folder=f"{record.name[:48]}-{os.urandom(6).hex()}")
                 target = folder_of(record, settings)
             copy.folder.rename(target)
@@ -135,7 +154,7 @@ class AsyncPlugins(AsyncPart):
         if not record.is_enabled:
             records, settings = load_records(self._app.settings), self._app.settings
             record = replace(record, is_enabled=True)
-            if why := why_unused(record, {**records, name: record}, load_policy(settings)):
+            if why := why_unused(record, records, load_policy(settings)):
                 raise InvalidInput(f"the plug-in {name!r} can't be used: {why}")
             await self._begin(record, None)
         return await self.get(name)
@@ -144,16 +163,24 @@ class AsyncPlugins(AsyncPart):
         """Use a plug-in no longer, until it is enabled. Raises: NotFound; InvalidInput: another one needs it."""
         record = self._find(name)
         self._check_not_needed(name)
-        await self._end(record, replace(record, is_enabled=False, server_ids=()))
+        off = replace(record, is_enabled=False, server_ids=())
+        change_records(self._app.settings, lambda records: {**records, name: off})
+        await self._remove_servers(name)
         return await self.get(name)
 
     async def remove(self, name: str) -> None:
-        """Remove a plug-in with all that it brought. Raises: NotFound; InvalidInput: another one needs it."""
-        record = self._find(name)
-        self._check_not_needed(name)
-        await self._end(record, None)
-        folder = plugins_folder(self._app.settings)
-        await asyncio.to_thread(shutil.rmtree, folder_of(record, self._app.settings), ignore_errors=True)
+        """Remove a plug-in with all that it brought; of one that is not installed, what it left in this store. Raises:
+        NotFound: there is nothing of it; InvalidInput: another one needs it."""
+        settings, app = self._app.settings, self._app
+        record, folder = load_records(settings).get(name), plugins_folder(settings)
+        if record is not None:
+            self._check_not_needed(name)
+            change_records(settings, lambda all: {key: one for key, one in all.items() if key != name})
+            await asyncio.to_thread(shutil.rmtree, folder_of(record, settings), ignore_errors=True)
+        left = await self._remove_servers(name)
+        left += sum([await remove(app, name) for remove in PLUGIN_REMOVED.functions])
+        if record is None and not left:
+            self._find(name)
         with suppress(OSError):  # there are others
             folder.rmdir()
 
@@ -169,9 +196,8 @@ class AsyncPlugins(AsyncPart):
         """Raise if a plug-in in use needs another one. Raises: InvalidInput."""
         settings = self._app.settings
         records, policy = load_records(settings), load_policy(settings)
-        needing = [
-            one.name for one in records.values() if name in one.dependencies and not why_unused(one, records, policy)
-        ]
+        unused = unused_plugins(records, policy)
+        needing = [one.name for one in records.values() if name in one.dependencies and one.name not in unused]
         if needing:
             raise InvalidInput(f"the plug-in {name!r} is needed by {', '.join(needing)}: disable these first")
 
@@ -180,6 +206,9 @@ class AsyncPlugins(AsyncPart):
         settings = self._app.settings
         records = load_records(settings)
         manifest = await asyncio.to_thread(read_manifest, copy.folder, name=copy.name)
+        for name in records:
+            if name != manifest.name and match_form(name) == match_form(manifest.name):
+                raise InvalidInput(f"the plug-in {manifest.name!r} has the name of {name!r}, which is installed")
         record = PluginRecord(
             source=without_password(copy.source),
             installed_at=self._ports.clock.now().isoformat(),
@@ -195,14 +224,14 @@ class AsyncPlugins(AsyncPart):
             files=copy.files,
             programs=copy.programs,
             digest=await asyncio.to_thread(_digest, copy.folder),
-            unused=why_unused(record, {**records, record.name: record}, load_policy(settings)),
+            unused=why_unused(record, records, load_policy(settings)),
             installed=None if old is None else old.version,
         )
 
     async def _begin(self, record: PluginRecord, old: PluginRecord | None) -> None:
         """Register the servers of a plug-in, store its record, and take away the servers of the one before. If one of
         these fails, nothing is changed."""
-        await self._remove_servers(() if old is None else old.server_ids)
+        await self._remove_servers(record.name)
         try:
             await self._put(record)
         except BaseException:
@@ -217,25 +246,16 @@ class AsyncPlugins(AsyncPart):
             for server in record.servers if record.is_enabled else ():
                 options = _server_options(server, folder_of(record, settings))
                 name = _NO_SERVER_NAME.sub("-", f"{record.name}-{server.name}")[:64]
-                added += [await add(self._app, name, options) for add in ADD_SERVER.functions]
+                added += [await add(self._app, record.name, name, options) for add in ADD_SERVER.functions]
             stored = replace(record, server_ids=added)
             change_records(settings, lambda records: {**records, record.name: stored})
         except BaseException:
-            await self._remove_servers(added)
+            await self._remove_servers(record.name)
             raise
 
-    async def _end(self, record: PluginRecord, after: PluginRecord | None) -> None:
-        """Store what is left of the record of a plug-in, None being nothing, and remove its servers."""
-        rest = {} if after is None else {record.name: after}
-        settings, name = self._app.settings, record.name
-        change_records(settings, lambda all: {**{key: one for key, one in all.items() if key != name}, **rest})
-        await self._remove_servers(record.server_ids)
-
-    async def _remove_servers(self, ids: Sequence[str]) -> None:
-        """Remove the MCP servers of these ids that are still there."""
-        for server_id in ids:
-            for remove in REMOVE_SERVER.functions:
-                await remove(self._app, server_id)
+    async def _remove_servers(self, name: str) -> int:
+        """Remove the MCP servers that a plug-in has registered in this store; return how many there were."""
+        return sum([await remove(self._app, name) for remove in REMOVE_SERVERS.functions])
 
 
 def _read_contents(record: PluginRecord, folder: Path) -> PluginContents:
@@ -244,8 +264,8 @@ def _read_contents(record: PluginRecord, folder: Path) -> PluginContents:
     problems: list[DefinitionProblem] = []
     notes: list[str] = []
     for kind in KINDS:
-        for root in record.roots.get(kind, (kind,)):
-            for found in read_source(DefinitionSource(kind, "plug-in", folder / root, record.name)):
+        for root in ActivePlugin(record=record, folder=folder).roots(kind):
+            for found in read_source(DefinitionSource(kind, "plug-in", root, record.name)):
                 if isinstance(found, DefinitionProblem):
                     problems.append(replace(found, path=found.path.relative_to(folder)))
                 else:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from perdure.core.ids import AgentId
+from perdure.features.plugins.definitions import DefinitionKind, DefinitionProblem
 from perdure.features.plugins.service import AsyncPlugins, PluginContents
 from perdure.library.sync.parts.part import Part
 
@@ -23,6 +25,10 @@ class Plugins(Part):
     def get(self, name: str) -> PluginContents:
         """An installed plug-in. Raises: NotFound."""
         return self._portal.run(self._inner.get(name))
+
+    def problems(self, agent_id: AgentId) -> Mapping[DefinitionKind, Sequence[DefinitionProblem]]:
+        """The files that define no helper, command or skill of an agent, and why, by kind. Raises: NotFound."""
+        return self._portal.run(self._inner.problems(agent_id))
 
     def look(self, source: str) -> PluginContents:
         """What a plug-in would bring, without installing or running anything of it.
@@ -53,5 +59,6 @@ class Plugins(Part):
         return self._portal.run(self._inner.disable(name))
 
     def remove(self, name: str) -> None:
-        """Remove a plug-in with all that it brought. Raises: NotFound; InvalidInput: another one needs it."""
+        """Remove a plug-in with all that it brought; of one that is not installed, what it left in this store. Raises:
+        NotFound: there is nothing of it; InvalidInput: another one needs it."""
         self._portal.run(self._inner.remove(name))

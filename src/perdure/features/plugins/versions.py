@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from itertools import zip_longest
 
@@ -19,6 +20,7 @@ def check_range(text: str) -> None:
     is_in_range("0", text)
 
 
+@functools.lru_cache(maxsize=1_024)
 def is_in_range(version: str, text: str) -> bool:
     """Whether a version is in a range; an empty range or `*` has all. One that can't be read is only in these.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from perdure.features.plugins.definitions import DefinitionKind
+from perdure.features.plugins.definitions import DefinitionKind, DefinitionProblem
 from perdure.features.plugins.manifest import PluginHook
 from perdure.features.plugins.projects import PATH_CHARS, check_root
 from perdure.features.plugins.service import PluginContents
@@ -43,6 +43,13 @@ class PluginShape(WireShape, of=PluginContents, fields="record.name record.versi
     mcp_servers: list[str] = computed(lambda plugin: [f"{one.name}: {one.place}" for one in plugin.record.servers])
     problems: list[str] = computed(lambda plugin: list(map(str, plugin.problems)))
     notes: list[str] = computed(lambda plugin: list(plugin.notes))
+
+
+class DefinitionProblemShape(WireShape, of=DefinitionProblem, fields="line why"):
+    """Why a file defines nothing. `line` is counted from 1; 0: no line is to blame."""
+
+    kind: DefinitionKind
+    path: str = computed(lambda problem: str(problem.path))
 
 
 def _names(plugin: PluginContents, kind: DefinitionKind) -> list[str]:

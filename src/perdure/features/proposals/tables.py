@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from perdure.core.errors import ProposalDecided
 from perdure.core.ids import AgentId
 from perdure.features.proposals.values import Proposal, ProposalState
 from perdure.storage.database import row_format
@@ -49,12 +50,15 @@ class Proposals(Table):
         return self._read(str(where), limit, **where.params)
 
     def find_equal(self, proposal: Proposal, state: ProposalState) -> Proposal | None:
-        """Return the newest proposal in this state that makes the same change of the same thing."""
-        where = Conditions("p.agent_id = :agent_id", "p.kind = :kind", "p.target_id = :target_id", "p.state = :state")
+        """Return the newest proposal in this state that makes the same change of the same thing; of a block, which
+        several agents may share, a refused one is found whichever of them made it."""
+        where = Conditions("p.kind = :kind", "p.target_id = :target_id", "p.state = :state")
+        if (proposal.kind, state) != ("block", "refused"):
+            where.equal("p.agent_id", proposal.agent_id)
         where.add(
             "(p.change_digest = ? OR p.new_value = ?)", proposal.change_digest, row_format.storable(proposal.new_value)
         )
-        key = _PROPOSAL.params(proposal, "agent_id, kind, target_id")
+        key = _PROPOSAL.params(proposal, "kind, target_id")
         return next(iter(self._read(str(where), 1, **key, state=state, **where.params)), None)
 
     def count_open(self, agent_id: AgentId) -> int:
@@ -72,14 +76,16 @@ class Proposals(Table):
         decision: str = "",
         version: int | None = None,
     ) -> Proposal:
-        """Store what became of an open proposal, and return it. The caller has locked the agent."""
+        """Store what became of an open proposal, and return it. Raises: NotFound; ProposalDecided: it waits no more."""
         decided = replace(proposal, state=state, decided_at=at, decided_by=by, decision=decision, version=version)
         names = "state, decided_at, decided_by, decision, version"
-        self._run(
+        changed = self._run_counted(
             f"UPDATE proposals SET {row_format.assignments(names)}"
-            f" WHERE agent_id = :agent_id AND number = :number AND {OWN_AGENT}",
+            f" WHERE agent_id = :agent_id AND number = :number AND state = 'open' AND {OWN_AGENT}",
             **_PROPOSAL.params(decided, f"agent_id, number, {names}"),
         )
+        if not changed:
+            raise ProposalDecided(proposal.number, state=self.get(proposal.agent_id, proposal.number).state)
         return decided
 
     def _read(self, where: str, limit: int, **params: Any) -> Sequence[Proposal]:

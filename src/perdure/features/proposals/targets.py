@@ -26,6 +26,9 @@ class TargetKind(Protocol):
     def get(self, tx: Tx, agent_id: AgentId, target_id: str) -> ProposalTarget:
         """The thing as it is now. Raises: NotFound."""
 
+    def check(self, tx: Tx, agent_id: AgentId, target_id: str, value: str) -> None:
+        """Check that an agent may propose this value. Raises: NotFound, InvalidInput."""
+
     def put(self, tx: Tx, agent_id: AgentId, target_id: str, value: str, author: Author, at: datetime) -> int:
         """Give the thing this value, and return its version then. Raises: NotFound, InvalidInput, ToolError."""
 
@@ -48,6 +51,9 @@ class BlockTargets:
         if agent_id not in tx.owners.list_agents("blocks", target_id):
             raise NotFound("block", target_id, hint="it is no block of the agent any more")
         return _target(tx.blocks.get(BlockId(target_id)))
+
+    def check(self, tx: Tx, agent_id: AgentId, target_id: str, value: str) -> None:
+        """A block may have any value."""
 
     def put(self, tx: Tx, agent_id: AgentId, target_id: str, value: str, author: Author, at: datetime) -> int:
         """Give the block this value, and return its version then. Raises: NotFound, BlockLimitExceeded."""

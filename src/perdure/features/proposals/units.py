@@ -26,7 +26,7 @@ def propose(tx: Tx, call: MemoryCall, target: ProposalTarget, value: str, *, rea
     thing as it is now, is returned; one for the thing as it was before is outdated then.
 
     Raises: ProposalRefused: a person refused the same change; BlockLimitExceeded; ToolError: nothing would change, or
-        too many proposals wait.
+        too many proposals wait; InvalidInput: the thing may not have this value.
     """
     owner = next(filter(None, MEMORY_OWNER(tx, call.agent)), call.agent)
     tx.agents.lock(owner.id)
@@ -35,6 +35,7 @@ def propose(tx: Tx, call: MemoryCall, target: ProposalTarget, value: str, *, rea
         raise BlockLimitExceeded(target.label, size=len(value), limit=target.limit_chars)
     if not (diff := unified_diff(target.value, value)):
         raise ToolError(f"{target.label} holds that already: nothing would change")
+    kind_of(target.kind).check(tx, owner.id, target.id, value)
     by_hand = call.person is not None
     proposal = Proposal(
         agent_id=owner.id,

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from perdure.core.ids import AgentId, MessageId, RunId
+from perdure.core.text.forms import match_form, plain_form
 from perdure.core.text.reprs import short_repr
 
 ProposalState = Literal["open", "approved", "refused", "outdated"]
@@ -81,9 +82,9 @@ class Proposal:
 
 
 def digest_of_change(diff: str) -> str:
-    """Return a digest of the lines that a unified diff takes out and puts in, whatever stands around them, and
-    whatever white space they have."""
-    lines = (" ".join(line.split()) for line in diff.splitlines() if line[:1] in ("+", "-"))
+    """Return a digest of the lines that a unified diff takes out and puts in, whatever stands around them; white space,
+    case, width and what nobody sees of them don't count."""
+    lines = (" ".join(match_form(plain_form(line)).split()) for line in diff.splitlines() if line[:1] in ("+", "-"))
     return hashlib.sha256(
         "\n".join(line for line in lines if line not in ("+", "-")).encode("utf-8", "replace")
     ).hexdigest()

@@ -14,7 +14,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import RunId
 from perdure.core.sources import Source
 from perdure.core.text.credentials import without_credentials
-from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, ENGINE_TOOL_SPECS
+from perdure.core.text.forms import plain_form
 from perdure.features.plugins.definitions import is_name
 from perdure.features.skills.values import BY_A_PERSON, Evidence, Layer
 
@@ -66,7 +66,8 @@ class NewEntry:
         evidence: what confirms it; by default its writer, who is a person. None: nothing does, and `doubt` says why.
         written_by: "agent", or the id of a person.
         sources: what it may come from beside the agent and its user.
-        is_protected, has_file: whether the entry that it changes is, and a skill with a file has its name.
+        is_protected: whether the entry that it changes is.
+        has_file, is_tool: whether a skill with a file, and a tool of the engine or the agent, has its name.
         count: how many other entries its layer has.
     """
 
@@ -81,6 +82,7 @@ class NewEntry:
     sources: Sequence[Source] = ()
     is_protected: bool = False
     has_file: bool = False
+    is_tool: bool = False
     count: int = 0
 
     @property
@@ -112,11 +114,6 @@ def constitution() -> str:
     return "\n".join(["What you keep about your work, in layers, and the rules that say what may enter each:", *lines])
 
 
-def is_tool_name(name: str) -> bool:
-    """Whether a tool of the engine has this name, which no skill may have."""
-    return name in ENGINE_TOOL_SPECS or name in AGENT_TOOL_SPECS
-
-
 def admit(entry: NewEntry) -> None:
     """Check an entry by all rules of its layer. Raises: AdmissionRefused, by the first one that it breaks."""
     for rule in rules():
@@ -137,7 +134,7 @@ def _bad_name(entry: NewEntry) -> str:
     """Why the name can't be used; empty: it can."""
     if not is_name(entry.name):
         return f"the name is {entry.name!r:.80}"
-    if is_tool_name(entry.name):
+    if entry.is_tool:
         return f"{entry.name!r} is the name of a tool"
     return f"{entry.name!r} is a skill that has a file" if entry.has_file else ""
 
@@ -155,14 +152,15 @@ def _bad_size(entry: NewEntry) -> str:
 def _has_credential(entry: NewEntry) -> str:
     """Where it holds a credential; empty: nowhere."""
     parts = {"text": entry.text, "description": entry.description, "name": entry.name}
-    found = next((part for part, text in parts.items() if without_credentials(text) != text), "")
+    texts = ((part, text) for part, own in parts.items() for text in {own, plain_form(own)})
+    found = next((part for part, text in texts if without_credentials(text) != text), "")
     return f"the {found} holds what looks like a credential" if found else ""
 
 
 def _match(entry: NewEntry, rule: Rule) -> str:
     """What it contains that the rule's patterns forbid; empty: nothing."""
     for pattern in rule.patterns:
-        if (found := pattern.search(f"{entry.description}\n{entry.text}")) is not None:
+        if (found := pattern.search(plain_form(f"{entry.description}\n{entry.text}"))) is not None:
             return f"it says {found[0]!r:.80}"
     return ""
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from pathlib import Path
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.features import Point
-from perdure.core.text.forms import name_form
+from perdure.core.text.forms import match_form, name_form
+from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, ENGINE_TOOL_SPECS
 from perdure.domain.provenance.policy import MEMORY_OWNER
-from perdure.features.plugins.definitions import Definition, DefinitionProblem, Definitions
-from perdure.features.plugins.layers import find_definitions, project_of, settings_of
+from perdure.features.plugins.definitions import Definition, DefinitionProblem, Definitions, by_weight
+from perdure.features.plugins.layers import find_definitions, no_definitions, project_of, settings_of
 from perdure.features.plugins.policy import load_policy
-from perdure.features.skills.admission import is_tool_name
 from perdure.features.skills.tables import Skills
 from perdure.features.skills.values import NO_USES, Skill, SkillUses, SkillView
 from perdure.storage.tx import Tx
@@ -36,9 +35,9 @@ _MORE = "…"
 class SkillNotFound(NotFound):
     """The agent has no skill of this name; the hint has those with similar names."""
 
-    def __init__(self, name: str, known: Sequence[str]) -> None:
+    def __init__(self, name: str, known: Sequence[str], why: str = "") -> None:
         near = get_close_matches(name, known, n=NEAR_NAMES, cutoff=0.5) or known[:NEAR_NAMES]
-        hint = f"is it {' or '.join(near)}?" if near else "there are no skills yet"
+        hint = why or (f"is it {' or '.join(near)}?" if near else "there are no skills yet")
         super().__init__("skill", name[:80], hint=hint)
 
 
@@ -63,6 +62,15 @@ def holder_of(tx: Tx, agent: Agent) -> Agent:
     return next(filter(None, (*SKILL_HOLDER(tx, agent), *MEMORY_OWNER(tx, agent))), agent)
 
 
+def tool_names(tx: Tx, agent: Agent, names: Collection[str]) -> Collection[str]:
+    """Return those of these names that a tool of the engine or of the agent has, and so no skill may have."""
+    forms = {one: one.casefold().replace("-", "_") for one in names}  # a model mixes up names that only look different
+    taken = {form for form in forms.values() if form in ENGINE_TOOL_SPECS or form in AGENT_TOOL_SPECS}
+    if others := set(tx.tools.find_named([*names, *forms.values()])):
+        taken |= others & {tool.spec.name for tool in tx.tools.list_by_agent(agent.id)}
+    return {one for one, form in forms.items() if one in taken or form in taken}
+
+
 def file_skills(tx: Tx, agent: Agent) -> Definitions:
     """Return the skills with files that the agent has. One with a tool's name, and all where the policy can't be read,
     are problems."""
@@ -70,48 +78,51 @@ def file_skills(tx: Tx, agent: Agent) -> Definitions:
     try:
         found = find_definitions("skills", settings, project_of(agent))
     except InvalidInput as error:
-        return Definitions(problems=[DefinitionProblem(path=Path(settings.policy), line=0, why=str(error))])
-    clashes = [one for one in found.by_name.values() if is_tool_name(one.name)]
+        return no_definitions(error, settings)
+    taken = tool_names(tx, agent, found.by_name)
+    clashes = [one for one in found.by_name.values() if one.name in taken]
     why = "a tool has its name, which no skill shadows"
     problems = [DefinitionProblem(path=one.path, line=0, why=f"{one.name}: {why}") for one in clashes if one.path]
     by_name = {name: one for name, one in found.by_name.items() if one not in clashes}
-    return replace(found, by_name=by_name, problems=[*found.problems, *problems])
+    free = {match_form(one.name) for one in clashes}
+    return replace(found, by_name=by_name, problems=[*found.problems, *problems], taken={*found.taken} - free)
 
 
 def list_skills(tx: Tx, agent: Agent, *, archived: bool | None = False, with_uses: bool = False) -> Sequence[SkillView]:
     """Return the skills of an agent by name: those in the archive, or the others; None: both."""
     uses = tx.of(Skills).uses(agent.id) if with_uses else {}
-    files = file_skills(tx, agent).by_name
-    found = [] if archived else [_view_of_file(one, uses.get(one.name)) for one in files.values()]
+    files = file_skills(tx, agent)
+    found = [] if archived else [_view_of_file(one, uses.get(one.name)) for one in files.by_name.values()]
     found += [
         _view_of(one, uses.get(one.name))
         for one in tx.of(Skills).list(agent.id, archived=archived)
-        if one.name not in files and _may_have(tx, one.name)
+        if files.is_free(one.name) and _may_have(tx, one.name)
     ]
     return sorted(found, key=lambda one: one.name)
 
 
 def find_skill(tx: Tx, agent: Agent, name: str) -> SkillView:
     """Return the agent's skill of this name, also an archived one; a file's comes first. Raises: SkillNotFound."""
-    files, name = file_skills(tx, agent).by_name, name_form(name.strip())
-    if (definition := files.get(name)) is not None:
+    files, name = file_skills(tx, agent), name_form(name.strip())
+    if (definition := files.by_name.get(name)) is not None:
         return _view_of_file(definition)
-    if (skill := tx.of(Skills).find(agent.id, name)) is not None and _may_have(tx, name):
+    if files.is_free(name) and (skill := tx.of(Skills).find(agent.id, name)) is not None and _may_have(tx, name):
         return _view_of(skill)
-    raise SkillNotFound(name, sorted({*files, *(one for _, one, _, _ in tx.of(Skills).index(agent.id))}))
+    own = (one for _, one, _, _ in tx.of(Skills).index(agent.id))
+    raise SkillNotFound(name, sorted({*files.by_name, *own}), files.why_refused(name))
 
 
 def build_index(tx: Tx, agent: Agent) -> Sequence[IndexLine]:
-    """Return the lines of the agent's index, by name: of files first, which may not be left out for others; then of
-    what it and people wrote, the newest first where there is no room for all."""
-    files = file_skills(tx, agent).by_name
+    """Return the lines of the agent's index, by name. Where there is no room for all, those of plug-ins are left out
+    first, then the oldest of what it and people wrote."""
+    files = file_skills(tx, agent)
     lines = [
         IndexLine(f"skill/{one.name}", one.name, one.layer, one.description[:FILE_DESCRIPTION_CHARS])
-        for one in files.values()
+        for one in files.by_name.values()
         if not one.fields.get("disable_model_invocation")
     ]
     own = [IndexLine(f"skill-{seq}", *line) for seq, *line in tx.of(Skills).index(agent.id)]
-    lines += [line for line in own if line.name not in files and _may_have(tx, line.name)]
+    lines = by_weight([*lines, *(line for line in own if files.is_free(line.name) and _may_have(tx, line.name))])
     shown = sorted(lines[:INDEX_LINES], key=lambda line: line.name)
     left = len(lines) - len(shown)
     return [*shown, IndexLine("skill/", _MORE, "", f"{left} more: search_skills finds them")] if left else shown

@@ -74,7 +74,17 @@ async def list_versions(view: Output, skill: Name, agent: LastAgent) -> None:
         by = one.run_id or one.written_by
         confirmed = f"{one.evidence} {one.evidence_id or ''}".strip()
         table.add_row(*map(visible, (str(one.version), local_time(one.created_at), by, confirmed, one.description)))
-        names = ("version", "description", "text", "written_by", "run_id", "evidence", "evidence_id", "created_at")
+        names = (
+            "version",
+            "description",
+            "text",
+            "diff",
+            "written_by",
+            "run_id",
+            "evidence",
+            "evidence_id",
+            "created_at",
+        )
         shapes.append(fields(one, *names))
     view.show(shapes, table)
     view.hint(f"`perdure skill restore {visible(skill)} --version NUMBER` brings one back")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from perdure.core.blocks import Author
 from perdure.core.ids import AgentId
 from perdure.domain.provenance.policy import MEMORY_OWNER
 from perdure.domain.tools.calls import MemoryCall
-from perdure.features.skills.admission import NewEntry, layers
+from perdure.features.skills.admission import NewEntry, admit, layers
 from perdure.features.skills.tables import Skills
-from perdure.features.skills.units import get_skill, write_skill
+from perdure.features.skills.units import get_skill, in_place, write_skill
 from perdure.features.skills.values import Skill
 from perdure.storage.tx import Tx
 
@@ -45,6 +45,13 @@ class SkillTargets:
     def get(self, tx: Tx, agent_id: AgentId, target_id: str) -> SkillTarget:
         """Return the skill as it is now. Raises: NotFound."""
         return self._target(get_skill(tx, agent_id, target_id))
+
+    def check(self, tx: Tx, agent_id: AgentId, target_id: str, value: str) -> None:
+        """Check a text by the rules for what agents write, but that it has to be confirmed: a person decides about it.
+        Raises: NotFound, AdmissionRefused."""
+        skill = get_skill(tx, agent_id, target_id)
+        new = NewEntry(layer=skill.layer, name=skill.name, text=value, written_by="agent")
+        admit(replace(in_place(tx, tx.agents.get(agent_id), new, skill), is_protected=False))
 
     def put(self, tx: Tx, agent_id: AgentId, target_id: str, value: str, author: Author, at: datetime) -> int:
         """Give the skill this text, and return its version then. Raises: NotFound, AdmissionRefused."""

@@ -7,12 +7,13 @@ from typing import Annotated
 from fastapi import Path, Query
 
 from perdure.features.skills import wire
-from perdure.server.wire.fields import Filled
+from perdure.server.wire.fields import keywords
 from perdure.server.wire.http import Router, ThisAgent
 
 router = Router(tags=["skills"])
 
 _Name = Annotated[str, Path(min_length=1, max_length=200, description="The skill's name.")]
+_NewName = Annotated[str, keywords(pattern=r"^\w[\w.-]{0,63}$"), Path(description="The skill's name.")]
 
 
 @router.get("/v1/agents/{agent_id}/skills")
@@ -26,7 +27,7 @@ async def list_skills(
 @router.get("/v1/agents/{agent_id}/skills/search")
 async def search_skills(
     agent: ThisAgent,
-    query: Annotated[Filled, Query(description="What to look for.")],
+    query: Annotated[str, Query(description="What to look for; an empty text finds nothing.")],
     limit: Annotated[int, Query(ge=1, le=100)] = 10,
 ) -> list[wire.SkillShape]:
     """Search skills by words and meaning, best first, also archived ones."""
@@ -53,7 +54,7 @@ async def get_skill(agent: ThisAgent, skill_name: _Name) -> wire.SkillPageShape:
 
 
 @router.put("/v1/agents/{agent_id}/skills/{skill_name}")
-async def write_skill(agent: ThisAgent, skill_name: _Name, body: wire.SkillIn) -> wire.SkillPageShape:
+async def write_skill(agent: ThisAgent, skill_name: _NewName, body: wire.SkillIn) -> wire.SkillPageShape:
     """Write a skill, or its next version."""
     skill = await agent.skills.write(skill_name, body.text, layer=body.layer, description=body.description)
     return wire.SkillPageShape.make(skill)

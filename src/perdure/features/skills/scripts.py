@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,7 +38,18 @@ def run(files, script, arguments):
         if end.code not in (None, 0):
             raise RuntimeError(f"the script ended with {end.code}") from None
 """
+_PYTHON = re.compile(rb"#!\S*[/ ]python")
 ARGUMENTS_MAX, ARGUMENT_CHARS = 50, 10_000
+
+
+class ScriptNotRun(ToolError):
+    """A script is in a language that the sandbox does not have."""
+
+    def __init__(self, script: str) -> None:
+        super().__init__(
+            f"{script!r:.80} was not run: the sandbox has Python, and neither a shell nor other programs. Read it with"
+            " read_skill, and do its steps with your own tools, or in Python"
+        )
 
 
 class SkillScripts:
@@ -59,10 +71,6 @@ class SkillScripts:
         argv = [str(one) for one in arguments.get("arguments") or ()]
         if len(argv) > ARGUMENTS_MAX or any(len(one) > ARGUMENT_CHARS for one in argv):
             raise ToolError(f"a script takes at most {ARGUMENTS_MAX} arguments of {ARGUMENT_CHARS:,} characters")
-        if not script.endswith(".py"):
-            raise ToolError(
-                f"{script!r:.80} was not run: only Python can be run safely here, a file that ends with .py"
-            )
         if not load_policy(app.settings).allows_tool(tool.spec.name):
             raise ToolError("a policy forbids to run the scripts of skills")
 
@@ -76,8 +84,10 @@ class SkillScripts:
 
         now = app.ports.clock.now()
         skill = await app.store.write(find)
-        await asyncio.to_thread(read_file, skill, script)
-        files = await asyncio.to_thread(read_files, skill)
+        code = await asyncio.to_thread(read_file, skill, script)
+        if not script.endswith(".py") and not _PYTHON.match(code):
+            raise ScriptNotRun(script)
+        files = {**await asyncio.to_thread(read_files, skill), script: code}
         shape = {name: base64.b64encode(data).decode() for name, data in files.items()}
         job = SandboxJob(
             source=RUNNER,

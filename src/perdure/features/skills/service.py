@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Literal
 
+from perdure.core.text.line_diff import unified_diff
 from perdure.features.skills.admission import NewEntry
 from perdure.features.skills.catalog import file_skills, find_skill, list_skills
 from perdure.features.skills.files import list_files
 from perdure.features.skills.search import rank_skills
 from perdure.features.skills.tables import Skills
 from perdure.features.skills.units import archive, get_skill, restore, write_constitution, write_skill
-from perdure.features.skills.values import Skill, SkillVersion, SkillView
+from perdure.features.skills.values import Skill, SkillChange, SkillView
 from perdure.library.parts.checks import check_limit, check_number, check_text, outside
 from perdure.library.parts.part import AsyncPart, reads
 from perdure.storage.tx import Tx
@@ -48,11 +50,10 @@ class AsyncSkills(AsyncPart):
         """Why files define no skill, each with its path and line. Raises: NotFound."""
         return [str(one) for one in file_skills(tx, tx.agents.get(self._id)).problems]
 
-    @reads
-    def get(self, tx: Tx, name: str) -> SkillView:
+    async def get(self, name: str) -> SkillView:
         """The skill of this name, with the names of its files. Raises: NotFound."""
         check_text("name", name)
-        return self._view(tx, name)
+        return await with_files(await self._store.read(self._view, name))
 
     async def search(self, query: str, *, limit: int = 10) -> Sequence[SkillView]:
         """The skills that best fit a query by words and meaning, best first, also archived ones. Raises: NotFound."""
@@ -74,11 +75,19 @@ class AsyncSkills(AsyncPart):
         return await self._change(lambda tx: write_skill(tx, tx.agents.get(self._id), new, at=now)[0])
 
     @reads
-    def versions(self, tx: Tx, name: str) -> Sequence[SkillVersion]:
-        """The versions of a skill without a file, the newest first, each with what confirmed it. Raises: NotFound."""
+    def versions(self, tx: Tx, name: str) -> Sequence[SkillChange]:
+        """The versions of a skill without a file, the newest first, each with what confirmed it, and how its text
+        differs from the version before. Raises: NotFound."""
         check_text("name", name)
         tx.agents.model(self._id)
-        return tx.of(Skills).versions(get_skill(tx, self._id, name))
+        found = tx.of(Skills).versions(get_skill(tx, self._id, name))
+        before = [*(one.text for one in found[1:]), ""]
+        return [
+            SkillChange(
+                **{field.name: getattr(one, field.name) for field in fields(one)}, diff=unified_diff(old, one.text)
+            )
+            for one, old in zip(found, before, strict=True)
+        ]
 
     async def archive(self, name: str) -> SkillView:
         """Put a skill without a file into the archive: it leaves the index, and searches still find it. Raises:
@@ -110,10 +119,14 @@ class AsyncSkills(AsyncPart):
             tx.agents.model(self._id)
             return self._view(tx, change(tx).name)
 
-        return await self._store.write(run)
+        return await with_files(await self._store.write(run))
 
     def _view(self, tx: Tx, name: str) -> SkillView:
-        """The skill of this name, with its uses and files. Raises: NotFound."""
+        """The skill of this name, with its uses. Raises: NotFound."""
         view = find_skill(tx, tx.agents.get(self._id), name)
-        uses = tx.of(Skills).uses(self._id).get(view.name, view.uses)
-        return replace(view, uses=uses, files=tuple(list_files(view)))
+        return replace(view, uses=tx.of(Skills).uses(self._id).get(view.name, view.uses))
+
+
+async def with_files(view: SkillView) -> SkillView:
+    """A skill with the names of its files: outside of a transaction, for a folder may be large."""
+    return replace(view, files=tuple(await asyncio.to_thread(list_files, view)))

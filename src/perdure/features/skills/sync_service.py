@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from perdure.features.skills.service import AsyncSkills
-from perdure.features.skills.values import SkillVersion, SkillView
+from perdure.features.skills.values import SkillChange, SkillView
 from perdure.library.sync.parts.part import Part
 
 __all__ = ["Skills"]
@@ -46,8 +46,9 @@ class Skills(Part):
         """
         return self._portal.run(self._inner.write(name, text, layer=layer, description=description))
 
-    def versions(self, name: str) -> Sequence[SkillVersion]:
-        """The versions of a skill without a file, the newest first, each with what confirmed it. Raises: NotFound."""
+    def versions(self, name: str) -> Sequence[SkillChange]:
+        """The versions of a skill without a file, the newest first, each with what confirmed it, and how its text
+        differs from the version before. Raises: NotFound."""
         return self._portal.run(self._inner.versions(name))
 
     def archive(self, name: str) -> SkillView:

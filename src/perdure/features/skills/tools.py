@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from perdure.context.sections.expand import Budget
+from perdure.core.agents import Agent
 from perdure.core.errors import ToolError
 from perdure.core.ids import AgentId
 from perdure.core.sources import OUTSIDE, Source
 from perdure.core.specs import ToolOutcome
+from perdure.core.text.forms import name_form
 from perdure.domain.tools.calls import MemoryCall
 from perdure.engine.approvals.answers import client_skills
 from perdure.features.skills.admission import NewEntry
@@ -32,30 +35,46 @@ FACT_CHARS = 300
 CUT = "\n[cut here: the skill is longer than fits]"
 
 
-def read_skill(tx: Tx, call: MemoryCall, name: str, file: str | None = None) -> ToolOutcome:
+async def read_skill(call: SearchCall, name: str, file: str | None = None) -> ToolOutcome:
     """Return the instructions of a skill, or one of its files, and count the use. Raises: ToolError."""
-    holder = holder_of(tx, call.agent)
-    try:
-        skill = find_skill(tx, holder, name)
-    except SkillNotFound as error:
-        for one in _client_skills(tx, call):
-            if one.name == name.strip():
-                return ToolOutcome(text=f"{one.name} is on the client's machine: read {one.path} with your tools.")
-        raise ToolError(str(error)) from error
-    text = read_file(skill, file.strip()).decode("utf-8", "replace") if file else _instructions(skill)
-    if call.person is None:
-        count_use(tx, holder.id, skill.name, call.run, at=call.now)
-    archive_unused(tx, holder.id, at=call.now)
-    budget = Budget(call.counter, call.result_tokens)
-    shown = text if budget.fits(text) else Budget(call.counter, call.result_tokens - 20).cut(text) + CUT
-    return ToolOutcome(text=shown, sources=_sources_of(tx, holder.id, [skill]))
+
+    def find(tx: Tx) -> tuple[AgentId, SkillView]:
+        """The skill, and whose it is."""
+        holder = _holder(tx, call)
+        try:
+            return holder.id, find_skill(tx, holder, name)
+        except SkillNotFound as error:
+            for one in _client_skills(tx, call):
+                if one.name == name.strip():
+                    return holder.id, one
+            raise ToolError(str(error)) from error
+
+    def count(tx: Tx) -> Sequence[Source]:
+        """Count the use, and return what the skill comes from."""
+        if call.run.id:  # else a person runs the tool
+            count_use(tx, holder_id, skill.name, call.run, at=call.now)
+        archive_unused(tx, holder_id, at=call.now)
+        return _sources_of(tx, holder_id, [skill])
+
+    holder_id, skill = await call.store.read(find)
+    if skill.layer == "client":
+        return ToolOutcome(text=f"{skill.name} is on the client's machine: read {skill.path} with your tools.")
+    # Not in a transaction: a folder may be large, or on a slow disk.
+    text = await asyncio.to_thread(_text_of, skill, (file or "").strip())
+    cut = replace(call.budget, tokens=call.budget.tokens - 20)
+    shown = text if call.budget.fits(text) else cut.cut(text) + CUT
+    return ToolOutcome(text=shown, sources=tuple(await call.store.write(count)))
 
 
 def start_long_term_update(
     tx: Tx, call: MemoryCall, layer: Layer, name: str, text: str, evidence: str, description: str = ""
 ) -> ToolOutcome:
     """Write an entry of L2 or L3, or its next version. Raises: AdmissionRefused, InvalidInput."""
-    found, doubt = find_evidence(tx, call, evidence)
+    holder = holder_of(tx, call.agent)
+    before = tx.of(Skills).find(holder.id, name_form(name.strip()))
+    known = [] if before is None else before.text.splitlines()
+    added = "\n".join(line for line in text.splitlines() if line not in known)
+    found, doubt = find_evidence(tx, call, evidence, added or text)
     new = NewEntry(
         layer=layer,
         name=name,
@@ -67,7 +86,6 @@ def start_long_term_update(
         run_id=call.run.id if call.person is None else None,
         sources=[one.source for one in call.passage_sources if one.source.label in OUTSIDE],
     )
-    holder = holder_of(tx, call.agent)
     skill, before = write_skill(tx, holder, new, at=call.now)
     write_constitution(tx, holder.id, author=call.author, ids=call.ids, at=call.now)
     archive_unused(tx, holder.id, at=call.now)
@@ -83,7 +101,7 @@ async def search_skills(call: SearchCall, query: str, limit: int = FOUND) -> Too
 
     def load(tx: Tx) -> tuple[AgentId, Sequence[SkillView]]:
         """Whose skills these are, and all that there are, also archived ones."""
-        holder = holder_of(tx, tx.conversations.get_agent(call.run.key.agent_id, call.run.conversation_seq))
+        holder = _holder(tx, call)
         return holder.id, [*list_skills(tx, holder, archived=None), *_client_skills(tx, call)]
 
     holder_id, skills = await call.store.read(load)
@@ -103,7 +121,12 @@ def _hit_line(skill: SkillView) -> str:
     return json.dumps(shape, ensure_ascii=False)
 
 
-def _client_skills(tx: Tx, call: MemoryCall | SearchCall) -> Sequence[SkillView]:
+def _holder(tx: Tx, call: SearchCall) -> Agent:
+    """The agent whose skills the calling one has."""
+    return holder_of(tx, tx.conversations.get_agent(call.run.key.agent_id, call.run.conversation_seq))
+
+
+def _client_skills(tx: Tx, call: SearchCall) -> Sequence[SkillView]:
     """The skills that the caller of the run sent."""
     digest = call.run.client_tools
     shapes = [] if digest is None else client_skills(tx, call.run.key.agent_id, digest)
@@ -111,6 +134,11 @@ def _client_skills(tx: Tx, call: MemoryCall | SearchCall) -> Sequence[SkillView]
         SkillView(name=one["name"], layer="client", description=one["description"], path=one["location"])
         for one in shapes
     ]
+
+
+def _text_of(skill: SkillView, file: str) -> str:
+    """The text of this file of a skill; empty: its instructions. Raises: ToolError."""
+    return read_file(skill, file).decode("utf-8", "replace") if file else _instructions(skill)
 
 
 def _instructions(skill: SkillView) -> str:

@@ -15,7 +15,7 @@ from perdure.core.runs import Run
 from perdure.core.text.forms import name_form
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.features.skills.admission import NewEntry, admit, constitution, layers
-from perdure.features.skills.catalog import SkillNotFound, file_skills
+from perdure.features.skills.catalog import SkillNotFound, file_skills, tool_names
 from perdure.features.skills.tables import Skills
 from perdure.features.skills.values import UNUSED_FOR, Skill, SkillVersion, describe
 from perdure.storage.tx import Tx
@@ -40,15 +40,7 @@ def write_skill(tx: Tx, agent: Agent, new: NewEntry, *, at: datetime) -> tuple[S
     description = describe(text, new.description)
     if before is not None and not new.description and before.description != describe(before.text):
         description = before.description  # somebody gave it
-    new = replace(
-        new,
-        name=name,
-        text=text,
-        description=description,
-        is_protected=before is not None and before.is_protected,
-        has_file=name in file_skills(tx, agent).by_name,
-        count=sum(layer == new.layer and name != one for _, one, layer, _ in table.index(agent.id)),
-    )
+    new = in_place(tx, agent, replace(new, name=name, text=text, description=description), before)
     if new.has_file and new.by_person:  # of what an agent writes a rule says it
         raise AlreadyExists("skill", name, helps="it has a file, so choose another name")
     admit(new)
@@ -73,6 +65,17 @@ def write_skill(tx: Tx, agent: Agent, new: NewEntry, *, at: datetime) -> tuple[S
     changed = replace(before, version=version.version, archived_at=None, fresh_at=at, changed_at=at, **values)
     table.add_version(changed, version)
     return table.put(changed), before
+
+
+def in_place(tx: Tx, agent: Agent, new: NewEntry, before: Skill | None) -> NewEntry:
+    """Return an entry with what the rules ask about its place. `before`: the agent's entry of this name."""
+    return replace(
+        new,
+        is_protected=before is not None and before.is_protected,
+        has_file=not file_skills(tx, agent).is_free(new.name),
+        is_tool=new.name in tool_names(tx, agent, [new.name]),
+        count=sum(layer == new.layer and new.name != one for _, one, layer, _ in tx.of(Skills).index(agent.id)),
+    )
 
 
 def write_constitution(tx: Tx, agent_id: AgentId, *, author: Author, ids: Ids, at: datetime) -> None:

@@ -89,6 +89,13 @@ class SkillVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SkillChange(SkillVersion):
+    """A version, and the unified difference of its text from the version before."""
+
+    diff: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SkillUses:
     """How many runs read a skill, how many of them came to their end, and when one last read it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from perdure.features.skills.values import DESCRIPTION_CHARS, SkillVersion, SkillView
+from perdure.features.skills.values import DESCRIPTION_CHARS, SkillChange, SkillView
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import FILLED, keywords
 from perdure.server.wire.shapes import WireShape, computed
@@ -43,11 +43,12 @@ class SkillPageShape(WireShape, of=SkillView, fields=f"{_FIELDS} text", last_use
     files: list[str] = computed(lambda skill: list(skill.files))
 
 
-_VERSION = "version description text written_by run_id evidence evidence_id created_at"
+_VERSION = "version description text diff written_by run_id evidence evidence_id created_at"
 
 
-class SkillVersionShape(WireShape, of=SkillVersion, fields=_VERSION):
-    """A version of a skill. `evidence_id`: the message with the tool's result, or of the user, that confirmed it."""
+class SkillVersionShape(WireShape, of=SkillChange, fields=_VERSION):
+    """A version of a skill; `diff` is unified, from the text of the version before. `evidence_id`: the message with the
+    tool's result, or of the user, that confirmed it."""
 
 
 class SkillProblems(WireShape):

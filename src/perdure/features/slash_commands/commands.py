@@ -56,5 +56,5 @@ async def run_command(
     """Run a command, and show what the agent does."""
     found = await get_agent(view, perdure, agent, change=True)
     line = None if conversation is None else (await conversation_named(found, conversation)).id
-    text, options = await found.commands.prepare(name, " ".join(arguments or ()))
+    text, options = await found.commands.prepare(name, arguments or (), conversation=line)
     return await ChatSession(perdure, found, StdinLines(), view, conversation=line).send(text, options)

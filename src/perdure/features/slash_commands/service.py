@@ -15,8 +15,10 @@ from perdure.core.features import Point
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.models import Models
 from perdure.core.runs import RunOptions
+from perdure.core.text.forms import name_form
+from perdure.engine.ports import in_effect
 from perdure.engine.run.accept import Accepted
-from perdure.features.plugins.definitions import DefinitionProblem
+from perdure.features.plugins.definitions import DefinitionProblem, Definitions
 from perdure.features.plugins.layers import find_definitions, project_of
 from perdure.features.plugins.policy import load_policy
 from perdure.features.slash_commands.values import SlashCommand, expand, make_command
@@ -27,10 +29,11 @@ from perdure.library.parts.part import AsyncPart
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 
-COMMAND_MODEL: Point[[str, str, Models, Settings], str] = Point("command_model")
-"""The handle of the model that the definition of a command means, by its wish and the agent's own model."""
+COMMAND_MODEL: Point[[str, str, str, Models, Settings], tuple[str, str]] = Point("command_model")
+"""(The handle of the model of a command's run, why it is that one), by the wishes of its definition and of the caller,
+and the agent's own model."""
 
-_LINE = re.compile(r"/([\w.:-]+)(?:\s+(.*))?", re.DOTALL)
+_LINE = re.compile(r"/(\S+)(?:\s+(.*))?", re.DOTALL)
 
 
 class AsyncSlashCommands(AsyncPart):
@@ -42,88 +45,125 @@ class AsyncSlashCommands(AsyncPart):
 
     async def problems(self) -> Sequence[DefinitionProblem]:
         """The files that define no command, each with its line and the reason. Raises: as `list`."""
-        return (await self._load())[1]
+        return (await self._load())[1].problems
 
     async def get(self, name: str) -> SlashCommand:
         """The command of exactly this name. Raises: NotFound, with the nearest names; InvalidInput: the policy."""
         check_text("name", name)
-        commands, _ = await self._load()
-        found = commands.get(name.removeprefix("/"))
+        (commands, definitions), name = await self._load(), name_form(name.removeprefix("/"))
+        found = commands.get(name)
         if found is None:
-            near = get_close_matches(name, commands, n=3, cutoff=0.5)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(commands) or 'none'}"
-            raise NotFound("command", name, hint=hint)
+            near = get_close_matches(name[:200], commands, n=3, cutoff=0.5)
+            there = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(commands) or 'none'}"
+            raise NotFound("command", name[:80], hint=definitions.why_refused(name) or there)
         return found
 
-    async def prepare(self, name: str, arguments: str = "") -> tuple[str, RunOptions]:
-        """What is sent for a command: the text of the message, and the model and the tools of its run.
+    async def prepare(
+        self,
+        name: str,
+        arguments: str | Sequence[str] = "",
+        *,
+        model: str | None = None,
+        conversation: ConversationId | None = None,
+    ) -> tuple[str, RunOptions]:
+        """What is sent for a command: the text of the message, and the model of its run, why it is that one, and its
+        tools.
 
-        Raises: NotFound; MessageTooLarge; ModelNotFound; InvalidInput: the policy forbids the model, or is broken.
+        Args:
+            arguments: the text behind the name, where quotes keep words together; or the words.
+            model: that of a command which names none; by default the agent's own.
+            conversation: where it will be run; by default in the agent's first one.
+        Raises: NotFound; MessageTooLarge; ModelNotFound; ToolError, InvalidInput: the policy forbids the model; it is
+            broken; or no model is called so.
         """
-        check_text("arguments", arguments)
+        words = [*arguments] if isinstance(arguments, list | tuple) else None
+        for text in (arguments,) if words is None else words:
+            check_text("arguments", text)
+        line = arguments.strip() if isinstance(arguments, str) else " ".join(arguments)
         command = await self.get(name)
-        text = expand(command, arguments.strip(), limit_chars=self._ports.settings.message_limit_chars)
-        model = await self._model_of(command) if command.model not in ("", "inherit") else None
-        return text, RunOptions(model=model, tools=command.tools)
+        text = expand(command, line, words, limit_chars=self._ports.settings.message_limit_chars)
+        handle, reason = await self._model_of(command, model or "", conversation)
+        return text, RunOptions(model=handle, model_reason=reason, tools=command.tools)
 
     async def run(
         self,
         name: str,
-        arguments: str = "",
+        arguments: str | Sequence[str] = "",
         *,
         conversation: ConversationId | None = None,
         **options: Unpack[SendOptions],
     ) -> Reply:
         """Run a command and wait for the whole reply. Its `model` and its tools win over those in `options`, which are
         as those of `AsyncAgent.send`. Raises: as `prepare` and `AsyncAgent.send`."""
-        text, chosen = await self.prepare(name, arguments)
-        return await self._sending.send(text, conversation=conversation, **_merged(options, chosen))
+        text, merged = await self._prepare(name, arguments, conversation, options)
+        return await self._sending.send(text, conversation=conversation, **merged)
 
     async def submit(
         self,
         name: str,
-        arguments: str = "",
+        arguments: str | Sequence[str] = "",
         *,
         conversation: ConversationId | None = None,
         background: bool = True,
         **options: Unpack[SendOptions],
     ) -> Accepted:
         """Run a command without waiting; see `run` and `AsyncAgent.submit`."""
-        text, chosen = await self.prepare(name, arguments)
-        return await self._sending.submit(
-            text, conversation=conversation, background=background, **_merged(options, chosen)
-        )
+        text, merged = await self._prepare(name, arguments, conversation, options)
+        return await self._sending.submit(text, conversation=conversation, background=background, **merged)
+
+    async def _prepare(
+        self, name: str, arguments: str | Sequence[str], conversation: ConversationId | None, options: SendOptions
+    ) -> tuple[str, SendOptions]:
+        """(What is sent for a command, the options with its model and its tools in place of the caller's). Raises: as
+        `prepare`."""
+        model = options.get("model")
+        text, chosen = await self.prepare(name, arguments, model=model, conversation=conversation)
+        merged: SendOptions = {**options, "model": chosen.model, "model_reason": chosen.model_reason}
+        return text, merged if chosen.tools is None else {**merged, "tools": chosen.tools}
 
     @property
     def _sending(self) -> AsyncSending:
         return AsyncSending(self._app, self._id)
 
-    async def _load(self) -> tuple[Mapping[str, SlashCommand], Sequence[DefinitionProblem]]:
-        """The commands by name, and the files that define none. Raises: as `list`."""
+    async def _load(self) -> tuple[Mapping[str, SlashCommand], Definitions]:
+        """The commands by name, and what was found of definitions. Raises: as `list`."""
         settings = self._app.settings
         agent, tools = await self._store.read(_load_agent, self._id)
         found = await asyncio.to_thread(find_definitions, "commands", settings, project_of(agent))
         policy = load_policy(settings)
-        return {name: make_command(one, tools, policy) for name, one in found.by_name.items()}, found.problems
+        return {name: make_command(one, tools, policy) for name, one in found.by_name.items()}, found
 
-    async def _model_of(self, command: SlashCommand) -> str:
-        """The handle of a command's model. Raises: ModelNotFound; InvalidInput: the policy forbids it."""
-        agent, _ = await self._store.read(_load_agent, self._id)
-        models, settings = self._ports.models, self._app.settings
-        handle = next(iter(COMMAND_MODEL(command.model, models.follow(agent.model), models, settings)), command.model)
-        if models.find(handle) is None:
-            raise ModelNotFound(handle, known=models.handles())
+    async def _model_of(
+        self, command: SlashCommand, asked: str, conversation: ConversationId | None
+    ) -> tuple[str | None, str]:
+        """(The handle of the model of a command's run, None being the agent's own; why it is that one). The policy
+        binds the agent's own model, too. Raises: as `prepare`."""
+        seq = await self._seq_of(conversation)
+        agent = await self._store.read(lambda tx: tx.conversations.get_agent(self._id, seq))
+        models, settings, wish = self._ports.models, self._app.settings, command.model
+        own = in_effect(agent, models).model
+        if wish.lower() in ("", "inherit"):
+            wish, asked = "", "" if wish else asked
+        found = COMMAND_MODEL(wish, asked, own, models, settings)
+        handle, reason = next(iter(found), (wish or asked or own, ""))
         if not load_policy(settings).allows_model(handle):
             raise InvalidInput(f"the policy forbids the model {handle!r} of the command /{command.name}")
-        return handle
+        if handle == own and not wish and not asked:
+            return None, ""
+        if models.find(handle) is None:
+            raise ModelNotFound(handle, known=models.handles())
+        return handle, reason
 
 
-async def read_slash_text(app: App, agent_id: AgentId, text: str) -> tuple[str, RunOptions] | None:
-    """Return what is sent for a text such as `/NAME ARGUMENTS`; None: it names no command. Raises: as `prepare`."""
+async def read_slash_text(
+    app: App, agent_id: AgentId, text: str, conversation: ConversationId | None
+) -> tuple[str, RunOptions] | None:
+    """Return what is sent for a text such as `/NAME ARGUMENTS` in a conversation; None: it names no command. Raises: as
+    `prepare`."""
     line, commands = _LINE.fullmatch(text.strip()), AsyncSlashCommands(app, agent_id)
-    if line is None or line[1] not in {one.name for one in await commands.list()}:
+    if line is None or name_form(line[1]) not in {one.name for one in await commands.list()}:
         return None
-    return await commands.prepare(line[1], line[2] or "")
+    return await commands.prepare(line[1], line[2] or "", conversation=conversation)
 
 
 async def list_slashes(app: App, agent_id: AgentId) -> Mapping[str, str]:
@@ -138,13 +178,3 @@ async def list_slashes(app: App, agent_id: AgentId) -> Mapping[str, str]:
 def _load_agent(tx: Tx, agent_id: AgentId) -> tuple[Agent, Sequence[str]]:
     """The agent and the names of its tools. Raises: NotFound."""
     return tx.agents.get(agent_id), [tool.spec.name for tool in tx.tools.list_by_agent(agent_id)]
-
-
-def _merged(options: SendOptions, chosen: RunOptions) -> SendOptions:
-    """The options of a message, with the model and the tools of a command in place of the caller's."""
-    own: SendOptions = {}
-    if chosen.model is not None:
-        own["model"] = chosen.model
-    if chosen.tools is not None:
-        own["tools"] = chosen.tools
-    return {**options, **own}

@@ -36,17 +36,30 @@ class SlashCommands(Part):
         """The command of exactly this name. Raises: NotFound, with the nearest names; InvalidInput: the policy."""
         return self._portal.run(self._inner.get(name))
 
-    def prepare(self, name: str, arguments: str = "") -> tuple[str, RunOptions]:
-        """What is sent for a command: the text of the message, and the model and the tools of its run.
+    def prepare(
+        self,
+        name: str,
+        arguments: str | Sequence[str] = "",
+        *,
+        model: str | None = None,
+        conversation: ConversationId | None = None,
+    ) -> tuple[str, RunOptions]:
+        """What is sent for a command: the text of the message, and the model of its run, why it is that one, and its
+        tools.
 
-        Raises: NotFound; MessageTooLarge; ModelNotFound; InvalidInput: the policy forbids the model, or is broken.
+        Args:
+            arguments: the text behind the name, where quotes keep words together; or the words.
+            model: that of a command which names none; by default the agent's own.
+            conversation: where it will be run; by default in the agent's first one.
+        Raises: NotFound; MessageTooLarge; ModelNotFound; ToolError, InvalidInput: the policy forbids the model; it is
+            broken; or no model is called so.
         """
-        return self._portal.run(self._inner.prepare(name, arguments))
+        return self._portal.run(self._inner.prepare(name, arguments, model=model, conversation=conversation))
 
     def run(
         self,
         name: str,
-        arguments: str = "",
+        arguments: str | Sequence[str] = "",
         *,
         conversation: ConversationId | None = None,
         **options: Unpack[SendOptions],
@@ -58,7 +71,7 @@ class SlashCommands(Part):
     def submit(
         self,
         name: str,
-        arguments: str = "",
+        arguments: str | Sequence[str] = "",
         *,
         conversation: ConversationId | None = None,
         background: bool = True,

@@ -61,6 +61,7 @@ class SendOptions(TypedDict, total=False):
     max_tokens: int | None
     max_cost_usd: float | None
     model: str | None
+    model_reason: str
     tools: Sequence[str] | None
     images: Sequence[Picture]
 
@@ -90,7 +91,8 @@ class AsyncSending(AsyncApproval):
                 calls of the run; by default the setting. `max_tokens`: the tokens, in and out, after which the run
                 makes no other model call; it then ends with `max_tokens_exceeded`; by default as many as agent and
                 settings allow. `max_cost_usd`: the same in US dollars, of models with a known price; it ends with
-                `insufficient_credits`. `model`: the handle of the model of this run. `tools`: the names of the only
+                `insufficient_credits`. `model`: the handle of the model of this run; `model_reason`:
+                why it is that one, which is shown with the run. `tools`: the names of the only
                 tools that it may call; a call of another one is refused. `if_busy`: whether to wait for the run of this
                 conversation to end, the default, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
@@ -153,6 +155,7 @@ class AsyncSending(AsyncApproval):
         max_tokens: int | None = None,
         max_cost_usd: float | None = None,
         model: str | None = None,
+        model_reason: str = "",
         tools: Sequence[str] | None = None,
         images: Sequence[Picture] = (),
     ) -> Accepted:
@@ -168,6 +171,12 @@ class AsyncSending(AsyncApproval):
                 background=background,
                 max_steps=max_steps,
                 client_tools=None if client_tools is None else client_tools.shapes,
-                options=RunOptions(model=model, tools=tools, max_tokens=max_tokens, max_cost_usd=max_cost_usd),
+                options=RunOptions(
+                    model=model,
+                    model_reason=model_reason,
+                    tools=tools,
+                    max_tokens=max_tokens,
+                    max_cost_usd=max_cost_usd,
+                ),
             )
         )

@@ -6,27 +6,35 @@ from collections.abc import Awaitable, Mapping
 
 from perdure.app import App
 from perdure.core.features import Point
-from perdure.core.ids import AgentId
+from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import NO_OPTIONS, RunOptions
 
-SLASH_TEXT: Point[[App, AgentId, str], Awaitable[tuple[str, RunOptions] | None]] = Point("slash_text")
-"""What is sent for a text that begins with /, and the options of its run; None: it is no command."""
+SLASH_TEXT: Point[[App, AgentId, str, ConversationId | None], Awaitable[tuple[str, RunOptions] | None]] = Point(
+    "slash_text"
+)
+"""What is sent for a text that begins with / in a conversation, by default the agent's first one, and the options of
+its run; None: it is no command."""
 LISTED_SLASHES: Point[[App, AgentId], Awaitable[Mapping[str, str]]] = Point("listed_slashes")
 """Usage of a command, such as `/commit [TEXT]` -> what it does."""
 
 
-async def find_slash(app: App, agent_id: AgentId, text: str) -> tuple[str, RunOptions] | None:
-    """Return what is sent for a text that a person typed, and the options of its run; None: it is no command."""
+async def find_slash(
+    app: App, agent_id: AgentId, text: str, conversation: ConversationId | None = None
+) -> tuple[str, RunOptions] | None:
+    """Return what is sent for a text that a person typed in a conversation, by default the agent's first one, and the
+    options of its run; None: it is no command."""
     if text.startswith("/") and not text.startswith("//"):
-        for found in SLASH_TEXT(app, agent_id, text):
+        for found in SLASH_TEXT(app, agent_id, text, conversation):
             if (read := await found) is not None:
                 return read
     return None
 
 
-async def read_slash(app: App, agent_id: AgentId, text: str) -> tuple[str, RunOptions]:
+async def read_slash(
+    app: App, agent_id: AgentId, text: str, conversation: ConversationId | None = None
+) -> tuple[str, RunOptions]:
     """As `find_slash`; what is no command is sent as it is, without the first of two slashes."""
-    if (found := await find_slash(app, agent_id, text)) is not None:
+    if (found := await find_slash(app, agent_id, text, conversation)) is not None:
         return found
     return text.removeprefix("/") if text.startswith("//") else text, NO_OPTIONS
 

@@ -168,7 +168,8 @@ class AsyncReplays(AsyncAgentPart):
         exchange = tx.steps.exchange(step)
         shape["exchange"] = None if exchange is None else asdict(exchange)
         try:
-            lines = canonical(build_request(tx, step)[1]).decode("utf-8", "replace").splitlines()
+            # Texts hold marks at which `splitlines` would cut, such as U+2028.
+            lines = canonical(build_request(tx, step)[1]).decode("utf-8", "replace").removesuffix("\n").split("\n")
             return shape | {"request": [json.loads(line) for line in lines]}
         except ReplayMismatch as error:
             return shape | {"request": None, "problem": str(error)}

@@ -174,6 +174,10 @@ class Runs(LeasedTable[Run]):
         sql = f"SELECT COUNT(*) FROM runs r WHERE r.origin_id = :origin AND {_OWN_RUN_OF_R}"
         return int(self._value(sql, origin=origin))
 
+    def list_by_origin(self, origin: RunId) -> Sequence[Run]:
+        """The runs that were caused, through messages between agents, by this run, oldest first."""
+        return self._read("r.origin_id = :origin ORDER BY r.created_at, r.id", origin=origin)
+
     def list(self, agent_id: AgentId, *, limit: int = 100, before_seq: int | None = None) -> Sequence[Run]:
         """The runs of an agent, newest first."""
         where = Conditions("r.agent_id = :agent_id")

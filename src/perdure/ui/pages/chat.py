@@ -169,8 +169,9 @@ def _conversation_id(request: Request) -> ConversationId | None:
 async def send(request: Request, library: AsyncPerdure) -> Notice:
     """Send a message; its run goes on in the background, and the page follows it."""
     agent, form = agent_of(request, library), await form_of(request)
-    text, options = await read_slash(library.app, agent.id, field_of(form, "text"))
-    await _send(agent, _conversation_id(request), text, form.get("key") or None, options)
+    line = _conversation_id(request)
+    text, options = await read_slash(library.app, agent.id, field_of(form, "text"), line)
+    await _send(agent, line, text, form.get("key") or None, options)
     return Notice("")
 
 

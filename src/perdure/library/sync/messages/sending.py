@@ -44,7 +44,8 @@ class Sending(Approval):
                 calls of the run; by default the setting. `max_tokens`: the tokens, in and out, after which the run
                 makes no other model call; it then ends with `max_tokens_exceeded`; by default as many as agent and
                 settings allow. `max_cost_usd`: the same in US dollars, of models with a known price; it ends with
-                `insufficient_credits`. `model`: the handle of the model of this run. `tools`: the names of the only
+                `insufficient_credits`. `model`: the handle of the model of this run; `model_reason`:
+                why it is that one, which is shown with the run. `tools`: the names of the only
                 tools that it may call; a call of another one is refused. `if_busy`: whether to wait for the run of this
                 conversation to end, the default, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
