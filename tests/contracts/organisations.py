@@ -28,6 +28,7 @@ from perdure.features.groups.tables import GroupMessages, Groups
 from perdure.features.groups.values import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass
 from perdure.features.groups.work_tables import GroupTurns, Passes
 from perdure.features.helpers.tables import HelperAgent, HelperAgents
+from perdure.features.imports.tables import ImportedItems
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.values import McpServer, McpTool
 from perdure.features.openai_front.tables import OpenaiHistories
@@ -163,6 +164,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.providers.put_traits("m", {"calling": "text"})
     tx.captures.put(agent.id, 0, 0, at=AT)
     tx.of(HelperAgents).put(agent.id, "sea:walrus", HelperAgent(agent.id, "digest"))
+    tx.of(ImportedItems).put(agent.id, {"passage-1": "digest"})
     tx.of(OpenaiHistories).add(agent.id, [new_history()])
     tx.passages.count(archive.id, [passage.seq], "uses")
     tx.passages.count(archive.id, [passage.seq], "recalls")

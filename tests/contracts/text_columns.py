@@ -40,7 +40,7 @@ NO_TEXTS = {
         companion_passes.agent_id companion_passes.group_id companion_passes.companion_id
         companion_passes.last_message_id companion_passes.run_id
         proposals.agent_id proposals.target_id proposals.proposer_id proposals.run_id proposals.message_id
-        helpers.agent_id helpers.helper_id
+        helpers.agent_id helpers.helper_id imported.agent_id imported.id
         openai_histories.agent_id openai_histories.conversation_id openai_histories.said_in
         proposals.decided_by skills.agent_id skill_versions.agent_id skill_versions.run_id
         skill_versions.evidence_id skill_versions.written_by skill_uses.agent_id
@@ -106,7 +106,7 @@ NO_TEXTS = {
         api_keys.scope audit_entries.action
     """,
     "numbers, ids and digests as JSON": """
-        helpers.digest openai_histories.digest openai_histories.system_digest
+        helpers.digest imported.digest openai_histories.digest openai_histories.system_digest
         archives.embedding conversations.seen conversations.stubs erasures.after erasures.counts file_pages.starts
         prefixes.seen prefixes.parts prefixes.nodes prefixes.pinned prefixes.client_tools prefixes.marker runs.usage
         runs.client_tools steps.usage summary_nodes.children summary_nodes.usage system_messages.blocks

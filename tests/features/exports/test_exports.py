@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure import InvalidInput, Perdure
+from perdure.core.ids import AgentId
 from perdure.testing import calls, says
 from tests.support.library import open_sync
 
@@ -20,7 +21,7 @@ def store(tmp_path: Path) -> Iterator[Perdure]:
         yield opened
 
 
-def filled(store: Perdure) -> str:
+def filled(store: Perdure) -> AgentId:
     """An agent with a block, a chat with a tool, imported history, and passages; its id."""
     agent = store.create_agent("Ann' é", human="Ada is here")
     agent.send("I have a boat")

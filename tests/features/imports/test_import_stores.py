@@ -21,7 +21,7 @@ pytest.importorskip("psycopg")
 @pytest.mark.parametrize("source", golden.WRITERS)
 def test_postgresql_takes_each_import_once(tmp_path: Path, source: Any) -> None:
     place = golden.WRITERS[source](tmp_path)
-    with open_sync(new_address(tmp_path, postgres=True)) as store:  # type: ignore[arg-type]
+    with open_sync(new_address(tmp_path, postgres=True)) as store:
         first = store.imports.run(source, place)
         again = store.imports.run(source, place)
 
@@ -37,9 +37,9 @@ def test_a_database_of_letta_on_postgresql_is_read_as_a_file_is(tmp_path: Path) 
             columns = old.execute(f"PRAGMA table_info({name})").fetchall()
             kinds = {"JSON": "json", "INT": "int", "BLOB": "bytea"}
             shapes = ", ".join(f'"{one[1]}" {kinds.get(one[2], "text")}' for one in columns)
-            new.execute(f"CREATE TABLE {name} ({shapes})")  # type: ignore[arg-type]
+            new.execute(f"CREATE TABLE {name} ({shapes})")
             for row in old.execute(f"SELECT * FROM {name}").fetchall():
-                new.execute(f"INSERT INTO {name} VALUES ({', '.join(['%s'] * len(row))})", row)  # type: ignore[arg-type]
+                new.execute(f"INSERT INTO {name} VALUES ({', '.join(['%s'] * len(row))})", row)
     with open_sync(tmp_path / "a.db") as one, open_sync(tmp_path / "b.db") as other:
         first, second = one.imports.run("letta-db", place), other.imports.run("letta-db", address)
         texts = [[(m.role, m.parts) for m in store.agent("Sam").messages()] for store in (one, other)]

@@ -279,7 +279,7 @@ class ImportWork:
                     id=units.passage_id_of(agent_id, self._source, key),
                     archive_id=ArchiveId(""),
                     text=text,
-                    tags=[tag[: limits.name_limit_chars] for tag in memory.tags[: limits.tags_per_item]],
+                    tags=tuple(tag[: limits.name_limit_chars] for tag in memory.tags[: limits.tags_per_item]),
                     metadata=memory.metadata if len(json.dumps(memory.metadata)) < limits.metadata_limit_chars else {},
                     source={"import": self._source, "id": memory.id, units.DIGEST: hash_of(text)},
                     created_at=self._app.ports.clock.now(),

@@ -1,0 +1,26 @@
+"""What imports have brought: each agent's is its own, and goes with it."""
+
+from __future__ import annotations
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId
+from perdure.features.imports.tables import ImportedItems
+from tests.contracts.base import Contract, raises
+
+
+class ImportContract(Contract):
+    async def test_what_was_imported_stays_known(self) -> None:
+        """A second digest takes the place of the first; other agents know nothing of it."""
+        async with self.open_store() as store:
+            agent, other = [await store.write(self.add_agent, name) for name in ("ann", "ben")]
+            await store.write(lambda tx: tx.of(ImportedItems).put(agent.id, {"conv-1": "", "passage-1": "1"}))
+            await store.write(lambda tx: tx.of(ImportedItems).put(agent.id, {"conv-1": "2"}))
+
+            asked = ["passage-1", "conv-1", "conv-2"]
+            assert await store.read(lambda tx: tx.of(ImportedItems).find(agent.id, asked)) == {
+                "passage-1": "1",
+                "conv-1": "2",
+            }
+            assert await store.read(lambda tx: tx.of(ImportedItems).find(other.id, asked)) == {}
+            with raises(NotFound):
+                await store.write(lambda tx: tx.of(ImportedItems).put(AgentId("agent-nobody"), {"conv-1": ""}))
