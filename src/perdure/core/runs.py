@@ -157,9 +157,8 @@ class RunOptions:
     @property
     def model_settings(self) -> dict[str, Any]:
         """The options of the model's answer, as the settings of an agent hold them."""
-        if not self.wants_tokens:
-            return dict(self.settings)
-        return {**self.settings, "logprobs": True, "top_logprobs": self.top_logprobs, "token_ids": self.token_ids}
+        tokens = {"logprobs": True, "top_logprobs": self.top_logprobs, "token_ids": self.token_ids}
+        return {**self.settings, **tokens} if self.wants_tokens else dict(self.settings)
 
 
 NO_OPTIONS = RunOptions()
@@ -443,10 +442,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One model call and its tool calls; `index` counts within the run, from 0.
-
-    `feedback` is a person's opinion of it, with `tags`.
-    """
+    """One model call and its tool calls; `index` counts in the run, from 0; `feedback`: an opinion, with `tags`."""
 
     id: StepId
     agent_id: AgentId

@@ -35,10 +35,10 @@ from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_argumen
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rules import rules_in
 from perdure.domain.provenance.policy import describe_sources, load_gate, writes_memory
+from perdure.engine.log.orders import ORDER, why_not_after_order
 from perdure.engine.log.run_log import OpenCall, RunLog, open_calls_in
 from perdure.engine.log.tool_rules import RuleState, expected_states, prefill, why_not_for_run
 from perdure.engine.ports import Ports, UnitInputs, show_result
-from perdure.engine.prompt.tail import STOP, why_not_after_order
 from perdure.engine.records.rows import NEWEST, add_hook_context, result_draft
 from perdure.storage.tx import Tx
 
@@ -233,7 +233,7 @@ def with_waits(
         call = replace(call, arguments=arguments)
         broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
         broken = broken or (only is not None and why_not_for_run(only, call.name) is not None)
-        if STOP in tail:
+        if ORDER in tail:
             rules = states[place] if states else None
             broken = broken or why_not_after_order(tail, call.name, tools, rules) is not None
         broken = broken or tool is None or not is_usable(tool.spec, call.own_arguments)

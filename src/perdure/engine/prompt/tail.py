@@ -6,7 +6,6 @@ past request is built again with what it said.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -14,19 +13,15 @@ from perdure.context.sections.assemble import TailNotes
 from perdure.context.sections.expand import Budget
 from perdure.core.agents import Agent, GuardSettings
 from perdure.core.blocks import WORKING_CHECKPOINT
-from perdure.core.errors import AnswerDemanded
-from perdure.core.messages import SEND_MESSAGE, Message
+from perdure.core.messages import Message
 from perdure.core.nodes import message_handle
 from perdure.core.runs import NO_OPTIONS, Prefix, Run, Step
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, tools_with
 from perdure.engine.log.next_action import count_stalled, step_line, tool_steps
-from perdure.engine.log.tool_rules import RuleState
+from perdure.engine.log.orders import order_to_ask
 from perdure.engine.ports import UnitInputs
 from perdure.storage.tx import Tx
 
-ASK_USER = "ask_user"
-STOP = "stop: "
-"""The beginning of an order to ask the user."""
 _SAVING_TOOLS = sorted(tools_with("saves"), key=lambda name: name != CHECKPOINT_TOOL)
 """The tools by which an agent keeps what will leave its view, that of its notes first."""
 TURN_ROWS = 300
@@ -151,9 +146,9 @@ def _progress_notices(guards: GuardSettings, turn: Sequence[Message], tools: Col
         return ()
     stalled = count_stalled(steps)
     if guards.ask_steps and stalled >= guards.ask_steps:
-        return (_order(f"{stalled} steps in a row brought nothing new", tools),)
+        return (order_to_ask(f"{stalled} steps in a row brought nothing new", tools),)
     if guards.turn_steps and len(steps) >= guards.turn_steps:
-        return (_order(f"{len(steps)} steps since the user spoke", tools),)
+        return (order_to_ask(f"{len(steps)} steps since the user spoke", tools),)
     if not guards.stalled_steps:
         return ()
     if stalled >= guards.stalled_steps:
@@ -162,28 +157,3 @@ def _progress_notices(guards: GuardSettings, turn: Sequence[Message], tools: Col
             " another way, or say what is missing.",
         )
     return ()
-
-
-def why_not_after_order(tail: str, name: str, tools: Collection[str], rules: RuleState | None) -> str | None:
-    """Return why a tool may not be called by an answer to a request with this `tail`, in words for the model; None: it
-    may, because the tail had no order to ask the user, or tool rules demand a call, too."""
-    if name in (ASK_USER, SEND_MESSAGE) or (rules and (rules.missing or rules.goes_on)):
-        return None
-    try:
-        notices = json.loads(tail).get("notices", ())
-    except (ValueError, AttributeError):
-        return None
-    ordered = any(isinstance(one, str) and one.startswith(STOP) for one in notices)
-    return str(AnswerDemanded(name, how=_how(tools))) if ordered else None
-
-
-def _order(why: str, tools: Collection[str]) -> str:
-    """Return the order to ask the user. `why`: what the agent has done so far; `tools`: the names of its tools."""
-    return f"{STOP}{why}. {_how(tools)}: say where you stand, and ask for what you need."
-
-
-def _how(tools: Collection[str]) -> str:
-    """How an agent with these tools asks the user, as an order."""
-    if ASK_USER in tools:
-        return f"Your next call has to be {ASK_USER}"
-    return f"Call {SEND_MESSAGE}" if SEND_MESSAGE in tools else "Answer the user, without another call"

@@ -32,11 +32,11 @@ from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, to
 from perdure.engine.hooks import HookOutcome
 from perdure.engine.log.interrupts import Interrupted, is_cancelled
 from perdure.engine.log.next_action import count_failures, tool_steps
+from perdure.engine.log.orders import ORDER, why_not_after_order
 from perdure.engine.log.run_log import OpenCall, Progress, RunLog, Tell, load_run_log
 from perdure.engine.log.tool_rules import prefill, rule_state, why_not_for_run
 from perdure.engine.ports import Ports, UnitInputs, show_result
 from perdure.engine.prompt.system_messages import renew_system_message
-from perdure.engine.prompt.tail import STOP, why_not_after_order
 from perdure.engine.records.leases import holding
 from perdure.engine.run.hook_points import after_memory_tool, after_tool, before_tool, store_answers
 from perdure.engine.run.tool_results import result_tokens, store_edit, store_outcome, store_started
@@ -155,7 +155,7 @@ class _ToolPhase:
         if options.tools is not None and (why := why_not_for_run(options.tools, call.name)) is not None:
             return _refusal(why)
         tail = self.log.steps[-1].recipe.tail if self.log.steps and open_call.decision is None else ""
-        if STOP in tail and (why := why_not_after_order(tail, call.name, self.tools, rules)) is not None:
+        if ORDER in tail and (why := why_not_after_order(tail, call.name, self.tools, rules)) is not None:
             return _refusal(why)
         arguments = open_call.arguments
         if rules is not None and open_call.decision is None:  # what a person approved is run as it was shown

@@ -7,6 +7,6 @@ from perdure.core.features import Feature, Noun
 FEATURE = Feature(
     name="interfaces",
     uses=("files",),
-    verbs={"telegram": Noun(modules=("commands",), help="Let people talk to an agent in Telegram.")},
+    verbs={"telegram": Noun(modules=("telegram.commands",), help="Let people talk to an agent in Telegram.")},
     agent_parts={"talk": "service:AsyncTalks.talk"},
 )
