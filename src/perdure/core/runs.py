@@ -37,7 +37,6 @@ FAILED_REASONS = frozenset(get_args(StopReason)) - {
     *("end_turn", "tool_rule", "max_steps", "requires_approval", "cancelled")
 }
 
-
 MAX_COST = "max_cost_exceeded"
 """The kind of failure of a run whose budget of money is used up: of the run, its agent or its key, not of the account
 at the provider, which has the same stop reason."""
@@ -157,9 +156,8 @@ class RunOptions:
     @property
     def model_settings(self) -> dict[str, Any]:
         """The options of the model's answer, as the settings of an agent hold them."""
-        if not self.wants_tokens:
-            return dict(self.settings)
-        return {**self.settings, "logprobs": True, "top_logprobs": self.top_logprobs, "token_ids": self.token_ids}
+        tokens = {"logprobs": True, "top_logprobs": self.top_logprobs, "token_ids": self.token_ids}
+        return {**self.settings, **(tokens if self.wants_tokens else {})}
 
 
 NO_OPTIONS = RunOptions()

@@ -161,3 +161,13 @@ async def test_two_chats_with_the_same_beginning_stay_apart() -> None:
         await chat.ask("hello", "Hi", "two")
 
         assert await chat.conversations() == [["hello", "Hi"], ["hello", "Hi", "one", "A"], ["hello", "Hi", "two", "B"]]
+
+
+async def test_a_fork_leaves_out_what_the_program_told_later() -> None:
+    """Each turn begins with what the program said to the model for it."""
+    async with program(says("A1"), says("A2"), says("A3")) as chat:
+        await chat.ask("U1")
+        await chat.ask("U1", "A1", "U2", system="Rhyme.")
+        await chat.ask("U1", "A1", "V2")
+
+        assert await chat.conversations() == [["U1", "A1", "Rhyme.", "U2", "A2"], ["U1", "A1", "V2", "A3"]]
