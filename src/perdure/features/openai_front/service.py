@@ -81,10 +81,14 @@ async def with_lost_results(
     agent: AsyncAgentById, answers: Sequence[Answer], conversation: ConversationId | None = None
 ) -> tuple[Answer, ...] | None:
     """The answers, and one that says that no result came for each call of the caller that waits without one: else an
-    agent would refuse each message of a program that has forgotten its calls. None: there are none."""
+    agent would refuse each message of a program that has forgotten its calls. None: there are none. In a
+    `conversation` of a chat program, results of calls that do not wait are left out: another model made them."""
     given = {answer.call_id for answer in answers}
     waiting = await agent.pending(conversation=conversation)
     lost = [call.call_id for call in waiting if call.awaits_client and call.call_id not in given]
+    if conversation is not None:
+        known = {call.call_id for call in waiting}
+        answers = [answer for answer in answers if answer.call_id in known]
     return (*answers, *(ToolReturn(call_id, NO_RESULT, status="error") for call_id in lost)) or None
 
 
