@@ -46,7 +46,7 @@ from perdure.features.helpers.tables import HelperAgent
 from perdure.features.mcp.values import McpTool
 from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of
-from tests.contracts.openai_histories import new_history
+from tests.contracts.openai_histories import new_chain
 from tests.contracts.organisations import MODEL, VECTOR, Property
 from tests.contracts.schedules import firing_at
 from tests.contracts.skills import new_version
@@ -186,7 +186,7 @@ OF_VERBS: Mapping[str, Any] = {
     **{"imported_items.put.digests": {"passage-stolen": ""}, "imported_items.find.ids": ["passage-1"]},
     **{"skills.add.version": new_version(), "skills.add_version.version": new_version(3, text="stolen")},
     **{f"skills.{verb}.name": "walrus" for verb in ("find", "add_use")},
-    **{"openai_histories.add.rows": [new_history("stolen")], "openai_histories.find.digests": ["d1"]},
+    **{"openai_histories.add.rows": [new_chain("stolen")], "openai_histories.find.digests": ["d1"]},
     "skills.archive_unused.before": LATER,
     **{"proposals.find_equal.state": "open", "proposals.decide.state": "approved"},
     "runs.put_client_tools.digest": "other",

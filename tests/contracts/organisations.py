@@ -43,7 +43,7 @@ from perdure.features.skills.values import Skill
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
 from tests.contracts.nodes import node_of
-from tests.contracts.openai_histories import new_history
+from tests.contracts.openai_histories import new_chain
 from tests.contracts.proposals import new_proposal
 from tests.contracts.schedules import firing_at, new_schedule
 from tests.contracts.skills import new_skill, new_version
@@ -165,7 +165,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.captures.put(agent.id, 0, 0, at=AT)
     tx.of(HelperAgents).put(agent.id, "sea:walrus", HelperAgent(agent.id, "digest"))
     tx.of(ImportedItems).put(agent.id, {"passage-1": "digest"})
-    tx.of(OpenaiHistories).add(agent.id, [new_history()])
+    tx.of(OpenaiHistories).add(agent.id, [new_chain()])
     tx.passages.count(archive.id, [passage.seq], "uses")
     tx.passages.count(archive.id, [passage.seq], "recalls")
     run = tx.runs.put_client_tools(run, "digest", [{"name": "look"}])

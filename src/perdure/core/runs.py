@@ -37,7 +37,6 @@ FAILED_REASONS = frozenset(get_args(StopReason)) - {
     *("end_turn", "tool_rule", "max_steps", "requires_approval", "cancelled")
 }
 
-
 MAX_COST = "max_cost_exceeded"
 """The kind of failure of a run whose budget of money is used up: of the run, its agent or its key, not of the account
 at the provider, which has the same stop reason."""
@@ -158,7 +157,7 @@ class RunOptions:
     def model_settings(self) -> dict[str, Any]:
         """The options of the model's answer, as the settings of an agent hold them."""
         tokens = {"logprobs": True, "top_logprobs": self.top_logprobs, "token_ids": self.token_ids}
-        return {**self.settings, **tokens} if self.wants_tokens else dict(self.settings)
+        return {**self.settings, **(tokens if self.wants_tokens else {})}
 
 
 NO_OPTIONS = RunOptions()
@@ -442,7 +441,10 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One model call and its tool calls; `index` counts in the run, from 0; `feedback`: an opinion, with `tags`."""
+    """One model call and its tool calls; `index` counts within the run, from 0.
+
+    `feedback` is a person's opinion of it, with `tags`.
+    """
 
     id: StepId
     agent_id: AgentId

@@ -13,7 +13,7 @@ from perdure.core.messages import Text
 from perdure.core.models import ModelDelta
 from perdure.engine.records.run_request import NewMessage
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import Anchor, Chat, Said
+from perdure.features.openai_front.values import Anchor, Chat, ChatText
 from perdure.library.agent import AsyncAgent
 from perdure.testing import ScriptedModel, says
 from tests.features.openai_front.support import PATH, program
@@ -23,7 +23,7 @@ from tests.support.two_apps import STORES, Gate, address_of, two_apps
 def chat_of(*texts: str, name: str = "") -> Chat:
     """A request that sends these texts of a user and an agent by turns."""
     roles = ("user", "assistant")
-    said = [Said(roles[place % 2], text) for place, text in enumerate(texts)]
+    said = [ChatText(roles[place % 2], text) for place, text in enumerate(texts)]
     return Chat(texts=said, new=(NewMessage((Text(texts[-1]),)),), anchor=Anchor(name=name))
 
 

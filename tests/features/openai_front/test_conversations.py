@@ -161,3 +161,29 @@ async def test_two_chats_with_the_same_beginning_stay_apart() -> None:
         await chat.ask("hello", "Hi", "two")
 
         assert await chat.conversations() == [["hello", "Hi"], ["hello", "Hi", "one", "A"], ["hello", "Hi", "two", "B"]]
+
+
+async def test_a_fork_leaves_out_what_the_program_told_later() -> None:
+    """Each turn begins with what the program said to the model for it."""
+    async with program(says("A1"), says("A2"), says("A3")) as chat:
+        await chat.ask("U1")
+        await chat.ask("U1", "A1", "U2", system="Rhyme.")
+        await chat.ask("U1", "A1", "V2")
+
+        assert await chat.conversations() == [["U1", "A1", "Rhyme.", "U2", "A2"], ["U1", "A1", "V2", "A3"]]
+
+
+async def test_results_of_calls_of_another_model_do_no_harm() -> None:
+    """A chat may come in the middle of such a call: its result is no answer to this agent."""
+    async with program(says("A1")) as chat:
+        call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        messages = [
+            {"role": "user", "content": "U1"},
+            {"role": "assistant", "content": "Let me look.", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "blue"},
+            {"role": "user", "content": "U2"},
+        ]
+        answer = await chat.server.http.post(PATH, json={"model": "ann", "messages": messages})
+
+        assert answer.status_code == 200, answer.text
+        assert await chat.conversations() == [["U1", "Let me look.", "U2", "A1"]]

@@ -16,6 +16,7 @@ from perdure.core.runs import FAILED_REASONS, NO_USAGE, Failure, Run, StopReason
 from perdure.engine.run.accept import Accepted
 from perdure.library.messages.reply import Reply
 from perdure.server.wire.chunks import Chunk, ChunkMaker
+from perdure.server.wire.http import json_bytes
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.shapes import Object
 
@@ -90,6 +91,11 @@ class Answer:
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+
+
+def data_line(shape: Mapping[str, Any]) -> bytes:
+    """A shape as an event of a stream."""
+    return b"data: %b\n\n" % json_bytes(shape)
 
 
 def completion_shape(reply: Reply, run: Run, model: str = "") -> dict[str, Any]:

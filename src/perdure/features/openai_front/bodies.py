@@ -12,7 +12,7 @@ from perdure.core.runs import RunOptions
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.domain.agents.options import check_options
 from perdure.engine.records.run_request import NewMessage
-from perdure.features.openai_front.values import Said
+from perdure.features.openai_front.values import ChatText
 from perdure.library.messages.client_tools import client_tools_of
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
 from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
@@ -210,7 +210,7 @@ class ChatRequest(ChatBody, AnswerOptions):
         return RunOptions(settings=settings, logprobs=bool(self.logprobs), top_logprobs=self.top_logprobs)
 
     @property
-    def texts(self) -> Sequence[Said]:
+    def texts(self) -> Sequence[ChatText]:
         """What users and assistants say in it."""
         return list(_texts(self.messages))
 
@@ -225,7 +225,7 @@ def response_format(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None
     return None if value is None or value.get("type") == "text" else value
 
 
-def _texts(messages: Sequence[CompletionMessage]) -> Iterator[Said]:
+def _texts(messages: Sequence[CompletionMessage]) -> Iterator[ChatText]:
     for message in messages:
         if message.role in ("user", "assistant"):
-            yield Said(message.role, message.text or ("[image]" if message.content else ""))
+            yield ChatText(message.role, message.text or ("[image]" if message.content else ""))

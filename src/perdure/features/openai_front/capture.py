@@ -114,4 +114,4 @@ async def _keep(app: App, agent_id: AgentId, chat: Chat, answer: str) -> None:
         for number, text in enumerate(turn.users)
     ]
     messages = [*users, *(replace(one, id=f"{turn.digest}:{len(users)}") for one in said)]
-    await agent.import_messages(messages, conversation=place.conversation_id)
+    await agent.import_messages(messages, conversation=place.conversation.id)

@@ -11,7 +11,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import ImageLink, Message, Part, Text, ToolCall, ToolResult, text_of
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
-from perdure.features.openai_front.answers import Answer
+from perdure.features.openai_front.answers import Answer, data_line
 from perdure.features.openai_front.bodies import ChatRequest, CompletionMessage
 from perdure.server.wire.base import parse_parts
 from perdure.server.wire.http import json_bytes
@@ -36,7 +36,7 @@ async def ask_port(app: App, handle: str, shape: Mapping[str, Any]) -> AsyncIter
         if isinstance(piece, ModelReply):
             reply = piece
         elif body.stream and isinstance(piece, ModelDelta) and piece.kind == "text":
-            yield _line(head.chunk({"role": "assistant", "content": piece.text}))
+            yield data_line(head.chunk({"role": "assistant", "content": piece.text}))
     assert reply is not None
     calls = [_call_shape(part) for part in reply.parts if isinstance(part, ToolCall)]
     text = text_of([part for part in reply.parts if isinstance(part, Text)])
@@ -45,12 +45,8 @@ async def ask_port(app: App, handle: str, shape: Mapping[str, Any]) -> AsyncIter
         yield json_bytes(answer.shape)
         return
     for chunk in answer.last_chunks(with_usage=body.with_usage):
-        yield _line(chunk)
+        yield data_line(chunk)
     yield DONE
-
-
-def _line(shape: Mapping[str, Any]) -> bytes:
-    return b"data: %b\n\n" % json_bytes(shape)
 
 
 def _call_shape(call: ToolCall) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from perdure.app import App, Endpoint
 from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError
 from perdure.core.runs import NO_USAGE, Usage
 from perdure.engine.budget import CallBudget
+from perdure.features.openai_front.answers import data_line
 from perdure.features.openai_front.port import ask_port
 from perdure.providers.masking import answer_pieces
 from perdure.providers.openai_chat.faults import Target, error_of_connection, error_of_response
@@ -157,7 +158,7 @@ class Proxy:
             log.warning("an answer of %s broke: %s", handle, error)
             failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
             if passing.kind.startswith(STREAM):
-                passing.put(b"data: %b\n\n" % json_bytes(failure))
+                passing.put(data_line(failure))
         finally:
             passing.put(None)
         try:

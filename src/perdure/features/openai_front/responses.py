@@ -19,7 +19,7 @@ from perdure.engine.records.run_request import NewMessage
 from perdure.engine.run.accept import Accepted
 from perdure.features.openai_front.answers import RunChunks, texts_of
 from perdure.features.openai_front.bodies import AnswerOptions, response_format
-from perdure.features.openai_front.values import Anchor, Said
+from perdure.features.openai_front.values import Anchor, ChatText
 from perdure.library.messages.client_tools import client_tools_of
 from perdure.server.wire.base import WireRequest, nulls, parse_parts, parse_return
 from perdure.server.wire.chunks import Chunk
@@ -114,16 +114,16 @@ class ResponseRequest(AnswerOptions):
         names = [str(one.get("id", "")) for one in self.items if one.get("type") == "item_reference"]
         return [message_id_of(one) for one in names if one.startswith(MESSAGE)]
 
-    def texts(self, known: Mapping[MessageId, str]) -> Sequence[Said]:
+    def texts(self, known: Mapping[MessageId, str]) -> Sequence[ChatText]:
         """What users and assistants say in it. `known`: the texts of `references`."""
         return list(self._texts(known))
 
-    def _texts(self, known: Mapping[MessageId, str]) -> Iterator[Said]:
+    def _texts(self, known: Mapping[MessageId, str]) -> Iterator[ChatText]:
         for one in self.items:
             if one.get("type") == "item_reference":
-                yield Said("assistant", known.get(message_id_of(str(one.get("id", ""))), ""))
+                yield ChatText("assistant", known.get(message_id_of(str(one.get("id", ""))), ""))
             elif (role := one.get("role")) in ("user", "assistant"):
-                yield Said(role, _text_of(one.get("content")) or "[image]")
+                yield ChatText(role, _text_of(one.get("content")) or "[image]")
 
     @property
     def system(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -16,12 +15,12 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId
 from perdure.core.runs import Run
 from perdure.engine.budget import CallBudget, check_key_size
-from perdure.features.openai_front.answers import Answer, Completion, CompletionChunks, completion_shape
+from perdure.features.openai_front.answers import Answer, Completion, CompletionChunks, completion_shape, data_line
 from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import KeyAgents, keep, recall, with_recalled
 from perdure.features.openai_front.chores import is_chore
 from perdure.features.openai_front.models import MEMORY, ModelCard, ModelCards, find_agent, find_card, list_cards
-from perdure.features.openai_front.proxy import Answered, Kept, Proxy
+from perdure.features.openai_front.proxy import STREAM, Answered, Kept, Proxy
 from perdure.features.openai_front.responses import (
     DeletedResponse,
     Response,
@@ -37,16 +36,7 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.messages.reply import Reply
 from perdure.library.parts.checks import Page
 from perdure.server.routes.messages import reply_answer
-from perdure.server.wire.http import (
-    Json,
-    Library,
-    Router,
-    forget_body,
-    json_answer,
-    json_bytes,
-    principal_of,
-    while_connected,
-)
+from perdure.server.wire.http import Json, Library, Router, forget_body, json_answer, principal_of, while_connected
 from perdure.server.wire.sse import DONE, HEADERS, Streams
 
 router = Router(tags=["openai"])
@@ -151,21 +141,12 @@ async def _do_chore(
     found = await while_connected(request, work)
     now = int(library.app.ports.clock.now().timestamp())
     name = f"chatcmpl-{library.app.ports.ids.new('message')}"
-    return plain_answer(Answer(name, body.model, now, found.text, found.usage), body)
-
-
-def plain_answer(answer: Answer, body: ChatRequest) -> Json[Any] | StreamingResponse:
-    """The answer of a model, whole or as a stream of one piece."""
+    answer = Answer(name, body.model, now, found.text, found.usage)
     if not body.stream:
         return json_answer(answer.shape)
-
-    def chunks() -> Iterator[bytes]:
-        text = answer.chunk({"role": "assistant", "content": answer.text})
-        for shape in (text, *answer.last_chunks(with_usage=body.with_usage)):
-            yield b"data: %b\n\n" % json_bytes(shape)
-        yield DONE
-
-    return StreamingResponse(chunks(), media_type="text/event-stream", headers=HEADERS)
+    text = answer.chunk({"role": "assistant", "content": answer.text})
+    chunks = [data_line(one) for one in (text, *answer.last_chunks(with_usage=body.with_usage))]
+    return StreamingResponse(iter([*chunks, DONE]), media_type=STREAM, headers=HEADERS)
 
 
 def is_retry(request: Request) -> bool:
@@ -224,8 +205,8 @@ async def get_response(response_id: str, library: Library) -> Json[Response]:
 @router.delete("/openai/v1/responses/{response_id}")
 async def delete_response(response_id: str, library: Library) -> Json[DeletedResponse]:
     """Forget an answer by its id; what was said stays in the conversation."""
-    run = await library.runs.hide_run((await _stored_run(library, response_id)).id)
-    return json_answer({"id": response_id, "object": "response", "deleted": run.hidden or True})
+    await library.runs.hide_run((await _stored_run(library, response_id)).id)
+    return json_answer({"id": response_id, "object": "response", "deleted": True})
 
 
 async def _stored_run(library: Library, response_id: str) -> Run:

@@ -13,7 +13,7 @@ from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
 from perdure.features.openai_front import units
-from perdure.features.openai_front.values import Chat, Place, Turn
+from perdure.features.openai_front.values import Chat, ChatPlace, ChatTurn
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.part import AsyncPart
 
@@ -46,13 +46,13 @@ class Chats(AsyncPart):
         place = await self.find_place(chat, RunId(self._ports.ids.new("run")))
         new, answers = chat.new, chat.answers or None
         if not place.is_repeat:
-            answers = await with_lost_results(agent, chat.answers, place.conversation_id)
+            answers = await with_lost_results(agent, chat.answers, place.conversation.id)
         if place.system_is_new:
             new = (NewMessage((Text(chat.system),), role="system"), *new)
         return await agent.send_request(
             RunRequest(
                 agent_id=self._id,
-                conversation_seq=place.conversation_seq,
+                conversation_seq=place.conversation.seq,
                 messages=new,
                 run_id=RunId(place.said_in),
                 idempotency_key=f"openai {place.said_in}",
@@ -67,13 +67,13 @@ class Chats(AsyncPart):
         """The texts of those of these messages that the agent has."""
         return await self._ports.store.read(units.find_texts, self._id, ids) if ids else {}
 
-    async def find_place(self, chat: Chat, said_in: str) -> Place:
+    async def find_place(self, chat: Chat, said_in: str) -> ChatPlace:
         """Where a request goes on, with all that was said before it in that conversation; see `units.find_place`."""
         new_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
         place = await self._ports.store.write(units.find_place, self._id, chat, said_in, new_id, inputs)
         earlier = list(_earlier(chat.turns[place.missing : -1], place, inputs.now))
         if earlier and not place.is_repeat:
-            await AsyncAgentById(self._app, self._id).import_messages(earlier, conversation=place.conversation_id)
+            await AsyncAgentById(self._app, self._id).import_messages(earlier, conversation=place.conversation.id)
         return place
 
 
@@ -81,14 +81,18 @@ async def with_lost_results(
     agent: AsyncAgentById, answers: Sequence[Answer], conversation: ConversationId | None = None
 ) -> tuple[Answer, ...] | None:
     """The answers, and one that says that no result came for each call of the caller that waits without one: else an
-    agent would refuse each message of a program that has forgotten its calls. None: there are none."""
+    agent would refuse each message of a program that has forgotten its calls. None: there are none. In a
+    `conversation` of a chat program, results of calls that do not wait are left out: another model made them."""
     given = {answer.call_id for answer in answers}
     waiting = await agent.pending(conversation=conversation)
     lost = [call.call_id for call in waiting if call.awaits_client and call.call_id not in given]
+    if conversation is not None:
+        known = {call.call_id for call in waiting}
+        answers = [answer for answer in answers if answer.call_id in known]
     return (*answers, *(ToolReturn(call_id, NO_RESULT, status="error") for call_id in lost)) or None
 
 
-def _earlier(turns: Sequence[Turn], place: Place, now: datetime) -> Iterator[ImportedMessage]:
+def _earlier(turns: Sequence[ChatTurn], place: ChatPlace, now: datetime) -> Iterator[ImportedMessage]:
     """Yield the messages of turns that a conversation lacks; each has the same id whenever it is imported."""
     for number, turn in enumerate(turns):
         users = turn.users if place.with_users or number else ()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perdure.core.ids import AgentId, ConversationId
-from perdure.features.openai_front.values import History
+from perdure.features.openai_front.values import KnownChain
 from perdure.storage.database.row_format import RowFormat
 from perdure.storage.tables.table import OWN_AGENT, Table, own_agent
 
-_HISTORY = RowFormat(History)
+_HISTORY = RowFormat(KnownChain)
 _AT_ONCE = 500
 """Digests in one statement."""
 
@@ -17,7 +17,7 @@ _AT_ONCE = 500
 class OpenaiHistories(Table):
     """The known chains of an agent."""
 
-    def add(self, agent_id: AgentId, rows: Sequence[History]) -> None:
+    def add(self, agent_id: AgentId, rows: Sequence[KnownChain]) -> None:
         """Add chains; one that is there with the same run or message stays. Raises: NotFound."""
         own = own_agent(self._db, self._org_id, agent_id)
         names = f"agent_id, {_HISTORY.columns}"
@@ -26,9 +26,9 @@ class OpenaiHistories(Table):
         for row in rows:
             self._run(sql, agent_id=own, **_HISTORY.params(row))
 
-    def find(self, agent_id: AgentId, digests: Sequence[str]) -> Mapping[str, Sequence[History]]:
+    def find(self, agent_id: AgentId, digests: Sequence[str]) -> Mapping[str, Sequence[KnownChain]]:
         """Digest -> what is known of it, newest first."""
-        found: dict[str, list[History]] = {}
+        found: dict[str, list[KnownChain]] = {}
         for first in range(0, len(digests), _AT_ONCE):
             names = {f"d{place}": one for place, one in enumerate(digests[first : first + _AT_ONCE])}
             sql = (

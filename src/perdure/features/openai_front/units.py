@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from perdure.core.conversations import Conversation
@@ -16,7 +16,7 @@ from perdure.engine.conversations.importing import fork
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.features.openai_front.tables import OpenaiHistories
-from perdure.features.openai_front.values import Chat, History, Place, Turn, digest_of, in_one_form
+from perdure.features.openai_front.values import Chat, ChatPlace, ChatTurn, KnownChain, digest_of, in_one_form
 from perdure.storage.tx import Tx
 
 RETRY_S = 3
@@ -38,7 +38,7 @@ class _KnownTurn:
         is_last: whether nothing was said behind it.
     """
 
-    row: History
+    row: KnownChain
     conversation: Conversation
     run: Run | None
     messages: Sequence[Message]
@@ -55,7 +55,7 @@ class _KnownTurn:
         """Whether the answer is still being made."""
         return not self.messages or (self.run is not None and not self.run.ended)
 
-    def matches(self, turn: Turn) -> bool:
+    def matches(self, turn: ChatTurn) -> bool:
         """Whether the answer is what the program sends again, which may be cut where a person stopped it."""
         return self.is_open or self.answer.startswith(turn.answer)
 
@@ -68,7 +68,7 @@ class _KnownTurn:
 
 def find_place(
     tx: Tx, agent_id: AgentId, chat: Chat, said_in: str, new_id: ConversationId, inputs: UnitInputs
-) -> Place:
+) -> ChatPlace:
     """Return where a request goes on, and note that it does.
 
     Args:
@@ -87,8 +87,7 @@ def find_place(
     same = [one for row in rows.get(turns[-1].digest, ()) if (one := _find_turn(tx, row, inputs)) is not None]
     for known in same:
         if _is_sent_again(known, chat, inputs):
-            place = _place(known.conversation, known.row.said_in, missing=len(turns) - 1)
-            return replace(place, is_repeat=True)
+            return ChatPlace(conversation=known.conversation, said_in=known.row.said_in, is_repeat=True)
     if chat.anchor.name or chat.anchor.behind is not None:
         conversation, before = _named(tx, agent_id, chat, new_id, inputs), None
         missing, with_users = len(turns) - 1, True
@@ -107,15 +106,17 @@ def find_place(
     tx.of(OpenaiHistories).add(
         agent_id,
         [
-            History(
+            KnownChain(
                 digest=digest, said_in=id_, conversation_id=conversation.id, system_digest=system, created_at=inputs.now
             )
             for digest, id_ in (*added, (turns[-1].digest, said_in), (chat.window_digest(len(turns) - 1), said_in))
             if digest
         ],
     )
-    place = _place(conversation, said_in, missing=missing)
-    return replace(place, with_users=with_users, system_is_new=system not in ("", told))
+    is_new = system not in ("", told)
+    return ChatPlace(
+        conversation=conversation, said_in=said_in, missing=missing, with_users=with_users, system_is_new=is_new
+    )
 
 
 def find_answered(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> Conversation:
@@ -141,13 +142,9 @@ def named_id(agent_id: AgentId, chat: Chat) -> ConversationId:
     return ConversationId(name if is_id("conversation", name) else derived_id("conversation", agent_id, chat.key, name))
 
 
-def message_id_of(agent_id: AgentId, conversation_id: ConversationId, turn: Turn) -> MessageId:
+def message_id_of(agent_id: AgentId, conversation_id: ConversationId, turn: ChatTurn) -> MessageId:
     """Return the id that the first message of a turn gets where it is imported."""
     return MessageId(derived_id("message", agent_id, conversation_id, "id", f"{turn.digest}:0"))
-
-
-def _place(conversation: Conversation, said_in: str, *, missing: int) -> Place:
-    return Place(conversation_id=conversation.id, conversation_seq=conversation.seq, said_in=said_in, missing=missing)
 
 
 def _is_sent_again(known: _KnownTurn, chat: Chat, inputs: UnitInputs) -> bool:
@@ -160,7 +157,7 @@ def _is_sent_again(known: _KnownTurn, chat: Chat, inputs: UnitInputs) -> bool:
     return ended_at is not None and inputs.now < ended_at + timedelta(seconds=RETRY_S)
 
 
-def _find_turn(tx: Tx, row: History, inputs: UnitInputs) -> _KnownTurn | None:
+def _find_turn(tx: Tx, row: KnownChain, inputs: UnitInputs) -> _KnownTurn | None:
     """Return a known turn as its conversation has it; None: it is gone, or was never begun."""
     try:
         conversation = tx.conversations.get(row.conversation_id)
@@ -187,7 +184,7 @@ def _read_turn(tx: Tx, conversation: Conversation, seq: int) -> tuple[Sequence[M
     turn: list[Message] = []
     answered = False
     for message in _messages_from(tx, conversation, seq):
-        if message.role == "user" and (answered or (turn and message.run_id != turn[0].run_id)):
+        if message.role in ("user", "system") and (answered or (turn and message.run_id != turn[0].run_id)):
             return turn, False
         answered = answered or message.role == "assistant"
         turn.append(message)
@@ -213,11 +210,11 @@ def _messages_from(tx: Tx, conversation: Conversation, seq: int) -> Iterator[Mes
 def _behind_known(
     tx: Tx,
     agent_id: AgentId,
-    turns: Sequence[Turn],
-    rows: Mapping[str, Sequence[History]],
+    turns: Sequence[ChatTurn],
+    rows: Mapping[str, Sequence[KnownChain]],
     new_id: ConversationId,
     inputs: UnitInputs,
-) -> tuple[Conversation, History | None, int, bool]:
+) -> tuple[Conversation, KnownChain | None, int, bool]:
     """Return (the conversation behind the longest chain that is known, the row of that, the first turn that it lacks,
     whether it lacks the users' words too); a new conversation, if none is known."""
     for place in range(len(turns) - 2, -1, -1):

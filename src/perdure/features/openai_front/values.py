@@ -12,6 +12,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId, KeyId, MessageId, RunId
 from perdure.core.messages import Text
@@ -42,7 +43,7 @@ TELLING_CHARS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ChatText:
     """A text of a chat: of a user, or of the assistant."""
 
     role: str
@@ -50,7 +51,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChatTurn:
     """What users say together, and the answer to it; empty where there is none yet.
 
     Args:
@@ -62,16 +63,16 @@ class Turn:
     digest: str
 
 
-def chain_of(texts: Iterable[Said], *seed: str) -> Sequence[Turn]:
+def chain_of(texts: Iterable[ChatText], *seed: str) -> Sequence[ChatTurn]:
     """Return the turns of a chat, in order. Chats with another seed have other digests."""
-    turns: list[Turn] = []
+    turns: list[ChatTurn] = []
     digest, users, answers = _digest(*seed), list[str](), list[str]()
 
     def end() -> None:
         nonlocal digest, users, answers
         before = turns[-1].answer if turns else ""
         digest = _digest(digest, before, *users)
-        turns.append(Turn(tuple(users), "\n".join(answers), digest))
+        turns.append(ChatTurn(tuple(users), "\n".join(answers), digest))
         users, answers = [], []
 
     for one in texts:
@@ -88,7 +89,7 @@ def chain_of(texts: Iterable[Said], *seed: str) -> Sequence[Turn]:
     return turns
 
 
-def window_digest(turns: Sequence[Turn], place: int, *seed: str) -> str:
+def window_digest(turns: Sequence[ChatTurn], place: int, *seed: str) -> str:
     """Return the digest by which a turn is found in a chat whose beginning is not sent any more: of its words and of
     the answer before it; empty, if that says too little."""
     if place < 1 or len(answer := turns[place - 1].answer) < TELLING_CHARS:
@@ -138,7 +139,7 @@ class Chat:
         is_retry: the program says that it has sent the request before.
     """
 
-    texts: Sequence[Said]
+    texts: Sequence[ChatText]
     new: tuple[NewMessage, ...]
     answers: tuple[Answer, ...] = ()
     system: str = ""
@@ -158,13 +159,13 @@ class Chat:
         return "\n".join(part.text for one in self.new for part in one.parts if isinstance(part, Text))
 
     @functools.cached_property
-    def turns(self) -> Sequence[Turn]:
+    def turns(self) -> Sequence[ChatTurn]:
         """Its chain."""
         return chain_of(self.texts, self.key, self.anchor.name, self.anchor.behind or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class KnownChain:
     """A row of `openai_histories`: a chain that is known, up to what users say.
 
     Args:
@@ -180,18 +181,17 @@ class History:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ChatPlace:
     """Where a request goes on.
 
     Args:
-        said_in: the run that answers it, or the message, see `History`.
+        said_in: the run that answers it, or the message, see `KnownChain`.
         is_repeat: that is there already, or another process is about to begin it.
         missing: the first turn that the conversation has not; `with_users`: not even what users say in it.
         system_is_new: whether the conversation has not been told yet what the program says beside the chat.
     """
 
-    conversation_id: ConversationId
-    conversation_seq: int
+    conversation: Conversation
     said_in: str
     is_repeat: bool = False
     missing: int = 0
