@@ -257,7 +257,8 @@ def write_zip(path: Path, files: Mapping[str, str | bytes]) -> Path:
     """Write a ZIP file."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
         for name, data in files.items():
-            target.writestr(name, data)
+            entry = zipfile.ZipInfo(name, (2025, 1, 2, 3, 4, 6))
+            target.writestr(entry, data, zipfile.ZIP_DEFLATED)
     return path
 
 

@@ -1,0 +1,68 @@
+"""A branch that ChatGPT has left is gone wherever it was: from facts, from summaries, and from what is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from perdure.testing import says
+from tests.features.imports import golden
+from tests.support.library import open_sync
+
+SECRET = "zeppelin"
+
+
+def tree(count: int, current: str) -> list[dict[str, Any]]:
+    """One conversation: a trunk, a branch `a` that speaks of the secret, and a branch `b`, each of so many messages."""
+    words = "we talked at length about quinces, gates, kettles and the weather of the northern coast " * 4
+    nodes, parent = [golden.node("root", None)], "root"
+    for number in range(count):
+        nodes.append(golden.node(f"t{number}", parent, "user", f"{number} {words}", at=golden.DAY + number))
+        parent = f"t{number}"
+    for branch, said in (("a", f"I live in Turin. The {SECRET} is red."), ("b", "I like espresso.")):
+        last = parent
+        for number in range(count):
+            role = "assistant" if number % 2 else "user"
+            at = golden.DAY + 1_000 + number
+            nodes.append(golden.node(f"{branch}{number}", last, role, f"{said} {number} {words}", at=at))
+            last = f"{branch}{number}"
+    mapping = {one["id"]: one for one in nodes}
+    return [{"id": "c", "title": "Long", "create_time": golden.DAY, "mapping": mapping, "current_node": current}]
+
+
+def write(folder: Path, **how: Any) -> Path:
+    return golden.write_json(folder / "conversations.json", tree(**how))
+
+
+def test_facts_of_a_left_branch_are_known_no_more(tmp_path: Path) -> None:
+    with open_sync(tmp_path / "perdure.db") as store:
+        store.imports.run("chatgpt", write(tmp_path, count=2, current="a1"))
+        agent = store.agent("chatgpt")
+        agent.facts.extract()
+        before = [one.fact.text for one in agent.facts.list()]
+        store.imports.run("chatgpt", write(tmp_path, count=2, current="b1"))
+        agent.facts.extract()
+        after = [one.fact.text for one in agent.facts.list()]
+
+    assert any("Turin" in text for text in before)
+    assert not any("Turin" in text for text in after)
+
+
+def test_summaries_and_requests_hold_nothing_of_a_left_branch(tmp_path: Path) -> None:
+    """The window is small, so that most of the conversation is behind summaries."""
+    answers = [says("one"), says("two")]
+    with open_sync(tmp_path / "perdure.db", *answers, context_window_tokens=8_000) as store:
+        store.imports.run("chatgpt", write(tmp_path, count=60, current="a59"))
+        agent = store.agent("chatgpt")
+        line = agent.conversations()[1].id
+        first = agent.send("And now?", conversation=line)
+        report = store.imports.run("chatgpt", write(tmp_path, count=60, current="b59"))
+        second = agent.send("And now?", conversation=line)
+        sent = [str(agent.request(agent.steps(run_id=one.run_id)[0].id)) for one in (first, second)]
+        found = [one.message.text for one in agent.search(SECRET)]
+        whole = [one.text for one in agent.messages(conversation=line, limit=1_000)]
+
+    assert (report.withdrawn, report.messages.new) == (60, 60)
+    assert SECRET in sent[0] and SECRET not in sent[1]
+    assert not [text for text in (*found, *whole) if SECRET in text]
+    assert whole[-2:] == ["And now?", "two"]
