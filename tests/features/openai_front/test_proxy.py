@@ -215,3 +215,14 @@ async def test_a_slow_program_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) 
             [conversation] = await proxy.conversations()
 
         assert conversation[0] == "U1" and len(conversation[1]) > 90_000
+
+
+async def test_what_the_chat_says_itself_is_not_recalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in the request; what other chats said is."""
+    async with proxied(monkeypatch, says("Noted."), says("Good.")) as proxy:
+        await proxy.ask("My favourite tea is a smoky lapsang.")
+        await proxy.ask("My favourite tea pot is blue.")
+        await proxy.ask("My favourite tea pot is blue.", "Good.", "What is my favourite tea and its pot?")
+        system = proxy.provider.requests[-1]["messages"][0]["content"]
+
+        assert "smoky lapsang" in system and "pot is blue" not in system

@@ -65,11 +65,13 @@ class KeyAgents:
         return (await library.get_or_create_agent(DEFAULT_AGENT, description=about)).id
 
 
-async def recall(agent: AsyncAgentById, chat: Chat) -> str:
-    """What the agent remembers about the newest words of a chat, for the model; empty: nothing."""
+async def recall(app: App, agent: AsyncAgentById, chat: Chat) -> str:
+    """What the agent remembers about the newest words of a chat, for the model, without what the chat says itself;
+    empty: nothing."""
     if not chat.asked.strip():
         return ""
-    found = await agent.recall(chat.asked, budget_tokens=RECALL_TOKENS)
+    here = await app.ports.store.read(units.find_earlier, agent.id, chat, app.ports.inputs())
+    found = await agent.recall(chat.asked, without=here, budget_tokens=RECALL_TOKENS)
     return f"{RECALLED}\n\n{found.text}" if found.sources else ""
 
 

@@ -114,7 +114,7 @@ async def _pass_on(
     kept: Kept = _forget
     if chat is not None:
         check_key_size(len(chat.asked))
-        shape["messages"] = with_recalled(shape["messages"], await recall(agent, chat))
+        shape["messages"] = with_recalled(shape["messages"], await recall(app, agent, chat))
         kept = partial(_keep, app, agent.id, chat)
     budget = CallBudget((await agent.memory())[0], app.ports)
     passing = await app.service(Proxy).ask(handle, shape, budget, kept)

@@ -128,12 +128,28 @@ def find_answered(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> 
         if found.agent_id != agent_id:
             raise NotFound("conversation", found.id, hint="another agent has it")
         return found
-    turns = chat.turns
-    rows = tx.of(OpenaiHistories).find(agent_id, [turns[-1].digest] if turns else [])
-    for row in rows.get(turns[-1].digest, ()) if turns else ():
-        if (known := _find_turn(tx, row, inputs)) is not None:
-            return known.conversation
+    if chat.turns and (known := _find_last(tx, agent_id, chat, len(chat.turns) - 1, inputs)) is not None:
+        return known.conversation
     raise InvalidInput("messages: no answer is known that made the calls to which these are the results")
+
+
+def find_earlier(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> ConversationId | None:
+    """Return the conversation that has what a chat said before its newest message; None: none is known."""
+    if chat.anchor.name:
+        with contextlib.suppress(NotFound):
+            return tx.conversations.get(named_id(agent_id, chat)).id
+    known = _find_last(tx, agent_id, chat, len(chat.turns) - 2, inputs)
+    return None if known is None else known.conversation.id
+
+
+def _find_last(tx: Tx, agent_id: AgentId, chat: Chat, place: int, inputs: UnitInputs) -> _KnownTurn | None:
+    """Return the turn at a place of a chat where it is known, by its chain or its window; None: it is not."""
+    if place < 0:
+        return None
+    digests = [one for one in (chat.turns[place].digest, chat.window_digest(place)) if one]
+    rows = tx.of(OpenaiHistories).find(agent_id, digests)
+    known = (_find_turn(tx, row, inputs) for digest in digests for row in rows.get(digest, ()))
+    return next((one for one in known if one is not None), None)
 
 
 def named_id(agent_id: AgentId, chat: Chat) -> ConversationId:

@@ -97,6 +97,7 @@ class AsyncSearch(AsyncAgentPart):
         query: str,
         *,
         conversation: ConversationId | None = None,
+        without: ConversationId | None = None,
         archives: Sequence[ArchiveId] | None = None,
         budget_tokens: int = BUDGET_TOKENS,
         blocks: bool = True,
@@ -109,6 +110,7 @@ class AsyncSearch(AsyncAgentPart):
 
         Args:
             conversation, archives: only messages of this one, and passages of these; by default of all.
+            without: no messages of this conversation.
             budget_tokens: the most tokens of the text.
             blocks, messages: whether the text may contain blocks, and messages.
             floor: leave out passages and messages with a score below this, 0 to 1.
@@ -135,6 +137,7 @@ class AsyncSearch(AsyncAgentPart):
             agent_id=self._agent_id,
             archives=None if archives is None else tuple(archives),
             conversation_seq=seq,
+            in_view=None if without is None else (await self._seq_of(without), 0),
             messages=messages,
             blocks=blocks,
             features=None if self._agent_id is None or archives is not None else {},

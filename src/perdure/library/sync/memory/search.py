@@ -50,6 +50,7 @@ class Search(AgentPart):
         query: str,
         *,
         conversation: ConversationId | None = None,
+        without: ConversationId | None = None,
         archives: Sequence[ArchiveId] | None = None,
         budget_tokens: int = BUDGET_TOKENS,
         blocks: bool = True,
@@ -62,6 +63,7 @@ class Search(AgentPart):
 
         Args:
             conversation, archives: only messages of this one, and passages of these; by default of all.
+            without: no messages of this conversation.
             budget_tokens: the most tokens of the text.
             blocks, messages: whether the text may contain blocks, and messages.
             floor: leave out passages and messages with a score below this, 0 to 1.
@@ -73,6 +75,7 @@ class Search(AgentPart):
             self._inner.recall(
                 query,
                 conversation=conversation,
+                without=without,
                 archives=archives,
                 budget_tokens=budget_tokens,
                 blocks=blocks,
