@@ -264,7 +264,7 @@ def write_zip(path: Path, files: Mapping[str, str | bytes]) -> Path:
 
 def write_chatgpt(folder: Path, **how: Any) -> Path:
     """ChatGPT's ZIP file as downloaded."""
-    files = {
+    files: dict[str, str | bytes] = {
         "conversations.json": json.dumps(chatgpt(**how)),
         "user.json": "{}",
         "chat.html": "<html>",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -60,6 +61,22 @@ async def test_a_file_is_imported_over_http(tmp_path: Path) -> None:
     assert again["messages"] == {"new": 0, "already": 8}
     assert wrong.status_code == unknown.status_code == 422
     assert "use `perdure import chatgpt`" in wrong.text
+
+
+async def test_facts_are_extracted_in_the_background_from_what_was_imported() -> None:
+    lines = [{"role": "user", "text": "I live in Turin.", "occurred_at": 1_700_000_000, "conversation": "a"}]
+    lines.append({"text": "I play the cello.", "created_at": 1_700_000_000})
+    data = "\n".join(map(json.dumps, lines)).encode()
+
+    async with routed() as server:
+        fields = {"source": "jsonl", "facts": "true"}
+        await server.http.post("/v1/imports", files={"file": ("x.jsonl", data)}, data=fields, headers=HEADERS)
+        facts = (await server.library.agent("jsonl")).facts
+        async with asyncio.timeout(20):
+            while not (found := await facts.list()):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    assert "Turin" in found[0].fact.text
 
 
 async def test_the_page_of_data_looks_first_and_imports_when_that_is_confirmed(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ pytest.importorskip("psycopg")
 @pytest.mark.parametrize("source", golden.WRITERS)
 def test_postgresql_takes_each_import_once(tmp_path: Path, source: Any) -> None:
     place = golden.WRITERS[source](tmp_path)
-    with open_sync(new_address(tmp_path, postgres=True)) as store:
+    address: Any = new_address(tmp_path, postgres=True)
+    with open_sync(address) as store:
         first = store.imports.run(source, place)
         again = store.imports.run(source, place)
 

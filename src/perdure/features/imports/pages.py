@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from starlette.requests import Request
 
-from perdure.features.imports.forms import read_form
+from perdure.features.imports.forms import import_form
 from perdure.features.imports.sources.items import ImportSource
 from perdure.features.imports.views import report_lines
 from perdure.library.perdure import AsyncPerdure
@@ -25,18 +25,15 @@ PROGRAMS: Mapping[ImportSource, str] = {
 
 async def load(request: Request, library: AsyncPerdure) -> Data:
     """The programs to choose from, and what an import that was just asked for did or would do."""
-    found: Data = {"programs": [*PROGRAMS.items()], "asked": False, "lines": [], "new": False}
+    found: Data = {"programs": [*PROGRAMS.items()], "lines": [], "new": False, "dry": True}
     return found | getattr(request.state, "imported", {})
 
 
 async def import_file(request: Request, library: AsyncPerdure) -> Notice:
     """Import a file, or with `choice` `check` only say what that would do."""
-    request.state.imported = {"asked": True}
-    async with request.form(max_files=1, max_fields=10) as form:
-        read = read_form(form)
-        report = await read.carry_out(library)
-    lines, is_new = report_lines(report, done=not read.dry), read.dry and report.has_news
-    request.state.imported |= {"lines": lines, "new": is_new, "dry": read.dry}
+    report, done = await import_form(library, request)
+    lines, is_new = report_lines(report, done=done), report.has_news and not done
+    request.state.imported = {"lines": lines, "new": is_new, "dry": not done}
     return Notice("")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from perdure.features.imports.forms import read_form
+from perdure.features.imports.forms import import_form
 from perdure.features.imports.wire import ImportShape
 from perdure.server.wire.http import Library, Router
 
@@ -17,7 +17,4 @@ async def import_export(library: Library, request: Request) -> ImportShape:
 
     With `dry_run` everything is read and counted, and nothing is stored.
     """
-    async with request.form(max_files=1, max_fields=10) as form:
-        read = read_form(form)
-        report = await read.carry_out(library)
-    return ImportShape.make(report)
+    return ImportShape.make((await import_form(library, request))[0])
