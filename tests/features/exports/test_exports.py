@@ -108,3 +108,17 @@ def test_an_agent_that_reads_its_own_export_gets_nothing_twice(store: Perdure, t
 
     assert (report.new, report.conversations.already, list(report.agents.values())) == (0, 2, [agent_id])
     assert list(copy.agents) == ["Ann' é-2"] and copy.new > 0
+
+
+def test_what_the_agent_has_forgotten_is_in_none_of_the_files(store: Perdure, tmp_path: Path) -> None:
+    agent = store.create_agent("ann", human="Ada\nThe secret is heliotrope.")
+    agent.archive("The heliotrope blooms.")
+    line = agent.new_conversation(summary="About heliotrope")
+    said = ("user", "heliotrope", "My heliotrope is blue", "2024-01-01T00:00:00Z")
+    agent.import_messages([said], conversation=line.id)
+    agent.forget("heliotrope")
+    store.export(tmp_path / "out", agent.id)
+    texts = {path.name: path.read_text("utf-8") for path in (tmp_path / "out").rglob("*") if path.is_file()}
+
+    assert [name for name, text in texts.items() if "heliotrope" in (name + text).lower()] == []
+    assert "Ada" in texts["memory.md"]

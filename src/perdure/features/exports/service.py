@@ -6,12 +6,13 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
+from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, parts_to_json
 from perdure.core.passages import Passage
@@ -26,6 +27,7 @@ from perdure.library.perdure import AsyncPerdure
 
 PAGE = 500
 VERSION = 1
+_NAMES = ("tags", "metadata", "source", "sources")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +118,12 @@ class _Writer:
         self._agent: AsyncAgentById = library.agent_of(agent_id)
         self._hash = hashlib.sha256()
         self._messages = self._passages = self._conversations = 0
+        self._redactors: Sequence[Redactor] = ()
 
     async def write(self, shown: Path) -> ExportedAgent:
         """Write all files; `shown` is where they will be."""
+        forgotten = await self._library.transfer.list_forgotten(self._id)
+        self._redactors = [Redactor(one.needle) for one in forgotten if one.needle != REDACTED]
         await self._write_agent()
         await self._write_messages()
         await self._write_passages()
@@ -154,13 +159,14 @@ class _Writer:
                     found = [one async for one in self._list_messages(conversation)]
                     if not found and conversation.seq == 0:
                         continue
-                    print(self._line(_head(conversation), {"conversation": conversation.id}), file=lines)
+                    head = _head(conversation) | {"title": self._cleared(conversation.summary or "")}
+                    print(self._line(head, {"conversation": conversation.id}), file=lines)
                     for message in found:
                         own = {"conversation": conversation.id, "id": message.id}
                         print(self._line(_shape(message), own), file=lines)
                     self._conversations += 1
                     self._messages += len(found)
-                    title = conversation.summary or ("first conversation" if conversation.seq == 0 else "conversation")
+                    title = head["title"] or ("first conversation" if conversation.seq == 0 else "conversation")
                     name = f"{conversation.seq:03}-{safe_name(title, 'conversation')}.md"
                     text = await asyncio.to_thread(conversation_text, title, found)
                     (texts / name).write_text(text, "utf-8")
@@ -173,7 +179,7 @@ class _Writer:
             after = page[-1].seq
             for message in page:
                 if message.kind == "message":
-                    yield message
+                    yield replace(message, name=self._cleared(message.name))
 
     async def _write_passages(self) -> None:
         """Write the passages of all archives of the agent."""
@@ -183,12 +189,20 @@ class _Writer:
                 async for line in self._library.transfer.export_archive(archive.id):
                     passage = parse_line(line)
                     if isinstance(passage, Passage):
-                        fields = {name: value for name, value in json.loads(line).items() if name != "id"}
+                        fields = {
+                            name: self._cleared(value) for name, value in json.loads(line).items() if name != "id"
+                        }
                         print(self._line(fields, {"id": passage.id}), file=lines)
                         found.append(passage)
                         self._passages += 1
                         self._progress(self._messages + self._passages)
         (self._folder / "archival.md").write_text(archival_text(self._name, found), "utf-8")
+
+    def _cleared(self, value: Any) -> Any:
+        """Return a value without what the agent has forgotten: names, titles and sources may still hold it."""
+        for redactor in self._redactors:
+            value = redactor.redact_value(value)
+        return value
 
     def _line(self, fields: dict[str, Any], ids: dict[str, Any]) -> str:
         """Return the line of a thing, and count its fields, without ids, to the hash of the content."""
