@@ -16,14 +16,23 @@ from perdure.engine.conversations.importing import fork
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.features.openai_front.tables import OpenaiHistories
-from perdure.features.openai_front.values import Chat, ChatPlace, ChatTurn, KnownChain, digest_of, in_one_form
+from perdure.features.openai_front.values import (
+    Chat,
+    ChatPlace,
+    ChatText,
+    ChatTurn,
+    KnownChain,
+    chain_of,
+    digest_of,
+    in_one_form,
+)
 from perdure.storage.tx import Tx
 
 RETRY_S = 3
 """A request that comes again so soon after its answer was sent again by the program, not by a person."""
 CLAIM_S = 60
 """So long another process may take from finding the conversation of a request to beginning its run."""
-ROWS = 200
+ROWS, WINDOW_ROWS = 200, 1_000
 NEWEST = 4
 """Turns of a chat that are looked up at first."""
 
@@ -255,7 +264,20 @@ def _find_window(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> _
         return None
     rows = tx.of(OpenaiHistories).find(agent_id, [digest]).get(digest, ())
     known = (_find_turn(tx, row, inputs) for row in rows)
-    return next((one for one in known if one is not None and one.is_last and one.matches(chat.turns[place])), None)
+    return next((one for one in known if one is not None and _ends_with(tx, one, chat.turns[:-1])), None)
+
+
+def _ends_with(tx: Tx, known: _KnownTurn, turns: Sequence[ChatTurn]) -> bool:
+    """Whether a conversation ends with these turns, the last of which is known."""
+    if known.is_open or not known.is_last:
+        return known.is_last and len(turns) == 1
+    agent_id, seq = known.conversation.key
+    rows = tx.messages.list(agent_id, conversation_seq=seq, newest_first=True, limit=WINDOW_ROWS, kinds=("message",))
+    own = chain_of([ChatText(one.role, one.text) for one in reversed(rows) if one.role in ("user", "assistant")])
+    pairs = list(zip(reversed(own), reversed(turns), strict=False))
+    return len(pairs) == len(turns) and all(
+        mine.answer.startswith(sent.answer) and sent.users in ((), mine.users) for mine, sent in pairs
+    )
 
 
 def _named(tx: Tx, agent_id: AgentId, chat: Chat, new_id: ConversationId, inputs: UnitInputs) -> Conversation:
