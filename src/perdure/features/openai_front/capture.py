@@ -5,18 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from perdure.app import App
 from perdure.core.agents import AgentFilter
-from perdure.core.errors import InvalidInput, NotFound, PerdureError
+from perdure.core.errors import PerdureError
 from perdure.core.ids import AgentId, KeyId
-from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.openai_front import units
 from perdure.features.openai_front.feature import MEMORY_OF
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import FOR_KEY, Chat, digest_of, in_one_form
+from perdure.features.openai_front.values import FOR_KEY, Chat
 from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
@@ -89,31 +87,9 @@ def with_recalled(messages: Sequence[Mapping[str, Any]], recalled: str) -> list[
     return [{**first, "content": [*content, {"type": "text", "text": recalled}]}, *messages[1:]]
 
 
-async def keep(app: App, agent_id: AgentId, chat: Chat, answer: str) -> None:
+async def keep_chat(app: App, agent_id: AgentId, chat: Chat, answer: str) -> None:
     """Keep what a chat says that its conversation has not, and the answer. An error is logged: the answer is given."""
     try:
-        await _keep(app, agent_id, chat, in_one_form(answer))
+        await Chats(app, agent_id).keep(chat, answer)
     except PerdureError as error:
         log.warning("an answer of a model was not kept in the memory of %s: %s", agent_id, error)
-
-
-async def _keep(app: App, agent_id: AgentId, chat: Chat, answer: str) -> None:
-    agent, now, turn = AsyncAgentById(app, agent_id), app.ports.clock.now(), chat.turns[-1]
-    said = [ImportedMessage(role="assistant", text=answer, occurred_at=now, id="")] if answer else []
-    if not chat.new:  # it goes on behind the results of tools
-        try:
-            found = await app.ports.store.read(units.find_answered, agent_id, chat, app.ports.inputs())
-        except (NotFound, InvalidInput):
-            return
-        messages = [replace(one, id=f"{turn.digest}:{digest_of(answer)}") for one in said]
-        await agent.import_messages(messages, conversation=found.id)
-        return
-    place = await Chats(app, agent_id).find_place(chat, "")
-    if place.is_repeat:
-        return
-    users = [
-        ImportedMessage(role="user", text=text, occurred_at=now, id=f"{turn.digest}:{number}")
-        for number, text in enumerate(turn.users)
-    ]
-    messages = [*users, *(replace(one, id=f"{turn.digest}:{len(users)}") for one in said)]
-    await agent.import_messages(messages, conversation=place.conversation.id)

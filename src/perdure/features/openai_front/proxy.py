@@ -10,7 +10,6 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -38,20 +37,12 @@ STREAM = "text/event-stream"
 READ_BYTES = 32 * 2**20
 """What is kept of an answer is read from so many bytes of it at most."""
 
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What a provider answered, and what that took."""
-
-    text: str
-    usage: Usage
-
-
-Kept = Callable[[Answered], Awaitable[None]]
+Keep = Callable[[str], Awaitable[None]]
+"""Keeps the text of an answer."""
 
 
 class Passing:
-    """An answer that is passed on while it is made. `status` and `kind` are those of the provider's answer."""
+    """An answer that is passed on while it is made. `kind` is its media type."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -94,9 +85,9 @@ class Proxy:
         for _, clients in self._clients.values():
             await clients.aclose()
 
-    async def ask(self, handle: str, body: Mapping[str, Any], budget: CallBudget, kept: Kept) -> Passing:
-        """Send a request to a model, and return its answer as it comes. `kept` is called with the whole of it, whether
-        the pieces were read or not.
+    async def ask(self, handle: str, body: Mapping[str, Any], budget: CallBudget, keep: Keep | None) -> Passing:
+        """Send a request to a model, and return its answer as it comes. `keep` is called with its text, whether the
+        pieces were read or not.
 
         Args:
             body: of the request, with what is recalled.
@@ -107,7 +98,7 @@ class Proxy:
         speaks = endpoint is not None and endpoint.entry.api_name == "openai_chat" and endpoint.entry != SELF_SERVED
         if endpoint is None or not speaks or handle in self._app.models.own_handles:
             kind = STREAM if body.get("stream") else "application/json"
-            return await self._begin(Passing(kind), ask_port(self._app, handle, body), handle, budget, kept)
+            return await self._begin(kind, ask_port(self._app, handle, body), handle, budget, keep)
         url = api_url(endpoint.base_url, "/chat/completions")
         headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
         target = Target.of_request(name, url, headers)
@@ -123,8 +114,8 @@ class Proxy:
                 raise await error_of_response(response, target, asyncio.get_running_loop().time() + ERROR_S)
             finally:
                 await response.aclose()
-        passing = Passing(response.headers.get("content-type", "application/json"))
-        return await self._begin(passing, _pieces(response, target), handle, budget, kept)
+        kind = response.headers.get("content-type", "application/json")
+        return await self._begin(kind, _pieces(response, target), handle, budget, keep)
 
     def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
         """The client for an endpoint, whose address may have changed."""
@@ -134,39 +125,44 @@ class Proxy:
         return known[1].client()
 
     async def _begin(
-        self, passing: Passing, pieces: AsyncIterator[bytes], handle: str, budget: CallBudget, kept: Kept
+        self, kind: str, pieces: AsyncIterator[bytes], handle: str, budget: CallBudget, keep: Keep | None
     ) -> Passing:
         """Begin to pass an answer on, once its first piece is there. Raises: ModelError: there is none."""
-        first = await anext(pieces, b"")
-        task = asyncio.create_task(self._pass_on(passing, first, pieces, handle, budget, kept))
+        passing, first = Passing(kind), await anext(pieces, b"")
+
+        async def work() -> None:
+            whole = await _pass_on(passing, first, pieces, handle)
+            try:
+                text, usage = read_answer(whole, kind)
+                await budget.count(handle, usage)
+                if keep is not None:
+                    await keep(text)
+            except Exception:
+                log.exception("an answer of %s was not kept", handle)
+
+        task = asyncio.create_task(work())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return passing
 
-    async def _pass_on(
-        self, passing: Passing, piece: bytes, pieces: AsyncIterator[bytes], handle: str, budget: CallBudget, kept: Kept
-    ) -> None:
-        """Pass the pieces of an answer on until its end, then count and keep it."""
-        whole = bytearray()
-        try:
-            while piece:
-                passing.put(piece)
-                if len(whole) < READ_BYTES:
-                    whole += piece
-                piece = await anext(pieces, b"")
-        except ModelError as error:
-            log.warning("an answer of %s broke: %s", handle, error)
-            failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
-            if passing.kind.startswith(STREAM):
-                passing.put(data_line(failure))
-        finally:
-            passing.put(None)
-        try:
-            answered = read_answer(bytes(whole), passing.kind)
-            await budget.count(handle, answered.usage)
-            await kept(answered)
-        except Exception:
-            log.exception("an answer of %s was not kept", handle)
+
+async def _pass_on(passing: Passing, piece: bytes, pieces: AsyncIterator[bytes], handle: str) -> bytes:
+    """Pass the pieces of an answer on until its end, and return its bytes."""
+    whole = bytearray()
+    try:
+        while piece:
+            passing.put(piece)
+            if len(whole) < READ_BYTES:
+                whole += piece
+            piece = await anext(pieces, b"")
+    except ModelError as error:
+        log.warning("an answer of %s broke: %s", handle, error)
+        failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
+        if passing.kind.startswith(STREAM):
+            passing.put(data_line(failure))
+    finally:
+        passing.put(None)
+    return bytes(whole)
 
 
 async def _pieces(response: httpx.Response, target: Target) -> AsyncIterator[bytes]:
@@ -187,8 +183,8 @@ async def _pieces(response: httpx.Response, target: Target) -> AsyncIterator[byt
         await response.aclose()
 
 
-def read_answer(body: bytes, kind: str) -> Answered:
-    """The text and the tokens of an answer, whole or a stream; what can't be read is left out."""
+def read_answer(body: bytes, kind: str) -> tuple[str, Usage]:
+    """(The text, the tokens) of an answer, whole or a stream; what can't be read is left out."""
     texts: list[str] = []
     usage = NO_USAGE
     lines = [body] if not kind.startswith(STREAM) else body.replace(b"\r\n", b"\n").split(b"\n")
@@ -205,7 +201,7 @@ def read_answer(body: bytes, kind: str) -> Answered:
             if isinstance(text := said.get("content"), str):
                 texts.append(text)
         usage = _usage_of(shape.get("usage")) or usage
-    return Answered("".join(texts), usage)
+    return "".join(texts), usage
 
 
 def _usage_of(shape: Any) -> Usage | None:

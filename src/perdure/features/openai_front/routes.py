@@ -10,17 +10,15 @@ from fastapi import Header
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import AgentId
 from perdure.core.runs import Run
 from perdure.engine.budget import CallBudget, check_key_size
 from perdure.features.openai_front.answers import Answer, Completion, CompletionChunks, completion_shape, data_line
 from perdure.features.openai_front.bodies import ChatRequest
-from perdure.features.openai_front.capture import KeyAgents, keep, recall, with_recalled
+from perdure.features.openai_front.capture import KeyAgents, keep_chat, recall, with_recalled
 from perdure.features.openai_front.chores import is_chore
 from perdure.features.openai_front.models import MEMORY, ModelCard, ModelCards, find_agent, find_card, list_cards
-from perdure.features.openai_front.proxy import STREAM, Answered, Kept, Proxy
+from perdure.features.openai_front.proxy import STREAM, Keep, Proxy
 from perdure.features.openai_front.responses import (
     DeletedResponse,
     Response,
@@ -111,23 +109,15 @@ async def _pass_on(
     app, handle = library.app, await library.handles.resolve(body.model.removeprefix(MEMORY))
     agent = await app.service(KeyAgents).find(library, agent_name, principal_of(request).key_id)
     shape: dict[str, Any] = await request.json()
-    kept: Kept = _forget
+    keep: Keep | None = None
     if chat is not None:
         check_key_size(len(chat.asked))
         shape["messages"] = with_recalled(shape["messages"], await recall(app, agent, chat))
-        kept = partial(_keep, app, agent.id, chat)
+        keep = partial(keep_chat, app, agent.id, chat)
     budget = CallBudget((await agent.memory())[0], app.ports)
-    passing = await app.service(Proxy).ask(handle, shape, budget, kept)
+    passing = await app.service(Proxy).ask(handle, shape, budget, keep)
     forget_body(request)
     return StreamingResponse(passing.pieces(), media_type=passing.kind, headers=HEADERS)
-
-
-async def _forget(answered: Answered) -> None:
-    """Keep nothing."""
-
-
-async def _keep(app: App, agent_id: AgentId, chat: Chat, answered: Answered) -> None:
-    await keep(app, agent_id, chat, answered.text)
 
 
 async def _do_chore(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from perdure.core.errors import InvalidInput
@@ -13,7 +14,7 @@ from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
 from perdure.features.openai_front import units
-from perdure.features.openai_front.values import Chat, ChatPlace, ChatTurn
+from perdure.features.openai_front.values import Chat, ChatPlace, ChatTurn, digest_of, in_one_form
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.part import AsyncPart
 
@@ -67,14 +68,29 @@ class Chats(AsyncPart):
         """The texts of those of these messages that the agent has."""
         return await self._ports.store.read(units.find_texts, self._id, ids) if ids else {}
 
-    async def find_place(self, chat: Chat, said_in: str) -> ChatPlace:
-        """Where a request goes on, with all that was said before it in that conversation; see `units.find_place`."""
+    async def find_place(self, chat: Chat, said_in: str, answer: str | None = None) -> ChatPlace:
+        """Where a request goes on, with all that was said before it in that conversation, see `units.find_place`; and
+        with the request and its `answer`, if there is one already."""
         new_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
         place = await self._ports.store.write(units.find_place, self._id, chat, said_in, new_id, inputs)
-        earlier = list(_earlier(chat.turns[place.missing : -1], place, inputs.now))
-        if earlier and not place.is_repeat:
-            await AsyncAgentById(self._app, self._id).import_messages(earlier, conversation=place.conversation.id)
+        turns = chat.turns[place.missing : -1]
+        if answer is not None:
+            turns = [*turns, replace(chat.turns[-1], answer=in_one_form(answer))]
+        if (lacking := list(_messages_of(turns, place, inputs.now))) and not place.is_repeat:
+            await AsyncAgentById(self._app, self._id).import_messages(lacking, conversation=place.conversation.id)
         return place
+
+    async def keep(self, chat: Chat, answer: str) -> None:
+        """Add a chat that somebody else has answered to its conversation, and the answer. Raises: InvalidInput,
+        NotFound, StoreError."""
+        if chat.new:
+            await self.find_place(chat, "", answer)
+        elif answer:  # it goes on behind the results of tools
+            inputs, turn = self._ports.inputs(), chat.turns[-1]
+            found = await self._ports.store.read(units.find_answered, self._id, chat, inputs)
+            id_ = f"{turn.digest}:{digest_of(answer)}"
+            said = ImportedMessage(role="assistant", text=in_one_form(answer), occurred_at=inputs.now, id=id_)
+            await AsyncAgentById(self._app, self._id).import_messages([said], conversation=found.id)
 
 
 async def with_lost_results(
@@ -92,7 +108,7 @@ async def with_lost_results(
     return (*answers, *(ToolReturn(call_id, NO_RESULT, status="error") for call_id in lost)) or None
 
 
-def _earlier(turns: Sequence[ChatTurn], place: ChatPlace, now: datetime) -> Iterator[ImportedMessage]:
+def _messages_of(turns: Sequence[ChatTurn], place: ChatPlace, now: datetime) -> Iterator[ImportedMessage]:
     """Yield the messages of turns that a conversation lacks; each has the same id whenever it is imported."""
     for number, turn in enumerate(turns):
         users = turn.users if place.with_users or number else ()
