@@ -57,7 +57,7 @@ async def test_a_file_is_imported_over_http(tmp_path: Path) -> None:
         wrong, unknown = await post(source="claude"), await post(source="word")
 
     assert dry["messages"] == made["messages"] == {"new": 8, "already": 0}
-    assert (dry["agents"][0]["id"], nothing, made["agents"][0]["name"]) == (None, [], "ada")
+    assert (dry["agents"], nothing, list(made["agents"])) == ({"chatgpt": ""}, [], ["ada"])
     assert again["messages"] == {"new": 0, "already": 8}
     assert wrong.status_code == unknown.status_code == 422
     assert "use `perdure import chatgpt`" in wrong.text

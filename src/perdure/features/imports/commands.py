@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 from perdure.cli.commands.run import Org, Yes, agent_option, argument, command, flag, for_work
@@ -12,8 +13,7 @@ if for_work(__name__):
     from perdure.cli.views.view import Output, plural
     from perdure.core.ids import AgentId
     from perdure.features.imports.sources.items import IMPORT_SOURCES
-    from perdure.features.imports.values import ImportReport
-    from perdure.features.imports.views import report_lines, report_shape
+    from perdure.features.imports.views import report_lines
     from perdure.library.parts.checks import check_choice
 
 
@@ -39,7 +39,7 @@ async def import_(
         plan = await perdure.imports.plan(source, path, agent=agent)  # type: ignore[arg-type]
         view.clear_status()
         if not plan.has_news:
-            _show(view, plan, done=True)
+            view.show(asdict(plan), *report_lines(plan, done=True))
             view.hint("Everything is here already; nothing was imported.")
             return
         view.print(*report_lines(plan))
@@ -56,11 +56,6 @@ async def import_(
             for agent_id in report.agents.values():
                 await perdure.agent_of(agent_id).facts.extract()
             view.clear_status()
-        _show(view, report, done=True)
+        view.show(asdict(report), *report_lines(report, done=True))
         name = next(iter(report.agents), "")
         view.hint(f"`perdure chat {shell_word(name)}` goes on from there; `perdure search TEXT` finds it.")
-
-
-def _show(view: Output, report: ImportReport, *, done: bool) -> None:
-    """Show what an import did, or would do."""
-    view.show(report_shape(report), *report_lines(report, done=done))

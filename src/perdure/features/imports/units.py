@@ -46,14 +46,9 @@ class Standing:
     withdrawn: int = 0
 
 
-def conversation_id_of(agent_id: AgentId, source: ImportSource, key: str) -> ConversationId:
-    """Return the id that a conversation of a source has here."""
-    return ConversationId(derived_id("conversation", agent_id, "import", source, key))
-
-
-def passage_id_of(agent_id: AgentId, source: ImportSource, key: str) -> PassageId:
-    """Return the id that a memory of a source has here."""
-    return PassageId(derived_id("passage", agent_id, "import", source, key))
+def id_of(kind: Literal["conversation", "passage"], agent_id: AgentId, source: ImportSource, key: str) -> str:
+    """Return the id that a conversation or memory of a source has here."""
+    return derived_id(kind, agent_id, "import", source, key)
 
 
 def message_ids(

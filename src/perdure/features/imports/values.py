@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from perdure.core.ids import AgentId
@@ -40,7 +39,7 @@ class ImportReport:
     memories: ItemCount = field(default_factory=ItemCount)
     withdrawn: int = 0
     changed: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
+    left_out: dict[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -60,4 +59,4 @@ class ImportReport:
     def leave_out(self, why: str, count: int = 1) -> None:
         """Count things that are left out."""
         if count:
-            self.left_out[why] += count
+            self.left_out[why] = self.left_out.get(why, 0) + count

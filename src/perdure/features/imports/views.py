@@ -1,9 +1,8 @@
-"""What an import did, or would do: as lines for people, and as JSON."""
+"""What an import did, or would do, as lines for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from perdure.core.text.reprs import plural
 from perdure.features.imports.values import ImportReport, ItemCount
@@ -24,20 +23,3 @@ def report_lines(report: ImportReport, *, done: bool = False) -> Sequence[str]:
         lines.append(f"Changed: {plural(report.changed, 'memory', 'memories')} with another text at the source")
     lines += [f"Left out: {count:,} {why}" for why, count in report.left_out.items()]
     return lines
-
-
-def report_shape(report: ImportReport) -> dict[str, Any]:
-    """Return a report as JSON has it."""
-    counts = {
-        name: {"new": count.new, "already": count.already}
-        for name in ("conversations", "messages", "memories")
-        if isinstance(count := getattr(report, name), ItemCount)
-    }
-    return {
-        "source": report.source,
-        "agents": [{"name": name, "id": id_ or None} for name, id_ in report.agents.items()],
-        **counts,
-        "withdrawn": report.withdrawn,
-        "changed": report.changed,
-        "left_out": dict(report.left_out),
-    }

@@ -18,7 +18,7 @@ from perdure.core.agents import AgentFilter
 from perdure.core.errors import AlreadyExists, ApprovalPending, ConversationBusy, InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.forgetting.redaction import REDACTED, Redactor
-from perdure.core.ids import AgentId, ArchiveId
+from perdure.core.ids import AgentId, ArchiveId, ConversationId, PassageId
 from perdure.core.incoming.addresses import is_postgres
 from perdure.core.passages import Passage
 from perdure.core.sources import Source, WriteSource
@@ -202,7 +202,7 @@ class ImportWork:
         if found.is_first:
             conversation_id = await self._store.read(units.first_conversation, agent_id)
         else:
-            conversation_id = units.conversation_id_of(agent_id, self._source, found.id)
+            conversation_id = ConversationId(units.id_of("conversation", agent_id, self._source, found.id))
         of_source = (agent_id, conversation_id, found, self._source)
         standing = await self._store.read(units.look, *of_source)
         if self._dry or standing.state in ("done", "deleted"):
@@ -270,13 +270,13 @@ class ImportWork:
         """Yield the passages that a memory becomes, without what is too large beside its text. Raises: InvalidInput."""
         limits = self._app.ports.settings.limits
         if memory.passage is not None:
-            yield replace(memory.passage, id=units.passage_id_of(agent_id, self._source, memory.id))
+            yield replace(memory.passage, id=PassageId(units.id_of("passage", agent_id, self._source, memory.id)))
             return
         for number, text in enumerate(pieces(memory.text)):
             key = memory.id if number == 0 else f"{memory.id}#{number + 1}"
             yield check_passage(
                 Passage(
-                    id=units.passage_id_of(agent_id, self._source, key),
+                    id=PassageId(units.id_of("passage", agent_id, self._source, key)),
                     archive_id=ArchiveId(""),
                     text=text,
                     tags=tuple(tag[: limits.name_limit_chars] for tag in memory.tags[: limits.tags_per_item]),
