@@ -49,6 +49,7 @@ async def test_every_example_has_its_shape() -> None:
 
 
 @pytest.mark.uses("groups")
+@pytest.mark.uses("openai_front")
 async def test_examples_of_streams_are_chunks_to_their_end() -> None:
     """Of the chunks' shapes; those of a stream that was resumed are numbered behind where it begins."""
     async with routed() as server:
@@ -80,6 +81,7 @@ async def test_examples_of_streams_are_chunks_to_their_end() -> None:
 
 @pytest.mark.uses("groups")
 @pytest.mark.uses("origins")
+@pytest.mark.uses("openai_front")
 async def test_every_example_of_a_body_is_taken() -> None:
     """As it is written, by each operation that takes it."""
     async with routed() as server:
