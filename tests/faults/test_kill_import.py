@@ -20,7 +20,7 @@ MOMENTS = 20 if FULL else 2
 SOURCES = [*golden.WRITERS, "export", "moved"]
 """`export`: a folder that `perdure export` has written; `moved`: ChatGPT's export with another branch than before."""
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.uses("imports"), pytest.mark.uses("exports")]
 
 
 def place_of(kind: str, folder: Path) -> tuple[str, Path]:

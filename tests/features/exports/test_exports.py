@@ -13,6 +13,8 @@ from perdure.core.ids import AgentId
 from perdure.testing import calls, says
 from tests.support.library import open_sync
 
+pytestmark = pytest.mark.uses("imports")
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Perdure]:

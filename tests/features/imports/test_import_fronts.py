@@ -30,6 +30,7 @@ def test_the_command_shows_what_is_new_asks_and_says_what_it_did(tmp_path: Path)
     assert perdure(tmp_path, "agent", "list", "--json").stdout.count('"mine"') == 1
 
 
+@pytest.mark.uses("exports")
 def test_the_command_exports_and_says_how_it_comes_back(tmp_path: Path) -> None:
     perdure(tmp_path, "import", "mem0", str(golden.WRITERS["mem0"](tmp_path)), "--yes")
     out = perdure(tmp_path, "export", "mem0", str(tmp_path / "out"))

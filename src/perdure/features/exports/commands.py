@@ -27,9 +27,9 @@ async def export(
     overwrite: Annotated[bool, flag("--overwrite", "Replace a folder that an export has written.")] = False,
     org: Org = None,
 ) -> None:
-    """Write an agent, or all, as JSON lines and Markdown: memory, conversations, passages.
+    """Write agents as JSON lines and Markdown.
 
-    `perdure import jsonl DIR` reads the folder back.
+    The folder has an agent's memory, conversations and passages; `perdure import jsonl DIR` reads it back.
     """
     if len(names) != (1 if all_ else 2):
         raise InvalidInput("give the folder: `perdure export --all DIR`" if all_ else "give an agent and a folder")
