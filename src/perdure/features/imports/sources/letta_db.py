@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import ExtraMissing, InvalidInput
 from perdure.core.incoming.addresses import without_password
 from perdure.domain.blocks.units import NewBlock
 from perdure.features.agent_files.messages import parse_messages
@@ -94,8 +94,11 @@ def _read_sqlite(path: Path) -> Iterator[SourceItem]:
 
 
 def read_server(address: str) -> Iterator[SourceItem]:
-    """Yield what a database on PostgreSQL holds. Raises: InvalidInput."""
-    import psycopg
+    """Yield what a database on PostgreSQL holds. Raises: InvalidInput; ExtraMissing."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise ExtraMissing("a database on PostgreSQL", extra="postgres") from error
 
     label = without_password(address)
     columns: dict[str, list[str]] = {}
