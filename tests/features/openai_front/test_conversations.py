@@ -187,3 +187,14 @@ async def test_results_of_calls_of_another_model_do_no_harm() -> None:
 
         assert answer.status_code == 200, answer.text
         assert await chat.conversations() == [["U1", "Let me look.", "U2", "A1"]]
+
+
+async def test_an_empty_message_is_refused_before_anything_is_made() -> None:
+    """It is no new try of what was said before it."""
+    async with program(says("A1")) as chat:
+        await chat.ask("U1")
+        chats = (("U1", "A1", " "), ("",), ("U1", "A1"))
+        refused = [await chat.server.http.post(PATH, json=chat.body(*texts)) for texts in chats]
+
+        assert [one.status_code for one in refused] == [400, 400, 400]
+        assert await chat.conversations() == [["U1", "A1"]]

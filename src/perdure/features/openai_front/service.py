@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import EmptyMessage, InvalidInput
 from perdure.core.ids import ConversationId, MessageId, RunId
 from perdure.core.messages import Text
 from perdure.core.tools.answers import Answer, ToolReturn
@@ -70,7 +70,9 @@ class Chats(AsyncPart):
 
     async def find_place(self, chat: Chat, said_in: str, answer: str | None = None) -> ChatPlace:
         """Where a request goes on, with all that was said before it in that conversation, see `units.find_place`; and
-        with the request and its `answer`, if there is one already."""
+        with the request and its `answer`, if there is one already. Raises: EmptyMessage."""
+        if not chat.turns or chat.turns[-1].answer:
+            raise EmptyMessage
         new_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
         place = await self._ports.store.write(units.find_place, self._id, chat, said_in, new_id, inputs)
         turns = chat.turns[place.missing : -1]
