@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from perdure import InvalidInput, Perdure
 from perdure.core.ids import AgentId
 from perdure.testing import calls, says
 from tests.support.library import open_sync
+
+COUNT = 10_000 if os.environ.get("PERDURE_FAULTS") == "full" else 1_000
 
 pytestmark = pytest.mark.uses("imports")
 
@@ -124,3 +127,24 @@ def test_what_the_agent_has_forgotten_is_in_none_of_the_files(store: Perdure, tm
 
     assert [name for name, text in texts.items() if "heliotrope" in (name + text).lower()] == []
     assert "Ada" in texts["memory.md"]
+
+
+def test_thousands_of_messages_come_back_with_the_same_hash(store: Perdure, tmp_path: Path) -> None:
+    """In forty conversations, with passages beside them; also when they go round twice."""
+    agent = store.create_agent("ann")
+    for number in range(40):
+        line = agent.new_conversation(summary=f"Talk {number} 🙂")
+        each = range(COUNT // 40)
+        talk = [("user", None, f"{number} {n} of quinces \ud83d", f"2024-01-01T00:{n % 60:02}:00Z") for n in each]
+        agent.import_messages(talk, conversation=line.id)
+        agent.archive(f"Passage {number} of the sea", tags=[f"t{number}"])
+    (first,) = store.export(tmp_path / "one", agent.id)
+    with open_sync(tmp_path / "b.db") as other:
+        other.imports.run("jsonl", tmp_path / "one")
+        (second,) = other.export(tmp_path / "two", other.agents()[0].id)
+    with open_sync(tmp_path / "c.db") as last:
+        last.imports.run("jsonl", tmp_path / "two")
+        (third,) = last.export(tmp_path / "three", last.agents()[0].id)
+
+    assert (first.messages, first.passages) == (COUNT, 40)
+    assert first.content_hash == second.content_hash == third.content_hash
