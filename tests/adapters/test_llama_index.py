@@ -98,6 +98,24 @@ async def test_a_memory_recalls_what_is_out_of_the_window(store: Any) -> None:
     assert memory.get_all() == []
 
 
+def test_no_result_of_a_tool_comes_without_its_call(store: Any) -> None:
+    """Neither as the first message of the window, nor among those that are recalled."""
+    from llama_index.core.llms import ChatMessage
+
+    from perdure.adapters.llama_index import PerdureMemory
+
+    memory = PerdureMemory.from_defaults(store, key="a", recent=2, recalled=3)
+    for role, text, more in (
+        ("user", "Where is the key?", {}),
+        ("assistant", "", {"tool_calls": [{"id": "1", "function": {"name": "find", "arguments": '{"what": "key"}'}}]}),
+        ("tool", "The key is in the drawer.", {"tool_call_id": "1"}),
+        ("assistant", "In the drawer.", {}),
+    ):
+        memory.put(ChatMessage(role=role, content=text, additional_kwargs=more))
+
+    assert [one.content for one in memory.get("where is the key?")] == ["Where is the key?", "In the drawer."]
+
+
 def test_messages_outlive_the_program(tmp_path: Path) -> None:
     from perdure.adapters.llama_index import PerdureChatStore
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from perdure.adapters.sessions import SessionArchive, SessionItem
 
 try:
-    from llama_index.core.base.llms.types import ChatMessage
+    from llama_index.core.base.llms.types import ChatMessage, MessageRole
     from llama_index.core.bridge.pydantic import PrivateAttr
     from llama_index.core.memory.types import BaseMemory
     from llama_index.core.storage.chat_store.base import BaseChatStore
@@ -117,11 +117,15 @@ class PerdureMemory(BaseMemory):
     def get(self, input: str | None = None, **_: Any) -> list[ChatMessage]:
         """Return what a model is to read: earlier messages that match the input, then the newest, in their order."""
         newest = self.chat_store.newest_messages(self.key, self.recent)
-        if not input or len(newest) < self.recent:
+        is_whole = len(newest) < self.recent
+        while newest and not is_whole and newest[0].role == MessageRole.TOOL:  # its call is out of the window
+            newest = newest[1:]
+        if not input or is_whole:
             return newest
         found = self.chat_store.search_messages(self.key, input, self.recent + self.recalled)
         shown = [_item(one).value for one in newest]
-        return [*[one for one in found if _item(one).value not in shown][: self.recalled], *newest]
+        said = [one for one in found if _is_said(one) and _item(one).value not in shown]
+        return [*said[: self.recalled], *newest]
 
     def get_all(self) -> list[ChatMessage]:
         """Return all messages, oldest first."""
@@ -138,6 +142,14 @@ class PerdureMemory(BaseMemory):
     def reset(self) -> None:
         """Remove all messages."""
         self.chat_store.delete_messages(self.key)
+
+
+def _is_said(message: ChatMessage) -> bool:
+    """Whether a message can stand alone: one of a user, or an answer without calls of tools."""
+    is_answer = message.role == MessageRole.ASSISTANT and not message.additional_kwargs.get("tool_calls")
+    return message.role == MessageRole.USER or (
+        is_answer and not any(block.block_type == "tool_call" for block in message.blocks)
+    )
 
 
 def _item(message: ChatMessage) -> SessionItem:

@@ -167,6 +167,31 @@ async def test_calls_are_decided_by_buttons(tmp_path: Path, button: str, paid: l
         assert not bot.log.open
 
 
+async def test_a_call_of_an_earlier_conversation_is_decided_still(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    def pay(amount: str) -> str:
+        """Pay.
+
+        Args:
+            amount: how much.
+        """
+        done.append(amount)
+        return "paid"
+
+    api = BotApi()
+    async with running(tmp_path, api, ScriptedModel(calls("pay", amount="5"), says("Well.")), tools=[pay]):
+        api.say("pay 5")
+        await api.until(lambda: api.sent)
+        (row,) = json.loads(api.sent[0]["reply_markup"])["inline_keyboard"]
+        api.say("/new")
+        await api.until(lambda: len(api.sent) == 2)
+        api.press(row[0]["callback_data"])
+        await api.until(lambda: len(api.sent) == 3)
+
+        assert (done, api.texts()[2]) == (["5"], "Well.")
+
+
 async def test_somebody_elses_button_decides_nothing(tmp_path: Path) -> None:
     def pay(amount: str) -> str:
         """Pay.

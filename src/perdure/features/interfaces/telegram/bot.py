@@ -156,9 +156,10 @@ class TelegramBot:
     async def _decide(self, number: int, query: telegram.CallbackQuery, chat: int) -> None:
         """Answer a call that waits, as the button says that was pressed."""
         choice, _, key = (query.data or "").partition(":")
-        conversation = self._log.chats.get(str(chat))
+        conversation = self._log.questions.get(key)  # which need not be the chat's present one
         waiting = [] if conversation is None else await self._agent.pending(conversation=ConversationId(conversation))
         call = next((one for one in waiting if _key_of(one) == key), None)
+        self._log.questions.pop(key, None)
         if call is None or conversation is None:
             await self._again(lambda: self._bot.answer_callback_query(query.id, DECIDED))
             return
@@ -204,6 +205,7 @@ class TelegramBot:
         if interface.ended is not None and interface.ended.stop_reason == "requires_approval":
             for call in await self._agent.pending(conversation=ConversationId(delivery.conversation)):
                 if not call.awaits_client:
+                    self._log.questions[_key_of(call)] = delivery.conversation
                     await interface.say(_question(call), _buttons(call))
 
     async def _events(self, delivery: Delivery) -> AsyncIterator[StoredEvent | Delta]:
@@ -216,7 +218,7 @@ class TelegramBot:
     async def _conversation(self, chat: int, update: telegram.Update) -> ConversationId:
         """Return the conversation of a chat, which is made with its first message."""
         known = self._log.chats.get(str(chat))
-        if known is not None:
+        if known:
             try:
                 return (await self._agent.find_conversation(ConversationId(known))).id
             except NotFound:
@@ -260,6 +262,9 @@ class TelegramBot:
         try:
             for piece in split_text(text):
                 await self._again(lambda piece=piece: self._bot.send_message(chat, piece, reply_markup=buttons))  # type: ignore[misc]
+        except telegram_error.ChatMigrated as error:  # a group became a larger one, under another number
+            self._log.chats.setdefault(str(error.new_chat_id), self._log.chats.pop(str(chat), ""))
+            await self._say(error.new_chat_id, text, buttons)
         except (telegram_error.Forbidden, telegram_error.BadRequest) as error:
             self._note(f"chat {chat} takes no messages: {error}")
 

@@ -35,6 +35,7 @@ class DeliveryLog:
     Args:
         newest: the update up to which Telegram knows that all were taken.
         taken: the later ones that were taken, which Telegram sends again after a restart.
+        questions: button -> the conversation whose call it decides.
     """
 
     path: Path
@@ -42,6 +43,7 @@ class DeliveryLog:
     open: dict[int, Delivery] = field(default_factory=dict)
     newest: int = 0
     taken: set[int] = field(default_factory=set)
+    questions: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> DeliveryLog:
@@ -49,7 +51,14 @@ class DeliveryLog:
         try:
             found = json.loads(path.read_text("utf-8"))
             deliveries = {int(update): Delivery(**fields) for update, fields in found["open"].items()}
-            return cls(path, dict(found["chats"]), deliveries, int(found["newest"]), set(found["taken"]))
+            return cls(
+                path,
+                dict(found["chats"]),
+                deliveries,
+                int(found["newest"]),
+                set(found["taken"]),
+                dict(found["questions"]),
+            )
         except FileNotFoundError:
             return cls(path)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -60,7 +69,8 @@ class DeliveryLog:
     def save(self) -> None:
         """Write the log, whole or not at all."""
         deliveries = {number: asdict(one) for number, one in self.open.items()}
-        state = {"chats": self.chats, "open": deliveries, "newest": self.newest, "taken": sorted(self.taken)}
+        state = {"chats": self.chats, "open": deliveries, "newest": self.newest}
+        state |= {"taken": sorted(self.taken), "questions": self.questions}
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self.path.with_suffix(".new")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
