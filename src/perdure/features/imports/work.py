@@ -291,10 +291,12 @@ class ImportWork:
 
 def pieces(text: str) -> Iterator[str]:
     """Yield a text in pieces of at most `PIECE_CHARS` characters, cut between paragraphs where that can be."""
-    while len(text) > PIECE_CHARS:
-        cut = max(text.rfind("\n\n", 1, PIECE_CHARS), 0) or max(text.rfind("\n", 1, PIECE_CHARS), 0) or PIECE_CHARS
-        if piece := text[:cut].strip():
+    text, start = text.strip(), 0
+    while len(text) - start > PIECE_CHARS:
+        part = text[start : start + PIECE_CHARS]
+        cut = max(part.rfind("\n\n", 1), 0) or max(part.rfind("\n", 1), 0) or PIECE_CHARS
+        if piece := part[:cut].strip():
             yield piece
-        text = text[cut:].strip()
-    if text:
-        yield text
+        start += cut
+    if piece := text[start:].strip():
+        yield piece

@@ -22,7 +22,9 @@ _TITLE = re.compile(r"^title\s*:\s*[\"']?([^\"'\r\n]+)", re.MULTILINE | re.IGNOR
 _TAGS = re.compile(
     r"^tags\s*:[ \t]*(?:\[([^\]\r\n]*)\]|((?:\r?\n[ \t]*-[ \t]*.+)+)|(.*))", re.MULTILINE | re.IGNORECASE
 )
-_HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_HEADING = re.compile(r"(#{1,6})[ \t]+(.*)")
+_HEADING_CHARS = 500
+"""A longer one is text, for every section below it repeats it."""
 _FENCE = re.compile(r"[ \t]*(```|~~~)")
 
 
@@ -74,12 +76,12 @@ def _sections(text: str, title: str) -> Iterator[tuple[Sequence[str], str]]:
         mark = _FENCE.match(line)
         if mark and fence in ("", mark[1]):
             fence = "" if fence else mark[1]
-        heading = None if fence else _HEADING.match(line)
+        heading = None if fence or len(line) > _HEADING_CHARS else _HEADING.match(line)
         if heading is None:
             lines.append(line)
             continue
         yield [name for _, name in path], "\n".join(lines).strip()
         lines = []
         level = len(heading[1])
-        path = [*(one for one in path if one[0] < level), (level, heading[2])]
+        path = [*(one for one in path if one[0] < level), (level, heading[2].rstrip(" \t").rstrip("#").strip(" \t"))]
     yield [name for _, name in path], "\n".join(lines).strip()

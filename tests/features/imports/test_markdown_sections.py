@@ -1,0 +1,57 @@
+"""Sections of Markdown: what they become, whatever a file holds, and when it changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perdure import Perdure
+from perdure.features.imports.work import pieces
+from tests.support.library import open_sync
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Perdure]:
+    with open_sync(tmp_path / "perdure.db") as opened:
+        yield opened
+
+
+def texts(store: Perdure, agent: str = "markdown") -> list[str]:
+    """All passages of an agent."""
+    return [one.text for one in store.agent(agent).passages(limit=500)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# a" + " " * 20_000 + "b\ntext\n",
+        "# a" + " #" * 20_000 + "b\ntext\n",
+        "---\n" + "tags:\n" + "  - a" + " " * 20_000 + "\n" * 20_000 + "-\n---\ntext\n",
+        "---\ndate" + " " * 20_000 + "\n---\ntext\n",
+        "---\n" + "--- x\n" * 20_000 + "text\n",
+        "# " + "x" * 20_000 + "\n" + "## b\nc\n" * 5_000,
+    ],
+)
+def test_no_file_takes_long(store: Perdure, tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.md").write_text(text)
+    begun = time.process_time()
+    plan = store.imports.plan("markdown", tmp_path / "a.md")
+
+    assert plan.memories.new and time.process_time() - begun < 5
+
+
+def test_a_heading_has_no_number_signs_behind_it(store: Perdure, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# One  ##  \n\nfirst\n\n#\ttwo # 2\t#\n\nsecond\n")
+    store.imports.run("markdown", tmp_path / "a.md")
+
+    assert {*texts(store)} == {"One\n\nfirst", "two # 2\n\nsecond"}
+
+
+def test_a_long_text_is_cut_in_time_that_grows_with_it() -> None:
+    begun = time.process_time()
+    found = list(pieces("a word\n" * 3_000_000))
+
+    assert len(found) > 2_000 and time.process_time() - begun < 2
