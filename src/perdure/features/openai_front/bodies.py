@@ -12,7 +12,7 @@ from perdure.core.runs import RunOptions
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.domain.agents.options import check_options
 from perdure.engine.records.run_request import NewMessage
-from perdure.features.openai_front.values import ChatText
+from perdure.features.openai_front.values import Anchor, ChatText
 from perdure.library.messages.client_tools import client_tools_of
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
 from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
@@ -135,10 +135,10 @@ class AnswerOptions(WireRequest):
     stream: bool | None = False
 
     @property
-    def conversation_name(self) -> str:
-        """What the request names of its conversation by `metadata.conversation`, or else `user`; empty: nothing."""
+    def anchor(self) -> Anchor:
+        """What the request names of its conversation, by `metadata.conversation`, or else `user`. Raises: NotFound."""
         user = self.user.get("id") if isinstance(self.user, dict) else self.user
-        return str((self.metadata or {}).get("conversation") or user or "")
+        return Anchor(name=str((self.metadata or {}).get("conversation") or user or ""))
 
     def settings(self, tools: Sequence[Mapping[str, Any]], **others: Any) -> dict[str, Any]:
         """The options by the names of an agent's settings. Raises: InvalidInput."""

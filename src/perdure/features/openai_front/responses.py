@@ -57,7 +57,7 @@ class ResponseRequest(AnswerOptions):
     truncation: str | None = None
 
     @property
-    def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
+    def tools_offered(self) -> tuple[Mapping[str, Any], ...] | None:
         """The caller's tools, as a run stores them; None: there are none. Raises: InvalidInput."""
         found = [one for one in self.tools or () if one.get("type", "function") == "function"]
         if other := [one for one in self.tools or () if one not in found]:
@@ -74,7 +74,7 @@ class ResponseRequest(AnswerOptions):
             raise InvalidInput("previous_response_id and conversation: give one of them")
         if self.previous_response_id:
             return Anchor(behind=run_id_of(self.previous_response_id))
-        return Anchor(name=str(named) if named else self.conversation_name)
+        return Anchor(name=str(named)) if named else super().anchor
 
     @property
     def run_options(self) -> RunOptions:
@@ -84,7 +84,7 @@ class ResponseRequest(AnswerOptions):
             form = {"type": "json_schema", "json_schema": {k: v for k, v in form.items() if k != "type"}}
         verbosity = self.text.verbosity if self.text is not None else None
         settings = self.settings(
-            self.client_shapes or (),
+            self.tools_offered or (),
             max_output_tokens=self.max_output_tokens,
             response_format=response_format(form),
             reasoning_effort=(self.reasoning or {}).get("effort"),

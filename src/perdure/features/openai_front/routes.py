@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -29,7 +30,7 @@ from perdure.features.openai_front.responses import (
     run_id_of,
 )
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import Anchor, Chat
+from perdure.features.openai_front.values import Anchor, Chat, ChatText
 from perdure.library.agent import AsyncAgent
 from perdure.library.messages.reply import Reply
 from perdure.library.parts.checks import Page
@@ -69,14 +70,13 @@ async def create_completion(
     texts = body.texts
     is_for_program = texts and texts[-1].role == "user" and is_chore(texts[-1].text)
     if body.model.startswith(MEMORY):
-        return await _pass_on(
-            body, library, request, x_agent, None if is_for_program else _chat_of(body, request, x_conversation)
-        )
+        chat = None if is_for_program else _chat_of(body, texts, request, x_conversation)
+        return await _pass_on(body, library, request, x_agent, chat)
     agent = await find_agent(library, body.model)
     if is_for_program:
         return await _do_chore(body, library, agent, request)
-    chat = replace(_chat_of(body, request, x_conversation), options=body.run_options)
-    accepted = await Chats(library.app, agent.id).begin(chat)
+    chat = _chat_of(body, texts, request, x_conversation)
+    accepted = await Chats(library.app, agent.id).begin(replace(chat, options=body.run_options))
     streams: Streams = request.app.state.streams
     if not body.stream:
         return await reply_answer(
@@ -87,17 +87,20 @@ async def create_completion(
     return await streams.stream(agent.follow_accepted(accepted), chunks, pings=True)
 
 
-def _chat_of(body: ChatRequest, request: Request, conversation: str | None) -> Chat:
-    """The chat that a request sends. Raises: InvalidInput, NotSupported."""
+def _chat_of(
+    body: ChatRequest | ResponseRequest, texts: Sequence[ChatText], request: Request, conversation: str | None
+) -> Chat:
+    """The chat that a request sends. Raises: InvalidInput, NotSupported, NotFound."""
     new, answers = body.new_contents()
     return Chat(
-        texts=body.texts,
+        texts=texts,
         new=tuple(new),
         answers=tuple(answers),
         system=body.system,
-        anchor=Anchor(name=conversation or body.conversation_name),
+        anchor=Anchor(name=conversation) if conversation else body.anchor,
         key=principal_of(request).key_id or "",
-        is_retry=is_retry(request),
+        # OpenAI's own clients say so.
+        is_retry=request.headers.get("x-stainless-retry-count", "0") != "0",
         client_tools=body.tools_offered,
     )
 
@@ -139,11 +142,6 @@ async def _do_chore(
     return StreamingResponse(iter([*chunks, DONE]), media_type=STREAM, headers=HEADERS)
 
 
-def is_retry(request: Request) -> bool:
-    """Whether the program says that it sends a request once more, as OpenAI's own clients do."""
-    return request.headers.get("x-stainless-retry-count", "0") != "0"
-
-
 @router.post("/openai/v1/responses", response_model=None)
 async def create_response(
     body: ResponseRequest, library: Library, request: Request, x_conversation: InConversation = None
@@ -153,20 +151,8 @@ async def create_response(
         raise InvalidInput(f"model: {body.model!r:.80} is asked through /openai/v1/chat/completions")
     agent = await find_agent(library, body.model)
     chats = Chats(library.app, agent.id)
-    new, answers = body.new_contents()
-    accepted = await chats.begin(
-        Chat(
-            texts=body.texts(await chats.texts(body.references)),
-            new=tuple(new),
-            answers=tuple(answers),
-            system=body.system,
-            anchor=Anchor(name=x_conversation) if x_conversation else body.anchor,
-            key=principal_of(request).key_id or "",
-            is_retry=is_retry(request),
-            client_tools=body.client_shapes,
-            options=body.run_options,
-        )
-    )
+    chat = _chat_of(body, body.texts(await chats.texts(body.references)), request, x_conversation)
+    accepted = await chats.begin(replace(chat, options=body.run_options))
     streams: Streams = request.app.state.streams
     if not body.stream:
         return await reply_answer(streams, accepted, agent.reply_to(accepted), lambda one: _whole(accepted.run, one))
