@@ -12,7 +12,10 @@ from typing import get_args, get_type_hints
 import pytest
 
 from perdure import Agent, Archive, AsyncAgent, AsyncArchive, AsyncFolder, AsyncPerdure, Folder, Perdure
+from perdure.core.events import RunEnded
 from perdure.core.features import find_features
+from perdure.core.ids import ConversationId
+from perdure.features.interfaces.interface import AgentInterface
 from perdure.features.mcp.service import AsyncMcp
 from perdure.library.tools.tools import AsyncTools
 from scripts import generate_sync as generator
@@ -243,6 +246,10 @@ def test_help_shows_what_an_object_has(kinds: tuple[type, type], parts: str) -> 
             assert f" |  {part}\n |      {docstring.splitlines()[0]}" in page
 
 
+LATE_TYPES = {"AgentInterface": AgentInterface, "ConversationId": ConversationId, "RunEnded": RunEnded}
+"""Types of features that the generated modules import for type checkers only."""
+
+
 @pytest.mark.parametrize(
     "method",
     [
@@ -255,7 +262,7 @@ def test_help_shows_what_an_object_has(kinds: tuple[type, type], parts: str) -> 
 def test_a_docstring_names_every_option(method: Callable[..., object]) -> None:
     """The docstring of a method with options names each of them, or the method that does."""
     docstring = method.__doc__ or ""
-    options = get_args(get_type_hints(method)[inspect.getfullargspec(method).varkw or ""])[0]
+    options = get_args(get_type_hints(method, localns=LATE_TYPES)[inspect.getfullargspec(method).varkw or ""])[0]
     missing = [name for name in options.__annotations__ if f"`{name}`" not in docstring]
 
     assert (

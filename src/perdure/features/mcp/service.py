@@ -106,7 +106,7 @@ class AsyncMcp(AsyncPart):
 
         Args:
             options: `url`, or `command` and `args`; `transport`, `token`, `auth_header`, `headers`, `environment`,
-                `trusted`, `private`: as in `add`.
+                `trusted`, `private`, `plugin`: as in `add`.
         Raises: InvalidInput, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
         server, secrets = await self._build("look", options, open_secrets=True, new=False)

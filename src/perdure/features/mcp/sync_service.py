@@ -43,7 +43,7 @@ class Mcp(Part):
 
         Args:
             options: `url`, or `command` and `args`; `transport`, `token`, `auth_header`, `headers`, `environment`,
-                `trusted`, `private`: as in `add`.
+                `trusted`, `private`, `plugin`: as in `add`.
         Raises: InvalidInput, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
         return self._portal.run(self._inner.look(**options))

@@ -24,10 +24,10 @@ async def serve_telegram(
     allow: Annotated[list[str] | None, option("Id or @name of a user who may talk to it; repeat it.", "USER")] = None,
     api: Annotated[str, option("The server of the Bot API.", "URL")] = "https://api.telegram.org",
 ) -> None:
-    """Let people talk to an agent in Telegram, each chat in a conversation of its own, until Ctrl-C.
+    """Let people talk to an agent in Telegram.
 
-    The token of the bot is in PERDURE_TELEGRAM_TOKEN; @BotFather gives one. Nobody may talk to it but those you allow:
-    start it, write to the bot, and it says your id.
+    Each chat is a conversation of its own. Ctrl-C ends it. The token of the bot is in PERDURE_TELEGRAM_TOKEN;
+    @BotFather gives one. Nobody may talk to it but those you allow: start it, write to the bot, and it says your id.
     """
     if not (token := os.environ.get(TOKEN, "").strip()):
         raise InvalidInput(f"{TOKEN} is not set: ask @BotFather in Telegram for a token, and put it there")
