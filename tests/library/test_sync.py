@@ -12,10 +12,8 @@ from typing import get_args, get_type_hints
 import pytest
 
 from perdure import Agent, Archive, AsyncAgent, AsyncArchive, AsyncFolder, AsyncPerdure, Folder, Perdure
-from perdure.core.events import RunEnded
 from perdure.core.features import find_features
-from perdure.core.ids import ConversationId
-from perdure.features.interfaces.interface import AgentInterface
+from perdure.features.interfaces import service as interfaces
 from perdure.features.mcp.service import AsyncMcp
 from perdure.library.tools.tools import AsyncTools
 from scripts import generate_sync as generator
@@ -246,7 +244,7 @@ def test_help_shows_what_an_object_has(kinds: tuple[type, type], parts: str) -> 
             assert f" |  {part}\n |      {docstring.splitlines()[0]}" in page
 
 
-LATE_TYPES = {"AgentInterface": AgentInterface, "ConversationId": ConversationId, "RunEnded": RunEnded}
+LATE_TYPES = vars(interfaces)
 """Types of features that the generated modules import for type checkers only."""
 
 
