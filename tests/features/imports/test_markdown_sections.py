@@ -55,3 +55,35 @@ def test_a_long_text_is_cut_in_time_that_grows_with_it() -> None:
     found = list(pieces("a word\n" * 3_000_000))
 
     assert len(found) > 2_000 and time.process_time() - begun < 2
+
+
+LONG = "\n\n".join(f"p{number} " + "w " * 400 for number in range(20))
+
+
+def test_a_long_section_and_others_of_its_heading_are_kept_whole(store: Perdure, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(f"# Log\n\n{LONG}\n\n# Log\n\nsecond\n\n# Log#2\n\nthird\n\n# Log\n\n{LONG}")
+    store.imports.run("markdown", tmp_path / "a.md")
+    found = texts(store)
+
+    assert {"Log\n\nsecond", "Log#2\n\nthird"} <= {*found}
+    assert [n for n in range(20) if sum(f"p{n} " in text for text in found) != 2] == []
+    assert store.imports.run("markdown", tmp_path / "a.md").changed == 0
+
+
+def test_pieces_that_a_section_has_no_more_are_gone_unless_they_were_changed_here(
+    store: Perdure, tmp_path: Path
+) -> None:
+    place = tmp_path / "a.md"
+    place.write_text(f"# Plan\n\n{LONG}\n\n{LONG}")
+    store.imports.run("markdown", place)
+    agent = store.agent("markdown")
+    agent.update_passage(agent.passages(limit=500)[-1].id, text="mine now")
+    place.write_text("# Plan\n\nnew\n")
+    plan, report = store.imports.plan("markdown", place), store.imports.run("markdown", place)
+
+    assert sorted(texts(store)) == ["Plan\n\nnew", "mine now"]
+    assert plan.changed == report.changed > 1
+    assert store.imports.run("markdown", place).has_news is False
+    place.write_text(f"# Plan\n\n{LONG}")
+    store.imports.run("markdown", place)
+    assert [n for n in range(20) if not any(f"p{n} " in text for text in texts(store))] == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -14,7 +14,7 @@ from perdure.core.ids import AgentId, ArchiveId, ConversationId, MessageId, Pass
 from perdure.core.messages import Message, Text
 from perdure.core.passages import Passage
 from perdure.core.sources import Source
-from perdure.domain.archives.passages import own_archive, update_passage
+from perdure.domain.archives.passages import delete_passage, own_archive, update_passage
 from perdure.domain.conversations.importing import ImportedMessage, Importer
 from perdure.domain.conversations.transfer import import_passages
 from perdure.domain.conversations.units import SUMMARY_CHARS
@@ -46,9 +46,11 @@ class Standing:
     withdrawn: int = 0
 
 
-def id_of(kind: Literal["conversation", "passage"], agent_id: AgentId, source: ImportSource, key: str) -> str:
-    """Return the id that a conversation or memory of a source has here."""
-    return derived_id(kind, agent_id, "import", source, key)
+def id_of(
+    kind: Literal["conversation", "passage"], agent_id: AgentId, source: ImportSource, key: str, piece: int = 1
+) -> str:
+    """Return the id that a conversation or memory of a source, or a piece of a long one, has here."""
+    return derived_id(kind, agent_id, "import", source, key, *([] if piece == 1 else ["piece", str(piece)]))
 
 
 def message_ids(
@@ -206,7 +208,8 @@ def put_passages(
     """Add the passages that were never imported, and change those whose text is another at the source since, and still
     the imported one here; with `dry` only count. Raises: NotFound, TooMany, InvalidInput."""
     by_id = {one.id: one for one in passages}
-    known, places = tx.of(ImportedItems).find(agent_id, [*by_id]), tx.passages.find_places([*by_id])
+    found, places = tx.of(ImportedItems).find(agent_id, [*by_id]), tx.passages.find_places([*by_id])
+    known = {id_ for id_, digest in found.items() if digest != WITHDRAWN}
     new = [one for id_, one in by_id.items() if id_ not in known and id_ not in places]
     here = [tx.passages.get(id_) for id_ in by_id if id_ in places and DIGEST in by_id[id_].source]
     untouched = [one for one in here if one.source.get(DIGEST) == hash_of(one.text)]
@@ -219,3 +222,26 @@ def put_passages(
         for one in changed:
             update_passage(tx, one, {"text": by_id[one.id].text, "source": by_id[one.id].source}, at=at)
     return PassageCounts(len(new), len(passages) - len(new) - deleted, len(changed), deleted)
+
+
+def drop_pieces(
+    tx: Tx, agent_id: AgentId, source: ImportSource, counts: Mapping[str, int], *, at: datetime, dry: bool
+) -> int:
+    """Delete the pieces that memories have no more, of which each has so many (its key at the source -> count), and
+    that nobody has changed here; with `dry` only count them. Return how many. Raises: NotFound."""
+    dropped = 0
+    while counts:
+        numbers = {id_of("passage", agent_id, source, key, count + 1): key for key, count in counts.items()}
+        known, places = (
+            tx.of(ImportedItems).find(agent_id, [*numbers]),
+            tx.passages.find_places([*map(PassageId, numbers)]),
+        )
+        for id_ in places:
+            passage = tx.passages.get(id_)
+            if id_ in known and passage.source.get(DIGEST) == hash_of(passage.text):
+                dropped += 1
+                if not dry:
+                    delete_passage(tx, passage, at=at)
+                    tx.of(ImportedItems).put(agent_id, {id_: WITHDRAWN})
+        counts = {numbers[id_]: counts[numbers[id_]] + 1 for id_ in known}
+    return dropped

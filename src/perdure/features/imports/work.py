@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -248,7 +248,8 @@ class ImportWork:
             own = await self._store.read(units.own_passages, agent_id, [one.id for one in found])
             report.memories.already += len(own)
             found = [one for one in found if one.id not in own]
-        passages = [passage for one in found for passage in self._passages(agent_id, one)]
+        made = {one.id: [*self._passages(agent_id, one)] for one in found}
+        passages = [*chain.from_iterable(made.values())]
         for correction, redactor in await self._redactors(agent_id):
             kept = [one for one in passages if one.occurred_at > correction.created_at or not redactor.finds(one.text)]
             report.leave_out(FORGOTTEN, len(passages) - len(kept))
@@ -265,6 +266,15 @@ class ImportWork:
             report.changed += counts.changed
             report.leave_out(DELETED_MEMORIES, counts.deleted)
             self._progress(report.total)
+        drop = partial(
+            units.drop_pieces,
+            agent_id=agent_id,
+            source=self._source,
+            counts={one.id: len(made[one.id]) for one in found if one.passage is None},
+            at=self._app.ports.clock.now(),
+            dry=self._dry,
+        )
+        report.changed += await (self._store.read(drop) if self._dry else self._store.write(drop))
 
     def _passages(self, agent_id: AgentId, memory: SourceMemory) -> Iterator[Passage]:
         """Yield the passages that a memory becomes, without what is too large beside its text. Raises: InvalidInput."""
@@ -272,11 +282,10 @@ class ImportWork:
         if memory.passage is not None:
             yield replace(memory.passage, id=PassageId(units.id_of("passage", agent_id, self._source, memory.id)))
             return
-        for number, text in enumerate(pieces(memory.text)):
-            key = memory.id if number == 0 else f"{memory.id}#{number + 1}"
+        for number, text in enumerate(pieces(memory.text), 1):
             yield check_passage(
                 Passage(
-                    id=PassageId(units.id_of("passage", agent_id, self._source, key)),
+                    id=PassageId(units.id_of("passage", agent_id, self._source, memory.id, number)),
                     archive_id=ArchiveId(""),
                     text=text,
                     tags=tuple(tag[: limits.name_limit_chars] for tag in memory.tags[: limits.tags_per_item]),
