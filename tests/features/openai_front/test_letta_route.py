@@ -78,6 +78,7 @@ async def test_no_stream_holds_the_body_of_its_request() -> None:
         held.append(sum("_body" in vars(one) or "_json" in vars(one) for one in requests))
         return json_bytes(shape)
 
+    gc.collect()  # what other tests have left
     async with routed(says("one"), says("two")) as server:
         agent_id = await new_agent(server)
         background = {"input": "hi", "streaming": True, "background": True}
