@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from perdure import Perdure
 from perdure.features.imports.work import pieces
+from tests.features.imports import golden
 from tests.support.library import open_sync
 
 
@@ -87,3 +89,39 @@ def test_pieces_that_a_section_has_no_more_are_gone_unless_they_were_changed_her
     place.write_text(f"# Plan\n\n{LONG}")
     store.imports.run("markdown", place)
     assert [n for n in range(20) if not any(f"p{n} " in text for text in texts(store))] == []
+
+
+def test_equal_names_and_headings_in_two_folders_are_two_memories(store: Perdure, tmp_path: Path) -> None:
+    """Also the same file alone, through a link, or in the folder above, is the same."""
+    for name in ("a", "b"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / name / "deep" / "README.md").write_text(f"# Intro\n\nNotes of {name}.\n")
+        store.imports.run("markdown", tmp_path / name / "deep")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+
+    assert sorted(texts(store)) == ["Intro\n\nNotes of a.", "Intro\n\nNotes of b."]
+    for again in ("a", "b", "a/deep/README.md", "link", "."):
+        assert store.imports.run("markdown", tmp_path / again).has_news is False
+    assert str(tmp_path) not in str(store.agent("markdown").passages())
+
+
+def test_uploads_of_one_name_do_not_overwrite_one_another(store: Perdure) -> None:
+    for name in "aba":
+        store.imports.run("markdown", io.BytesIO(f"# Intro\n\nNotes of {name}.\n".encode()), label="README.md")
+
+    assert sorted(texts(store)) == ["Intro\n\nNotes of a.", "Intro\n\nNotes of b."]
+
+
+def test_lines_without_a_conversation_are_one_for_each_file(store: Perdure, tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+        line = {"role": "user", "text": f"in {name}", "occurred_at": 1.7e9}
+        golden.write_lines(tmp_path / name / "chat.jsonl", [line])
+    store.imports.run("jsonl", tmp_path)
+    agent = store.agent("jsonl")
+
+    assert [[one.text for one in agent.messages(conversation=talk.id)] for talk in agent.conversations()[1:]] == [
+        ["in x"],
+        ["in y"],
+    ]
+    assert store.imports.run("jsonl", tmp_path / "x" / "chat.jsonl").new == 0

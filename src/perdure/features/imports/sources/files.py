@@ -6,13 +6,14 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
 from perdure.core.errors import InvalidInput
+from perdure.features.imports.sources.plain import hash_of
 
 FILE_BYTES = 1_000_000_000
 """A file of so many bytes is refused before it is read."""
@@ -57,6 +58,15 @@ class SourceFiles:
             return [*self._sizes]
         return sorted(n for n in self._sizes if any(fnmatch(PurePosixPath(n).name, one) for one in patterns))
 
+    def identity(self, name: str, first: str) -> str:
+        """Return what tells a file from others of its name: where it lies; of an upload its label and `first`, a text
+        in it."""
+        if not isinstance(self.place, Path):
+            return f"{self.label}\n{name}\n{hash_of(first)}"
+        place = self.place.expanduser().resolve()
+        whole = place if self.is_one else place / name
+        return f"{whole.name}\n{hash_of(whole.as_posix())}"  # a place may say more than others shall see
+
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         """Open a file. Raises: InvalidInput: it is too large, packed too well, encrypted or damaged."""
@@ -85,9 +95,11 @@ class SourceFiles:
         return data
 
     def modified_at(self, name: str) -> datetime:
-        """Return when a file was changed; of an upload the present time."""
+        """Return when a file was changed; of an upload, or an entry of a ZIP file without a date, the present time."""
         if self._zip is not None:
-            return datetime(*self._zip.getinfo(name).date_time, tzinfo=UTC)
+            with suppress(ValueError):
+                return datetime(*self._zip.getinfo(name).date_time, tzinfo=UTC)
+            return datetime.now(UTC)
         if not isinstance(self.place, Path):
             return datetime.now(UTC)
         path = self.place / name if self.place.is_dir() else self.place

@@ -61,14 +61,16 @@ def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[S
     conversation that follow one another are one. Raises: InvalidInput."""
     talk: SourceConversation | None = None
     messages: list[ImportedMessage] = []
+    own_key = ""
     for number, value in json_lines(files, name):
+        own_key = own_key or key_of(files.identity(name, json.dumps(value)))
         try:
             if not isinstance(value, dict):
                 raise wrong_item(value, "jsonl", "it", "an object")
             if "role" not in value and "conversation" not in value:
                 yield from () if "perdure" in value else [_own_memory(value) if is_own else _memory(value)]
                 continue
-            key = key_of(value.get("conversation") or PurePosixPath(name).stem)
+            key = key_of(value.get("conversation") or own_key)
             if talk is None or talk.id != key:
                 yield from _whole(talk, messages)
                 talk, messages = SourceConversation(id=key, messages=()), []

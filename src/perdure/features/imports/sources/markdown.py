@@ -51,7 +51,7 @@ def read(files: SourceFiles) -> Iterator[SourceItem]:
             place = " > ".join(path)
             seen[place] += 1
             yield SourceMemory(
-                id=key_of(f"{name}\n{place}" + (f"\n{seen[place]}" if seen[place] > 1 else "")),
+                id=key_of(f"{files.identity(name, body)}\n{place}\n{seen[place]}"),
                 text=joined([place, body]),
                 created_at=(date and time_of(date[1])) or files.modified_at(name),
                 tags=tuple(_tags(fields)),
