@@ -70,6 +70,18 @@ def test_names_that_lead_out_of_a_zip_file_are_refused(store: Perdure, tmp_path:
     assert "leads out" in refused(store, "chatgpt", place)
 
 
+@pytest.mark.parametrize("source", ["chatgpt", "markdown"])
+def test_a_zip_file_without_dates_has_the_present_time(store: Perdure, tmp_path: Path, source: Any) -> None:
+    """As programs write them that do not want to depend on the time."""
+    data = json.dumps(golden.chatgpt()) if source == "chatgpt" else "# A\n\nb\n"
+    name = "conversations.json" if source == "chatgpt" else "a.md"
+    place = tmp_path / "x.zip"
+    with zipfile.ZipFile(place, "w") as target:
+        target.writestr(zipfile.ZipInfo(name, date_time=(1980, 0, 0, 0, 0, 0)), data)
+
+    assert store.imports.run(source, place).new > 0
+
+
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(store: Perdure, tmp_path: Path) -> None:
     place = golden.write_zip(tmp_path / "x.zip", {"conversations.json": b"[" + b" " * 300_000_000})
     many = io.BytesIO()
