@@ -6,8 +6,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import sqlite3
 import zipfile
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,26 @@ def test_an_export_that_is_cut_off_says_where(store: Perdure, tmp_path: Path, so
         said = refused(store, source, place)
 
         assert "conversations.json" in said and "line" in said
+
+
+def test_nothing_is_stored_of_an_export_whose_end_is_missing(store: Perdure, tmp_path: Path) -> None:
+    """However much of it could be read before."""
+    one = golden.chatgpt()[0]
+    place = tmp_path / "conversations.json"
+    place.write_text(json.dumps([{**one, "conversation_id": f"c{number}"} for number in range(120)])[:-200])
+
+    assert "it ends in the middle" in refused(store, "chatgpt", place)
+
+
+def test_nothing_is_stored_of_several_agents_that_are_to_be_one(store: Perdure, tmp_path: Path) -> None:
+    place = golden.write_letta(tmp_path)
+    with closing(sqlite3.connect(place)) as database:
+        database.execute("INSERT INTO agents (id, name, created_at) VALUES ('agent-3', 'Tim', '2024-06-01 08:00:00')")
+        database.commit()
+    with pytest.raises(InvalidInput, match="several agents"):
+        store.imports.run("letta-db", place, agent="solo")
+
+    assert store.agents() == []
 
 
 def test_a_zip_file_that_is_cut_off_or_damaged_is_refused(store: Perdure, tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ class AsyncImports(AsyncPart):
             facts: whether facts are extracted from it in the background.
             label: what errors call an open file.
             progress: takes how many messages and memories are stored or were here.
-        Raises: InvalidInput: what can't be read, with file and line or byte; StoreError. What was stored stays, and the
-            same import goes on there.
+        Raises: InvalidInput: what can't be read, with file and line or byte, before anything is stored; StoreError.
+            What was stored stays, and the same import goes on there.
         """
         return await self._work(source, place, agent, label, dry=False, facts=facts, progress=progress)
 
@@ -68,8 +68,9 @@ class AsyncImports(AsyncPart):
     ) -> ImportReport:
         check_choice("source", source, IMPORT_SOURCES)
         label = label or (Path(place).name if isinstance(place, (str, Path)) else "the file")
-        work = ImportWork(self._app, source, agent, dry=dry, progress=progress)
-        report = await work.run(place, label)
+        report = await ImportWork(self._app, source, agent, dry=True).run(place, label)
+        if not dry:
+            report = await ImportWork(self._app, source, agent, dry=False, progress=progress).run(place, label)
         for agent_id in report.agents.values() if facts else ():
             for line in await self._store.read(_lines_of, agent_id):
                 self._ports.unread.note((agent_id, line.seq), now=True)

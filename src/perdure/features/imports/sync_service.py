@@ -49,8 +49,8 @@ class Imports(Part):
             facts: whether facts are extracted from it in the background.
             label: what errors call an open file.
             progress: takes how many messages and memories are stored or were here.
-        Raises: InvalidInput: what can't be read, with file and line or byte; StoreError. What was stored stays, and the
-            same import goes on there.
+        Raises: InvalidInput: what can't be read, with file and line or byte, before anything is stored; StoreError.
+            What was stored stays, and the same import goes on there.
         """
         return self._portal.run(
             self._inner.run(source, place, agent=agent, facts=facts, label=label, progress=progress)

@@ -76,7 +76,9 @@ class ImportWork:
     """One import: `dry` only counts. `agent`: the name or id of the agent that gets what belongs to none at the source,
     or that the only agent of the source gets."""
 
-    def __init__(self, app: App, source: ImportSource, agent: str | None, *, dry: bool, progress: Progress) -> None:
+    def __init__(
+        self, app: App, source: ImportSource, agent: str | None, *, dry: bool, progress: Progress = lambda done: None
+    ) -> None:
         self._app, self._store, self._source, self._dry = app, app.ports.store, source, dry
         self._library, self._named, self._progress = AsyncPerdure(app), agent, progress
         self._agents: dict[str, AgentId] = {}
