@@ -84,7 +84,7 @@ def test_vectors_of_another_model_are_refused(storage: Any) -> None:
 
 
 def test_scopes_and_categories_are_counted(storage: Any) -> None:
-    storage.save([record(1), record(2, "/team/bob/notes"), record(3, "/")])
+    storage.save([record(1), record(2, "/team//bob/notes"), record(3, "/")])
 
     assert storage.list_scopes() == ["/team"]
     assert storage.list_scopes("/team") == ["/team/ada", "/team/bob"]
@@ -99,11 +99,9 @@ async def test_records_are_updated_and_deleted(storage: Any) -> None:
     records = [record(number) for number in range(6)]
     storage.save(records)
     storage.update(records[0].model_copy(update={"scope": "/moved"}))
-    storage.touch_records([records[1].id, "none"])
 
     assert storage.count("/moved") == 1
     assert storage.count("/team/ada") == 5
-    assert storage.get_record(records[1].id).last_accessed > records[1].last_accessed
     assert await storage.adelete(record_ids=[records[2].id]) == 1
     assert storage.delete(older_than=datetime(2026, 1, 3)) == 2
     assert storage.delete(categories=["odd"], metadata_filter={"n": 5}) == 1

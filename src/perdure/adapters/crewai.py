@@ -45,12 +45,6 @@ class PerdureStorage(Closing[ArchiveStore]):
         """Replace the record with this id. Raises: InvalidInput."""
         self.save([record])
 
-    def touch_records(self, record_ids: list[str]) -> None:
-        """Note that these records were read now."""
-        now = datetime.now(UTC).replace(tzinfo=None)
-        records = [one for one in map(self.get_record, record_ids) if one is not None]
-        self.save([one.model_copy(update={"last_accessed": now}) for one in records])
-
     def get_record(self, record_id: str) -> MemoryRecord | None:
         """Return the record with this id; None: there is none."""
         return self._store.run(self._get(record_id))
@@ -186,7 +180,7 @@ def _record(passage: Passage) -> MemoryRecord:
 
 def _path(scope: str | None) -> str:
     """Return a scope in its one form: with a slash before it and none behind."""
-    return "/" + (scope or "").strip("/")
+    return "/" + "/".join(filter(None, (scope or "").split("/")))
 
 
 def _scopes(scope: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from perdure.core.tools.answers import PendingCall
 from perdure.features.interfaces.interface import AgentInterface
 
 SHOWN_CHARS = 500
-"""How much of a tool's arguments and result a terminal shows."""
+"""How much of a thought, of a tool's arguments and result a terminal shows as a detail."""
 
 
 class TerminalInterface(AgentInterface):
@@ -47,7 +47,7 @@ class TerminalInterface(AgentInterface):
         """Ask whether a call may run."""
         if not sys.stdin.isatty():
             return None
-        shown = visible(f"{call.name} {call.call.own_arguments}"[:SHOWN_CHARS])
+        shown = visible(f"{call.name} {call.call.own_arguments}")  # whole: nobody allows what they can't read
         answer = await asyncio.to_thread(input, f"May it call {shown}? [y/N] ")
         return answer.strip().lower() in ("y", "yes")
 

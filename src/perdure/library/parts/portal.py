@@ -35,11 +35,15 @@ class Portal:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Return or raise what the coroutine does. It is cancelled when the caller is interrupted.
 
-        Raises: StoreClosed: after `close`; StoreError: a tool or model stopped the loop.
+        Raises: StoreClosed: after `close`; StoreError: a tool or model stopped the loop; RuntimeError: the loop itself
+            makes the call, such as in a method of an interface.
         """
         if not self.is_open:
             coroutine.close()
             raise StoreClosed
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError("a plain call in the store's own event loop would wait for itself: do it afterwards")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         self._futures.add(future)
         try:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -22,13 +22,25 @@ from perdure.core.tools.answers import PendingCall
 from perdure.features.interfaces.interface import AgentInterface, InterfaceFeed
 from perdure.features.interfaces.telegram.content import read_message
 from perdure.features.interfaces.telegram.deliveries import Delivery, DeliveryLog
-from perdure.features.interfaces.telegram.texts import DECIDED, HELP, NOT_TAKEN, WAITS, refusal, split_text
+from perdure.features.interfaces.telegram.texts import (
+    DECIDED,
+    HELP,
+    NOT_READ,
+    NOT_TAKEN,
+    UNSEEN,
+    WAITS,
+    refusal,
+    split_text,
+)
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
 T = TypeVar("T")
 
 POLL_S = 50
+LOOK_S = 0.2
+QUESTION_CHARS = 20_000
+"""A call with more arguments can't be allowed in a chat: nobody allows what they can't read."""
 TYPING_S = 4.5
 """How often Telegram is told that the agent types; it forgets after 5 s."""
 RETRY_MAX_S = 60.0
@@ -59,6 +71,9 @@ class TelegramBot:
         self._perdure, self._agent, self._bot, self._log, self._note = perdure, agent, bot, log, note
         self._allowed = {name.removeprefix("@").lower() for name in allowed}
         self._lines: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._intake: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._seen, self._done = set[int](), set[int]()
+        """The updates since this process began: that Telegram sent, and that were taken."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[Any]] = set()
 
@@ -70,14 +85,12 @@ class TelegramBot:
         try:
             while True:
                 updates = await self._poll()
-                by_chat: dict[int, list[telegram.Update]] = defaultdict(list)
-                for update in updates:
-                    by_chat[update.effective_chat.id if update.effective_chat else 0].append(update)
-                await asyncio.gather(*map(self._take_all, by_chat.values()))
-                if updates:
-                    self._log.newest = updates[-1].update_id
-                    self._log.taken.clear()
-                    self._log.save()
+                fresh = [update for update in updates if update.update_id not in self._seen]
+                for update in fresh:
+                    self._seen.add(update.update_id)
+                    self._spawn(self._take_in_line(update))
+                if updates and not fresh:
+                    await asyncio.sleep(LOOK_S)  # Telegram sends them again until all before them are taken
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -98,18 +111,31 @@ class TelegramBot:
         except telegram_error.InvalidToken as error:
             raise InvalidInput("PERDURE_TELEGRAM_TOKEN is not the token of a bot: ask @BotFather for one") from error
 
-    async def _take_all(self, updates: Sequence[telegram.Update]) -> None:
-        """Take the updates of one chat, in order."""
-        for update in updates:
-            chat = update.effective_chat
-            if chat is None or update.update_id in self._log.taken:
-                continue
-            try:
-                await self._take(update, chat.id)
-            except PerdureError as error:
-                await self._say(chat.id, WAITS if isinstance(error, ApprovalPending) else f"That didn't work: {error}")
-            except telegram_error.TelegramError as error:
-                self._note(f"update {update.update_id} of chat {chat.id} could not be read: {error}")
+    async def _take_in_line(self, update: telegram.Update) -> None:
+        """Take an update after those of its chat that came before, and tell Telegram how far all are taken."""
+        chat = update.effective_chat
+        async with self._intake[chat.id if chat else 0]:
+            if chat is not None and update.update_id not in self._log.taken:
+                await self._try_take(update, chat.id)
+        self._done.add(update.update_id)
+        first = min(self._seen - self._done, default=None)
+        taken = [number for number in self._done if first is None or number < first]
+        self._log.newest = max([self._log.newest, *taken])
+        for numbers in (self._seen, self._done, self._log.taken):
+            numbers.difference_update([number for number in numbers if number < self._log.newest])
+        self._log.save()
+
+    async def _try_take(self, update: telegram.Update, chat: int) -> None:
+        """Take an update, or say in the chat why that didn't work."""
+        try:
+            await self._take(update, chat)
+        except ApprovalPending:
+            await self._say(chat, WAITS)
+        except PerdureError as error:
+            await self._say(chat, f"That didn't work: {error}")
+        except Exception as error:  # a defect of one update must not hold all that follow
+            self._note(f"update {update.update_id} of chat {chat} could not be taken: {error!r:.300}")
+            await self._say(chat, NOT_READ)
 
     async def _take(self, update: telegram.Update, chat: int) -> None:
         """Store what an update asks for, and begin to answer it. Raises: PerdureError, TelegramError."""
@@ -139,7 +165,7 @@ class TelegramBot:
 
     async def _send_on(self, number: int, message: telegram.Message, chat: int, update: telegram.Update) -> None:
         """Send a message of a chat to the agent."""
-        content = await read_message(message, self._perdure, self._agent)
+        content = await read_message(message, self._perdure, self._agent, self._again)
         if content is None:
             await self._say(chat, NOT_TAKEN)
             return
@@ -178,7 +204,10 @@ class TelegramBot:
         self._start(number)
 
     def _start(self, number: int) -> None:
-        task = asyncio.create_task(self._deliver(number))
+        self._spawn(self._deliver(number))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -306,10 +335,11 @@ class _ChatInterface(AgentInterface):
 
     async def say(self, text: str, buttons: Any = None) -> None:
         """Send a text, in pieces."""
-        for piece in split_text(text):
+        pieces = list(split_text(text))
+        for place, piece in enumerate(pieces, 1):
             self._count += 1
             if self._count > self._delivery.sent:
-                await self._bot.send_part(self._delivery, piece, buttons)
+                await self._bot.send_part(self._delivery, piece, buttons if place == len(pieces) else None)
 
 
 def _title(update: telegram.Update) -> str:
@@ -326,12 +356,13 @@ def _key_of(call: PendingCall) -> str:
 def _question(call: PendingCall) -> str:
     """Return what a person reads who is asked whether a call may run."""
     reason = f"\n{call.reason}" if call.reason else ""
-    return f"May I call {call.name}?{reason}\n{call.call.own_arguments}"[:3_500]
+    arguments = call.call.own_arguments
+    shown = arguments if len(arguments) <= QUESTION_CHARS else UNSEEN.format(chars=len(arguments))
+    return f"May I call {call.name}?{reason}\n{shown}"
 
 
 def _buttons(call: PendingCall) -> telegram.InlineKeyboardMarkup:
     key = _key_of(call)
-    names = (("Allow", f"allow:{key}"), ("Deny", f"deny:{key}"))
-    return telegram.InlineKeyboardMarkup(
-        [[telegram.InlineKeyboardButton(name, callback_data=data) for name, data in names]]
-    )
+    choices = ["Deny"] if len(call.call.own_arguments) > QUESTION_CHARS else ["Allow", "Deny"]
+    row = [telegram.InlineKeyboardButton(name, callback_data=f"{name.lower()}:{key}") for name in choices]
+    return telegram.InlineKeyboardMarkup([row])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
 import telegram
 
@@ -16,6 +17,8 @@ from perdure.features.interfaces.telegram.texts import TOO_LARGE
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
+Again = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+"""Calls Telegram, and again where the connection broke."""
 FILE_BYTES = 20_000_000
 """What the Bot API lets a bot read."""
 
@@ -28,18 +31,21 @@ class MessageContent:
     images: Sequence[bytes] = ()
 
 
-async def read_message(message: telegram.Message, perdure: AsyncPerdure, agent: AsyncAgent) -> MessageContent | None:
-    """Return what a message says; None: nothing that is taken. A file goes into a folder of the agent.
+async def read_message(
+    message: telegram.Message, perdure: AsyncPerdure, agent: AsyncAgent, again: Again
+) -> MessageContent | None:
+    """Return what a message says; None: nothing that is taken. A file goes into a folder of the agent. `again` calls
+    Telegram.
 
     Raises: InvalidInput: a file is too large or can't be taken; TelegramError.
     """
     text = message.text or message.caption or ""
     if message.photo:
-        image = await _download(message.photo[-1])
+        image = await _download(message.photo[-1], again)
         return MessageContent(text or "(a photo)", [image])
     if message.document is None:
         return MessageContent(text) if text.strip() else None
-    data, name = await _download(message.document), PurePath(message.document.file_name or "").name or "file"
+    data, name = await _download(message.document, again), PurePath(message.document.file_name or "").name or "file"
     if image_type_of(data) is not None:
         return MessageContent(text or f"(the picture {name})", [data])
     folder = await _open_folder(perdure, agent)
@@ -47,11 +53,12 @@ async def read_message(message: telegram.Message, perdure: AsyncPerdure, agent: 
     return MessageContent(f"{text}\n\n(the file {file.name} is in the folder {folder.name})".strip())
 
 
-async def _download(file: telegram.PhotoSize | telegram.Document) -> bytes:
+async def _download(file: telegram.PhotoSize | telegram.Document, again: Again) -> bytes:
     """Return the bytes of a file. Raises: InvalidInput, TelegramError."""
     if (file.file_size or 0) > FILE_BYTES:
         raise InvalidInput(TOO_LARGE)
-    return bytes(await (await file.get_file()).download_as_bytearray())
+    found = await again(file.get_file)
+    return bytes(await again(found.download_as_bytearray))
 
 
 async def _open_folder(perdure: AsyncPerdure, agent: AsyncAgent) -> AsyncFolder:
