@@ -107,6 +107,22 @@ def test_pruning_keeps_what_changes_are_built_from(saver: PerdureSaver) -> None:
     assert [one.metadata["step"] for one in saver.list({"configurable": {"thread_id": "t"}})] == [3, 2, 1]
 
 
+def test_what_a_run_left_is_removed_with_it(saver: PerdureSaver) -> None:
+    """Its large values and writes, in all their parts, but not those that another run's checkpoint has."""
+    text = "x" * (PART_CHARS * 2)
+    for run, versions in (("one", {"big": "1"}), ("two", {"big": "1", "own": "2"})):
+        checkpoint: Any = {**_checkpoint(text), "channel_versions": versions}
+        checkpoint["channel_values"]["own"] = text
+        saved = saver.put(THREAD, checkpoint, {"run_id": run}, {name: versions[name] for name in list(versions)[-1:]})
+        saver.put_writes(saved, [("big", text)], "task")
+    saver.delete_for_runs(["two"])
+
+    (left,) = saver.list(None)
+    assert left.checkpoint["channel_values"] == {"big": text}
+    kinds = [one.metadata["name"][2] for one in saver._store.run(_passages(saver))]
+    assert {kind: kinds.count(kind) for kind in kinds} == {"value": 3, "checkpoint": 1, "write": 3}
+
+
 def test_pruning_removes_values_that_nothing_names(saver: PerdureSaver) -> None:
     for version in ("1", "2"):
         checkpoint: Any = {**_checkpoint(version), "channel_versions": {"big": version}}

@@ -237,14 +237,44 @@ class PerdureSaver(Closing[ArchiveStore], base.BaseCheckpointSaver[str]):
 
     async def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:
-            for passage in [one async for one in self._store.passages([_tag("run", run_id)])]:
-                await self._delete_checkpoint(passage)
+            gone = [one async for one in self._store.passages([_tag("run", run_id)])]
+            for thread_id in {one.metadata["name"][0] for one in gone}:
+                tags = ["checkpoint", _tag("thread", thread_id)]
+                all_of_thread = [one async for one in self._store.passages(tags)]
+                ids = {one.id for one in gone}
+                await self._remove_checkpoints(
+                    [one for one in gone if one.metadata["name"][0] == thread_id],
+                    [one for one in all_of_thread if one.id not in ids],
+                )
 
-    async def _delete_checkpoint(self, passage: Passage) -> None:
-        """Remove a checkpoint, after the writes that follow it."""
-        name = passage.metadata["name"]
-        await self._delete([_tag("writes", name[0], name[1], name[3])])
-        await (await self._store.archive()).delete_named(name)
+    async def _remove_checkpoints(self, gone: Sequence[Passage], kept: Sequence[Passage]) -> None:
+        """Remove checkpoints of one thread, with the writes that follow them and the values that none of `kept` has."""
+        values = await self._value_names(gone) - await self._value_names(kept)
+        for passage in gone:
+            thread_id, namespace, _, checkpoint_id = passage.metadata["name"]
+            writes = [one async for one in self._store.passages([_tag("writes", thread_id, namespace, checkpoint_id)])]
+            for one in (*writes, passage):
+                await self._remove(one)
+        for name in values:
+            if (found := await (await self._store.archive()).find_named(name)) is not None:
+                await self._remove(found)
+
+    async def _value_names(self, checkpoints: Sequence[Passage]) -> set[tuple[str, ...]]:
+        """Return the names of the values that these checkpoints have."""
+        names: set[tuple[str, ...]] = set()
+        for passage in checkpoints:
+            thread_id, namespace = passage.metadata["name"][:2]
+            versions = (await self._value(passage, "data"))["channel_versions"]
+            names |= {(thread_id, namespace, "value", channel, str(version)) for channel, version in versions.items()}
+        return names
+
+    async def _remove(self, passage: Passage) -> None:
+        """Remove a passage with the parts of its values."""
+        archive, name = await self._store.archive(), passage.metadata["name"]
+        for key in ("data", "about"):
+            for number in range(1, passage.metadata.get(key, {}).get("parts", 1)):
+                await archive.delete_named([*name, key, str(number)])
+        await archive.delete_named(name)
 
     async def _copy(self, source: str, target: str) -> None:
         archive = await self._store.archive()
@@ -255,26 +285,18 @@ class PerdureSaver(Closing[ArchiveStore], base.BaseCheckpointSaver[str]):
             await archive.put_named(name, NewPassage(text=passage.text, tags=tags, metadata=metadata))
 
     async def _prune(self, thread_id: str) -> None:
-        kept: set[tuple[str, str]] = set()
-        versions: set[tuple[str, str, str]] = set()
-        tuples = await self._list({"configurable": {"thread_id": thread_id}}, {}, None, None)
+        kept: list[Passage] = []
+        gone: list[Passage] = []
         missing: dict[str, set[str]] = {}
-        for one in tuples:  # newest first
-            _, namespace, id_ = _place(one.config)
-            changing = {*one.metadata.get("counters_since_delta_snapshot", {})}
-            if missing.setdefault(namespace, changing) or not any(place[0] == namespace for place in kept):
-                missing[namespace] -= {*one.checkpoint["channel_values"]}
-                kept.add((namespace, id_ or ""))
-                versions |= {
-                    (namespace, channel, str(version))
-                    for channel, version in one.checkpoint["channel_versions"].items()
-                }
-        for passage in [one async for one in self._store.passages([_tag("thread", thread_id)])]:
-            _, namespace, kind, *rest = passage.metadata["name"]
-            if kind == "checkpoint" and (namespace, rest[0]) not in kept:
-                await self._delete_checkpoint(passage)
-            elif kind == "value" and (namespace, rest[0], rest[1]) not in versions:
-                await (await self._store.archive()).delete_named(passage.metadata["name"])
+        tags = ["checkpoint", _tag("thread", thread_id)]
+        for passage in [one async for one in self._store.passages(tags, newest_first=True)]:
+            one = await self._tuple(passage)
+            namespace = passage.metadata["name"][1]
+            is_newest = namespace not in missing
+            changing = missing.setdefault(namespace, {*one.metadata.get("counters_since_delta_snapshot", {})})
+            (kept if is_newest or changing else gone).append(passage)
+            changing -= {*one.checkpoint["channel_values"]}
+        await self._remove_checkpoints(gone, kept)
 
     async def _tuple(self, passage: Passage) -> base.CheckpointTuple:
         """Return the checkpoint of a passage with its values and with the writes that follow it, in order."""
