@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from perdure import Perdure
 from perdure.adapters.langchain import PerdureChatMessageHistory
+from perdure.library.parts.checks import Page
 from perdure.testing import InlineStore
 
 MESSAGES: list[BaseMessage] = [
@@ -65,3 +66,15 @@ def test_agents_find_what_was_said_in_the_archive(tmp_path: Path) -> None:
     with Perdure(tmp_path / "a.db") as perdure:
         (hit,) = perdure.archives.get("langchain").search("where is the spare key")
         assert hit.passage.text == "The spare key is in the blue drawer."
+
+
+def test_large_messages_are_kept_whole(history: PerdureChatMessageHistory) -> None:
+    """A picture of 1 MB, a text of 2 MB; nothing of them is left when they are removed."""
+    picture = HumanMessage([{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1_000_000}}])
+    large = [picture, AIMessage("ü" * 2_000_000)]
+    history.add_messages([*large, HumanMessage("And now?")])
+
+    assert history.messages == [*large, HumanMessage("And now?")]
+    history.clear()
+    archive = history._store.run(history._store.archive())
+    assert history._store.run(archive.list_passages(Page(10, ascending=True))) == []

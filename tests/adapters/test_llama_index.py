@@ -123,3 +123,6 @@ def test_messages_outlive_the_program(tmp_path: Path) -> None:
         store.set_messages("a", [message("one"), message("two")])
     with PerdureChatStore(tmp_path / "a.db") as again:
         assert again.get_messages("a") == [message("one"), message("two")]
+        written = again.to_dict()
+    with PerdureChatStore.from_dict(written) as restored:
+        assert restored.get_messages("a") == [message("one"), message("two")]

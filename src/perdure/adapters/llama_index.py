@@ -32,10 +32,13 @@ class PerdureChatStore(BaseChatStore):
     Raises: StoreError, InvalidInput.
     """
 
+    address: str | None = None
+    archive: str = "llama-index"
     _store: SessionArchive = PrivateAttr()
 
     def __init__(self, address: str | Path | None = None, *, archive: str = "llama-index", **options: Any) -> None:
-        super().__init__()
+        options.pop("class_name", None)  # LlamaIndex writes it down with the fields
+        super().__init__(address=None if address is None else str(address), archive=archive)
         self._store = SessionArchive(address, archive=archive, **options)
 
     @classmethod

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from perdure.adapters.opening import PAGE, ArchiveStore
 from perdure.library.parts.checks import name_form
 
 NO_TEXT = "(no text)"
+TEXT_CHARS = 1_000_000
+PART_CHARS = 200_000
+"""A message with longer JSON, such as one with a picture, is kept in several passages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +35,13 @@ class SessionArchive(ArchiveStore):
 
     async def load(self, session: str, *, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the values of a session's messages, oldest first; with a limit, those of the newest."""
-        return [_value(one) for one in await self._load(session, limit=limit)]
+        return [await self._value(one) for one in await self._load(session, limit=limit)]
 
     async def append(self, session: str, items: Sequence[SessionItem]) -> None:
         """Add messages at the end of a session. Up to 500 are added all or not at all. Raises: InvalidInput."""
         session = name_form(session)
-        await (await self.archive()).insert_many(
-            [
-                NewPassage(
-                    text=item.text if item.text.strip() else NO_TEXT,
-                    tags=[_tag(session)],
-                    metadata={"session": session, "value": dict(item.value)},
-                )
-                for item in items
-            ]
-        )
+        new = [passage for item in items for passage in _new_passages(session, item)]
+        await (await self.archive()).insert_many(new)
 
     async def remove(self, session: str, place: int) -> dict[str, Any] | None:
         """Remove the message at a place, from 0, or with -1 the newest one; return its value. None: there is none."""
@@ -53,23 +49,25 @@ class SessionArchive(ArchiveStore):
             passages = await self._load(session, limit=1 if place == -1 else None)
             if not -1 <= place < len(passages) or not passages:
                 return None
+            value = await self._value(passages[place])
             with suppress(NotFound):  # somebody else has removed it: look again
-                await (await self.archive()).delete_passage(passages[place].id)
-                return _value(passages[place])
+                await self._delete(passages[place])
+                return value
 
     async def replace(self, session: str, items: Sequence[SessionItem]) -> list[dict[str, Any]]:
         """Put messages in the place of all that a session has; return the values of those. The new ones are stored
         before the old ones are removed, so that nothing is lost if the process is killed. Raises: InvalidInput."""
         before = await self._load(session)
+        values = [await self._value(one) for one in before]
         await self.append(session, items)
         for one in before:
             with suppress(NotFound):
-                await (await self.archive()).delete_passage(one.id)
-        return [_value(one) for one in before]
+                await self._delete(one)
+        return values
 
     async def clear(self, session: str) -> None:
         """Remove all messages of a session."""
-        await (await self.archive()).delete_where(tags=[_tag(session)])
+        await (await self.archive()).delete_where(tags=[_tag(session), _tag(session, "parts")])
 
     async def sessions(self) -> Sequence[str]:
         """Return the names of the sessions that have messages, in order; at most 10,000."""
@@ -79,7 +77,7 @@ class SessionArchive(ArchiveStore):
     async def search(self, session: str, text: str, *, limit: int) -> list[dict[str, Any]]:
         """Return the values of a session's messages that match a text best, best first."""
         hits = await (await self.archive()).search(text, tags=[_tag(session)], limit=limit)
-        return [_value(hit.passage) for hit in hits]
+        return [await self._value(hit.passage) for hit in hits]
 
     async def _load(self, session: str, *, limit: int | None = None) -> Sequence[Passage]:
         """Return a session's passages, oldest first; with a limit, the newest of them."""
@@ -91,12 +89,34 @@ class SessionArchive(ArchiveStore):
                 break
         return found[::-1]
 
+    async def _value(self, passage: Passage) -> dict[str, Any]:
+        """Return the value of the message that a passage stores."""
+        if (key := passage.metadata.get("parts")) is None:
+            return dict(passage.metadata["value"])
+        parts = [one.metadata async for one in self.passages([f"part:{key}"])]
+        value: dict[str, Any] = json.loads("".join(one["part"] for one in sorted(parts, key=lambda one: one["number"])))
+        return value
 
-def _tag(session: str) -> str:
+    async def _delete(self, passage: Passage) -> None:
+        """Remove a message, then its parts. Raises: NotFound."""
+        await (await self.archive()).delete_passage(passage.id)
+        if (key := passage.metadata.get("parts")) is not None:
+            await (await self.archive()).delete_where(tags=[f"part:{key}"])
+
+
+def _new_passages(session: str, item: SessionItem) -> Iterator[NewPassage]:
+    """Yield the passages of a message, its parts first."""
+    text, shown = json.dumps(dict(item.value)), item.text[:TEXT_CHARS]
+    metadata: dict[str, Any] = {"session": session, "value": dict(item.value)}
+    if len(text) > PART_CHARS:
+        key = secrets.token_hex(16)
+        for number, start in enumerate(range(0, len(text), PART_CHARS)):
+            part = {"number": number, "part": text[start : start + PART_CHARS]}
+            yield NewPassage(text="(part)", tags=[_tag(session, "parts"), f"part:{key}"], metadata=part)
+        metadata = {"session": session, "parts": key}
+    yield NewPassage(text=shown if shown.strip() else NO_TEXT, tags=[_tag(session)], metadata=metadata)
+
+
+def _tag(session: str, kind: str = "session") -> str:
     """Return the tag of a session's passages."""
-    return f"session:{json.dumps(name_form(session), ensure_ascii=False)}"
-
-
-def _value(passage: Passage) -> dict[str, Any]:
-    """Return the value of the message that a passage stores."""
-    return dict(passage.metadata["value"])
+    return f"{kind}:{json.dumps(name_form(session), ensure_ascii=False)}"
