@@ -26,3 +26,9 @@ class ImportedItems(Table):
             " ON CONFLICT (agent_id, id) DO UPDATE SET digest = :digest",
             [{"agent_id": own, "id": id_, "digest": digest} for id_, digest in digests.items()],
         )
+
+    def find_owner(self, id_: str) -> AgentId | None:
+        """Return the oldest agent for which this id is known; None: there is none."""
+        known = "EXISTS (SELECT 1 FROM imported i WHERE i.agent_id = a.id AND i.id = :id)"
+        found = self._value(f"SELECT a.id FROM agents a WHERE a.org_id = :org_id AND {known} ORDER BY a.number", id=id_)
+        return None if found is None else AgentId(found)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
 from perdure.core.errors import ConversationBusy, NotFound
@@ -14,6 +16,7 @@ from perdure.core.ids import AgentId, ArchiveId, ConversationId, MessageId, Pass
 from perdure.core.messages import Message, Text
 from perdure.core.passages import Passage
 from perdure.core.sources import Source
+from perdure.domain.agents.units import update_agent
 from perdure.domain.archives.passages import delete_passage, own_archive, update_passage
 from perdure.domain.conversations.importing import ImportedMessage, Importer
 from perdure.domain.conversations.transfer import import_passages
@@ -51,6 +54,35 @@ def id_of(
 ) -> str:
     """Return the id that a conversation or memory of a source, or a piece of a long one, has here."""
     return derived_id(kind, agent_id, "import", source, key, *([] if piece == 1 else ["piece", str(piece)]))
+
+
+def find_agent(tx: Tx, key: str, name: str | None) -> Agent | None:
+    """Return the agent with a name or id; without one the agent that an import has made for this key."""
+    if name is None:
+        owner = tx.of(ImportedItems).find_owner(key)
+        return None if owner is None else tx.agents.get(owner)
+    with suppress(NotFound):
+        return tx.agents.get(AgentId(name)) if is_id("agent", name) else tx.agents.find_by_name(name)
+    return None
+
+
+def free_name(tx: Tx, name: str) -> str:
+    """Return the name, with a number behind it if an agent has it."""
+    number, free = 1, name
+    while tx.agents.find_by_name(free) is not None:
+        number += 1
+        free = f"{name}-{number}"
+    return free
+
+
+def claim_agent(tx: Tx, made: AgentId, key: str, named: str | None, name: str, at: datetime) -> Agent:
+    """Give an agent that is complete its name, and note it for this key; or return the one that another import has made
+    meanwhile. Raises: NotFound, NameInvalid."""
+    tx.agents.lock_names()  # other imports wait here
+    if (there := find_agent(tx, key, named)) is not None:
+        return there
+    tx.of(ImportedItems).put(made, {key: ""})
+    return update_agent(tx, made, {"name": free_name(tx, name)}, author=AUTHOR, at=at)
 
 
 def message_ids(

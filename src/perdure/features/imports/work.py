@@ -8,9 +8,11 @@ import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
+from secrets import token_hex
 from typing import BinaryIO
 
 from perdure.app import App
@@ -58,6 +60,7 @@ ITEMS_AT_ONCE = 50
 PIECE_CHARS = 8_000
 """A longer memory becomes several passages, of whole paragraphs where these are not longer."""
 _UNFINISHED = " - being imported"
+ABANDONED_AFTER, ABANDONED_AT_ONCE = timedelta(hours=1), 100
 _NOT_IN_NAME = re.compile(r"[^\w '-]+")
 _NAME_CHARS = 150
 
@@ -87,6 +90,8 @@ class ImportWork:
 
     async def run(self, place: Place, label: str) -> ImportReport:
         """Take everything that the source holds. Raises: InvalidInput, StoreError: what was stored stays."""
+        if not self._dry:
+            await self._drop_unfinished()
         items = read_items(self._source, place, label)
         with closing(items):
             while part := await asyncio.to_thread(lambda: list(islice(items, ITEMS_AT_ONCE))):
@@ -115,48 +120,41 @@ class ImportWork:
         """Find or make an agent of the source. Raises: InvalidInput."""
         if self._named is not None and self._agents:
             raise InvalidInput("the source has several agents, which keep their names: leave --agent out")
-        tag = f"{self._source}:{hash_of(found.id)}"
-        name = self._named or _NOT_IN_NAME.sub(" ", found.name)[:_NAME_CHARS].strip() or self._source
-        where = AgentFilter(tags=(tag,))
-        there = await self._library.all_agents.page(where, Page(1, ascending=True))
-        if not there and self._named is not None:
-            with suppress(NotFound):
-                there = [(await self._library.agent(self._named)).info]
-        if there:
-            self._set(found.id, there[0].name, there[0].id)
+        key, named = f"agent {self._source} {hash_of(found.id)}", self._named
+        name = named or _NOT_IN_NAME.sub(" ", found.name)[:_NAME_CHARS].strip() or self._source
+        there = await self._store.read(units.find_agent, key, named)
+        if there is None and self._dry:
+            self._set(found.id, await self._store.read(units.free_name, name), AgentId(""))
             return
-        name = await self._free_name(name)
-        if self._dry:
-            self._set(found.id, name, AgentId(""))
-        elif found.file is not None:
-            self._set(found.id, name, await self._from_file(found.file, name, tag))
-        else:
-            made = await self._library.create_agent(
-                name, system=found.system, description=found.description, blocks=found.blocks, tags=(tag,)
-            )
-            self._set(found.id, made.name, made.id)
+        if there is None:
+            made = await self._make(found, f"{name[:_NAME_CHARS]}{_UNFINISHED} {token_hex(4)}")
+            there = await self._store.write(units.claim_agent, made, key, named, name, self._app.ports.clock.now())
+            if there.id != made:
+                await self._library.delete_agent(made)
+        self._set(found.id, there.name, there.id)
 
-    async def _from_file(self, file: bytes, name: str, tag: str) -> AgentId:
-        """Make an agent of its agent file, anew if a killed import has begun it."""
-        unfinished = f"{name}{_UNFINISHED}"
-        with suppress(NotFound):
-            await self._library.delete_agent((await self._library.agent(unfinished)).id)
-        document = await asyncio.to_thread(read_agent_file, file)
-        work = Import(self._library, document, ImportOptions(name=unfinished, without_messages=True))
+    async def _make(self, found: SourceAgent, name: str) -> AgentId:
+        """Make an agent of the source under a name that it has until it is complete. Raises: InvalidInput."""
+        if found.file is None:
+            made = await self._library.create_agent(
+                name, system=found.system, description=found.description, blocks=found.blocks
+            )
+            return made.id
+        document = await asyncio.to_thread(read_agent_file, found.file)
+        work = Import(self._library, document, ImportOptions(name=name, without_messages=True))
         (agent_id,) = await work.run()
         for warning in work.warnings:
             self.report.leave_out(warning)
-        agent = await self._library.agent(agent_id)
-        await agent.update(name=name, tags=(*agent.info.tags, tag))
         return agent_id
 
-    async def _free_name(self, name: str) -> str:
-        """Return the name, with a number behind it if an agent has it."""
-        number, free = 1, name
-        while await self._library.all_agents.count(AgentFilter(name=free)):
-            number += 1
-            free = f"{name}-{number}"
-        return free
+    async def _drop_unfinished(self) -> None:
+        """Delete agents that killed imports have left; one that is made now is younger."""
+        before = self._app.ports.clock.now() - ABANDONED_AFTER
+        page = Page(ABANDONED_AT_ONCE, ascending=True)
+        for one in await self._library.all_agents.page(AgentFilter(text=_UNFINISHED), page):
+            if one.created_at < before:
+                with suppress(NotFound):
+                    await self._library.delete_agent(one.id)
 
     async def _target(self, key: str) -> AgentId:
         """Return the agent that gets what belongs to this one of the source; empty: it is not made yet."""

@@ -1,0 +1,74 @@
+"""Which agent gets an import: the one that was asked for, else the one that an earlier import has made."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from perdure.features.imports import units
+from perdure.features.imports.work import ABANDONED_AFTER
+from tests.features.imports import golden
+from tests.support.library import open_async, open_sync
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    """The export of an agent `sam` with thirty messages."""
+    with open_sync(tmp_path / "exported.db") as store:
+        agent = store.create_agent("sam", tags=["mine"])
+        agent.import_messages([("user", None, f"hello {number}", "2024-01-01T00:00:00Z") for number in range(30)])
+        store.export(tmp_path / "out", agent.id)
+    return tmp_path / "out"
+
+
+def test_the_agent_that_was_asked_for_gets_it(exported: Path, tmp_path: Path) -> None:
+    """Also where another one has it already."""
+    with open_sync(tmp_path / "perdure.db") as store:
+        bob = store.create_agent("bob")
+        first = store.imports.run("jsonl", exported)
+        for name in ("bob", "new", bob.id):
+            plan = store.imports.plan("jsonl", exported, agent=name)
+            report = store.imports.run("jsonl", exported, agent=name)
+            assert [*plan.agents] == [*report.agents] == ["new" if name == "new" else "bob"]
+            assert plan.messages.new == report.messages.new == (0 if name == bob.id else 30)
+        again = store.imports.run("jsonl", exported)
+
+        assert {one.name for one in store.agents()} == {"sam", "bob", "new"}
+        assert (again.agents, again.new) == (first.agents, 0)
+        assert store.agent("sam").info.tags == ("mine",)
+
+
+@pytest.mark.parametrize("kind", ["letta", "export"])
+@pytest.mark.parametrize("name", [None, "one"])
+async def test_two_imports_at_once_make_one_agent(exported: Path, tmp_path: Path, kind: str, name: str | None) -> None:
+    source, place = ("letta-db", golden.write_letta(tmp_path)) if kind == "letta" else ("jsonl", exported)
+    async with await open_async(tmp_path / "perdure.db") as store:
+        reports = await asyncio.gather(
+            *(store.imports.run(source, place, agent=name) for _ in range(4))  # type: ignore[arg-type]
+        )
+        (agent,) = await store.agents()
+
+        assert {tuple(one.agents.items()) for one in reports} == {((agent.name, agent.id),)}
+        assert sum(one.messages.new for one in reports) == reports[0].messages.total
+
+
+async def test_what_a_killed_import_has_left_is_deleted_when_it_is_old(
+    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise OSError("killed")
+
+    async with await open_async(tmp_path / "perdure.db") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(units, "claim_agent", killed)
+            with pytest.raises(OSError, match="killed"):
+                await store.imports.run("jsonl", exported)
+        assert [one.name.startswith("sam - being imported") for one in await store.agents()] == [True]
+        await store.imports.run("jsonl", exported)
+        assert len(await store.agents()) == 2
+        monkeypatch.setattr("perdure.features.imports.work.ABANDONED_AFTER", -ABANDONED_AFTER)
+        await store.imports.run("jsonl", exported)
+
+        assert [one.name for one in await store.agents()] == ["sam"]
