@@ -178,6 +178,30 @@ def test_a_forgotten_text_stays_forgotten(store: Perdure, tmp_path: Path) -> Non
     assert not [one for one in agent.search_archive("nata") if "nata" in one.passage.text]
 
 
+def test_a_message_that_was_forgotten_is_not_there_a_second_time(store: Perdure, tmp_path: Path) -> None:
+    """Also without ids at the source, and what tools have been given and said stays forgotten, too."""
+    at = "2024-01-01T00:00:00Z"
+    lines = [
+        {"role": "user", "name": "Ann", "text": text, "occurred_at": at} for text in ("PIN 4711", "hello", "hello")
+    ]
+    call = {"type": "tool_call", "call_id": "c1", "name": "look", "arguments": '{"pin": "4711"}'}
+    place = golden.write_lines(tmp_path / "l.jsonl", lines)
+    store.imports.run("jsonl", place)
+    agent = store.agent("jsonl")
+    agent.forget("4711")
+    count = len(said(store, "jsonl"))
+    again = store.imports.run("jsonl", place)
+
+    assert (again.new, again.messages.already, len(said(store, "jsonl"))) == (0, 3, count)
+    result = {"type": "tool_result", "call_id": "c1", "name": "look", "text": "4711"}
+    rows = [
+        {"role": role, "parts": [part], "occurred_at": at} for role, part in (("assistant", call), ("tool", result))
+    ]
+    golden.write_lines(place, [*lines, *rows])
+    assert store.imports.run("jsonl", place).new == 2
+    assert "4711" not in repr([(one.name, one.parts) for one in agent.messages()])
+
+
 def test_a_memory_that_was_changed_at_the_source_is_changed_here_but_not_over_a_person_s_change(
     store: Perdure, tmp_path: Path
 ) -> None:

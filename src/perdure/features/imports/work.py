@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -22,6 +23,7 @@ from perdure.core.forgetting.corrections import Correction
 from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId, ArchiveId, ConversationId, PassageId
 from perdure.core.incoming.addresses import is_postgres
+from perdure.core.messages import parts_from_json, parts_to_json
 from perdure.core.passages import Passage
 from perdure.core.sources import Source, WriteSource
 from perdure.domain.archives.passages import check_passage
@@ -222,13 +224,17 @@ class ImportWork:
     async def _fitting(self, agent_id: AgentId, messages: Sequence[ImportedMessage]) -> Sequence[ImportedMessage]:
         """Return the messages that are not too long, without what the agent has forgotten since they were said."""
         limit = self._app.settings.message_limit_chars
-        kept = [one for one in messages if len(one.text) <= limit]
+        kept = [one for one in _with_ids(messages) if len(one.text) <= limit]
         if len(kept) < len(messages):
             self.report.leave_out(TOO_LONG.format(limit=limit), len(messages) - len(kept))
         for correction, redactor in await self._redactors(agent_id):
             for at, one in enumerate(kept):
-                if one.occurred_at <= correction.created_at and not one.parts and redactor.finds(one.text):
-                    kept[at] = replace(one, text=redactor.redact(one.text))
+                if one.occurred_at <= correction.created_at:
+                    parts = json.loads(parts_to_json(one.parts))
+                    if (clean := redactor.redact_value([one.text, one.name, parts])) != [one.text, one.name, parts]:
+                        kept[at] = replace(
+                            one, text=clean[0], name=clean[1], parts=parts_from_json(json.dumps(clean[2]))
+                        )
         return kept
 
     async def _redactors(self, agent_id: AgentId) -> Sequence[tuple[Correction, Redactor]]:
@@ -296,6 +302,17 @@ class ImportWork:
                     sources=(WriteSource(Source.of("import", self._source)),),
                 )
             )
+
+
+def _with_ids(messages: Sequence[ImportedMessage]) -> Iterator[ImportedMessage]:
+    """Yield messages; those without an id get one of what they say, so that it stays when that is forgotten."""
+    repeats: Counter[str] = Counter()
+    for one in messages:
+        if one.id is None:
+            said = hash_of(one.role, one.name or "", one.occurred_at.isoformat(), one.text)
+            repeats[said] += 1
+            one = replace(one, id=f"said {said} {repeats[said]}")
+        yield one
 
 
 def pieces(text: str) -> Iterator[str]:
