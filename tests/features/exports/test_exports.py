@@ -51,6 +51,20 @@ def test_an_export_that_is_read_back_has_the_same_content(store: Perdure, tmp_pa
     assert again.new == 0
 
 
+def test_a_message_with_large_pictures_comes_back(store: Perdure, tmp_path: Path) -> None:
+    """Its line is longer than one of another program may be."""
+    store.export(tmp_path / "out", filled(store))
+    lines = (tmp_path / "out" / "messages.jsonl").read_text().splitlines()
+    row = json.loads(lines[1])
+    row["parts"].append({"type": "image", "media_type": "image/png", "data": "A" * (21 << 20)})
+    (tmp_path / "out" / "messages.jsonl").write_text("\n".join([lines[0], json.dumps(row), *lines[2:]]))
+    with open_sync(tmp_path / "other.db") as other:
+        other.imports.run("jsonl", tmp_path / "out")
+        (again,) = other.export(tmp_path / "again", other.agents()[0].id)
+
+    assert (again.folder / "messages.jsonl").stat().st_size > 21 << 20
+
+
 def test_people_can_read_it(store: Perdure, tmp_path: Path) -> None:
     store.export(tmp_path / "out", filled(store))
     out = tmp_path / "out"

@@ -62,7 +62,7 @@ def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[S
     talk: SourceConversation | None = None
     messages: list[ImportedMessage] = []
     own_key = ""
-    for number, value in json_lines(files, name):
+    for number, value in json_lines(files, name, is_own=is_own):
         own_key = own_key or key_of(files.identity(name, json.dumps(value)))
         try:
             if not isinstance(value, dict):

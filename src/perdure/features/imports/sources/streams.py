@@ -56,14 +56,16 @@ def json_items(files: SourceFiles, name: str, *keys: str) -> Iterator[Any]:
     yield from [value] if found is None else found
 
 
-def json_lines(files: SourceFiles, name: str) -> Iterator[tuple[int, Any]]:
-    """Yield (number from 1, value) of each line that is not blank. Raises: InvalidInput."""
+def json_lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[tuple[int, Any]]:
+    """Yield (number from 1, value) of each line that is not blank; those of an export of Perdure may be longer. Raises:
+    InvalidInput."""
+    limits = _WHOLE if is_own else _LINE
     with files.open(name) as file:
         start = 0
-        for number, line in enumerate(iter(lambda: file.readline(_LINE.size_bytes + 2), b""), 1):
+        for number, line in enumerate(iter(lambda: file.readline(limits.size_bytes + 2), b""), 1):
             data = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
             if data.strip():
-                yield number, _parse(data, _LINE, name, start, number)
+                yield number, _parse(data, limits, name, start, number)
             start += len(line)
 
 
