@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
+from typing import Any
 
 from perdure.core.errors import InvalidInput
 
 MARKER = "export.json"
 """The file by which a folder is known as an export, so that another one may replace it."""
 NAME_CHARS = 60
+ABANDONED_AFTER_S = 86_400
 
 _NOT_IN_NAME = re.compile(r"[^\w-]+")
 _RESERVED = re.compile(r"con|prn|aux|nul|(?:com|lpt)\d", re.IGNORECASE)
@@ -47,19 +51,32 @@ def new_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """A folder to write to, which takes the place of `target` when all is written. Raises: InvalidInput: there is
     something in `target`, and it is no export that may be replaced; it can't be written."""
     check_target(target, overwrite=overwrite)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    old = target.with_name(f".{target.name}.{os.getpid()}.old")
+    name = f".{target.name}.{token_hex(4)}"
+    part, old = target.with_name(f"{name}.part"), target.with_name(f"{name}.old")
     try:
         part.mkdir(parents=True)
+        _drop_abandoned(target)
         yield part
+        check_target(target, overwrite=overwrite)  # what was put there meanwhile stays
         if target.exists():
             target.replace(old)
-        part.replace(target)
+        try:
+            part.replace(target)
+        except OSError:
+            if old.exists():
+                old.replace(target)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise InvalidInput(f"{target} can't be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+
+
+def write_marker(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write what a folder says about itself, and which files are the export's."""
+    text = json.dumps({**about, "files": sorted(_files(folder))}, indent=2)
+    (folder / MARKER).write_text(f"{text}\n", "utf-8")
 
 
 def check_target(target: Path, *, overwrite: bool) -> None:
@@ -71,5 +88,28 @@ def check_target(target: Path, *, overwrite: bool) -> None:
     if any(target.iterdir()):
         if not overwrite:
             raise InvalidInput(f"{target} is not empty: choose another folder, or replace an export with --overwrite")
-        if not (target / MARKER).is_file():
-            raise InvalidInput(f"{target} is no export of Perdure, so it is not replaced: choose another folder")
+        try:
+            written = {MARKER, *json.loads((target / MARKER).read_text("utf-8"))["files"]}
+        except (OSError, ValueError, RecursionError, LookupError, TypeError) as error:
+            why = "is no export of Perdure, so it is not replaced: choose another folder"
+            raise InvalidInput(f"{target} {why}") from error
+        if others := sorted(_files(target) - written):
+            raise InvalidInput(
+                f"{target} has {len(others):,} files that no export has written, such as {others[0]!r:.120}: move them"
+                " away, or choose another folder"
+            )
+
+
+def _files(folder: Path) -> set[str]:
+    """Return the names of all files below a folder, and of links."""
+    found = (one for one in folder.rglob("*") if one.is_symlink() or not one.is_dir())
+    return {one.relative_to(folder).as_posix() for one in found}
+
+
+def _drop_abandoned(target: Path) -> None:
+    """Remove what exports into this folder have left that were killed long ago."""
+    before = time.time() - ABANDONED_AFTER_S
+    for one in target.parent.iterdir():
+        with suppress(OSError):  # another export removes them, too
+            if one.name.startswith(f".{target.name}.") and one.suffix == ".part" and one.stat().st_mtime < before:
+                shutil.rmtree(one, ignore_errors=True)

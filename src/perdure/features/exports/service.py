@@ -18,7 +18,7 @@ from perdure.core.messages import Message, parts_to_json
 from perdure.core.passages import Passage
 from perdure.domain.conversations.transfer import parse_line
 from perdure.features.agent_files.exporting import export_text
-from perdure.features.exports.folders import MARKER, absolute, check_target, new_folder, safe_name, unused_name
+from perdure.features.exports.folders import absolute, check_target, new_folder, safe_name, unused_name, write_marker
 from perdure.features.exports.texts import archival_text, conversation_text, memory_text
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import Page
@@ -79,7 +79,7 @@ class AsyncExports(AsyncPart):
                 result = await writer.write(target / own.relative_to(part))
                 written.append(result)
                 done += result.messages + result.passages
-            (part / MARKER).write_text(json.dumps(_marker(written, target), indent=2) + "\n", "utf-8")
+            write_marker(part, _marker(written, target))
         return written
 
 
