@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from perdure import AsyncPerdure
 from perdure.core.messages import Text
 from perdure.core.models import ModelDelta
 from perdure.engine.records.run_request import NewMessage
 from perdure.features.openai_front.service import Chats
 from perdure.features.openai_front.values import Anchor, Chat, ChatText
 from perdure.library.agent import AsyncAgent
-from perdure.testing import ScriptedModel, says
+from perdure.testing import says
 from tests.features.openai_front.support import PATH, program
 from tests.support.two_apps import STORES, Gate, address_of, two_apps
 
@@ -32,23 +31,21 @@ async def said_in(agent: AsyncAgent) -> list[list[str]]:
     return [[row.text for row in await agent.messages(conversation=one.id)] for one in found]
 
 
-async def answered(library: AsyncPerdure, agent: AsyncAgent, chat: Chat) -> str:
-    """The answer to a request, by one of the processes."""
-    accepted = await Chats(library.app, agent.id).begin(chat)
-    return (await library.agent_of(agent.id).reply_to(accepted)).text
-
-
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("name", ["", "tea"])
 async def test_two_processes_answer_a_request_once(tmp_path: Path, store: str, name: str) -> None:
     """That came to both, in a conversation with a name or without."""
-    model = ScriptedModel(*[says(f"A{number}") for number in range(9)])
+    model = Gate(*[says(f"A{number}") for number in range(9)])
     async with two_apps(await address_of(store, tmp_path), model) as (first, second):
         agent = await first.create_agent("ann", tools=())
         chat = chat_of("U1", name=name)
-        answers = await asyncio.gather(*(answered(one, agent, chat) for one in (first, second) * 3))
+        both = (first, second) * 3
+        begun = await asyncio.gather(*(Chats(one.app, agent.id).begin(chat) for one in both))
+        model.let(9)
+        replies = zip(both, begun, strict=True)
+        answers = [(await one.agent_of(agent.id).reply_to(accepted)).text for one, accepted in replies]
 
-        assert {*answers} == {"A0"} and len(model.requests) == 1
+        assert {*answers} == {"A0"} and model.asked == 1
         assert await said_in(agent) == [["U1", "A0"]]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from perdure.testing import fails, says
+from perdure.testing import calls, fails, says
 from tests.features.openai_front.support import PATH, program
 
 
@@ -198,3 +198,62 @@ async def test_an_empty_message_is_refused_before_anything_is_made() -> None:
 
         assert [one.status_code for one in refused] == [400, 400, 400]
         assert await chat.conversations() == [["U1", "A1"]]
+
+
+async def test_a_chat_with_another_beginning_is_not_taken_for_a_window() -> None:
+    """Its last turns are those of another person's chat: that one stays unseen."""
+    hello, joke = "Hello! How can I help you today?", "Why did the hen cross the road?"
+    async with program(says(hello), says(joke), says("A3")) as chat:
+        await chat.ask("I am Ann, my PIN is 4711")
+        await chat.ask("I am Ann, my PIN is 4711", hello, "Tell me a joke")
+        await chat.ask("I am Bob", hello, "Tell me a joke", joke, "Who am I?")
+
+        assert (await chat.conversations())[1] == ["I am Bob", hello, "Tell me a joke", joke, "Who am I?", "A3"]
+
+
+async def test_a_chat_whose_answer_has_no_words_goes_on() -> None:
+    """It was a call of a tool, or a person stopped it before its first word."""
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+    async with program(calls("look", at="sky"), says("A2"), says("A3")) as chat:
+        made = (await chat.server.http.post(PATH, json=chat.body("U1", tools=tools))).json()["choices"][0]["message"]
+        body = chat.body("U1", tools=tools)
+        body["messages"] += [made, {"role": "user", "content": "U2"}]
+        assert (await chat.server.http.post(PATH, json=body)).status_code == 200
+        await chat.ask("V1", "", "V2")
+
+        first, second = await chat.conversations()
+        assert (first[0], first[-2:], second) == ("U1", ["U2", "A2"], ["V1", "V2", "A3"])
+
+
+async def test_a_named_conversation_takes_only_what_is_new() -> None:
+    """Of a chat that is sent again; an edited message forks; a new name begins with all that was said."""
+    async with program(*[says(f"A{number}") for number in range(1, 7)]) as chat:
+        tea = {"X-Conversation": "tea"}
+        await chat.ask("Q", "old", "U1", headers=tea)
+        await chat.ask("Q", "old", "U1", "A1", "U2", headers=tea)
+        await chat.ask("Q", "old", "U1", "A1", "U2, edited", headers=tea)
+        await chat.ask("Q", "old", "U1", "A1", "U2, edited", "A3", "U3", headers=tea)
+        await chat.ask("Q, edited", "old", "U1", headers=tea)
+        await chat.ask("U4", headers=tea)
+
+        start = ["Q", "old", "U1", "A1"]
+        assert await chat.conversations() == [
+            [*start, "U2", "A2", "U4", "A6"],
+            [*start, "U2, edited", "A3", "U3", "A4"],
+            ["Q, edited", "old", "U1", "A5"],
+        ]
+
+
+async def test_a_user_names_no_conversation_of_a_chat_that_is_sent_again() -> None:
+    """Programs send one user with all chats; chats of different users never meet."""
+    async with program(*[says(f"A{number}") for number in range(1, 6)]) as chat:
+        await chat.ask("old", "answer", "U1", user="bob")
+        await chat.ask("other", "answer", "V1", user="bob")
+        await chat.ask("old", "answer", "U1", "A1", "U2", user="bob")
+        await chat.ask("old", "answer", "U1", "A1", "W2", user="eve")
+
+        assert await chat.conversations() == [
+            ["old", "answer", "U1", "A1", "U2", "A3"],
+            ["other", "answer", "V1", "A2"],
+            ["old", "answer", "U1", "A1", "W2", "A4"],
+        ]

@@ -200,7 +200,7 @@ async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequen
     tokens = await asyncio.to_thread(_count_tokens, drafts, ports)
     added = await ports.store.write(_add, agent_id, conversation_seq, drafts, tokens, at=ports.clock.now())
     if added.new:
-        await _make_room(agent_id, conversation_seq, ports)
+        await make_room(agent_id, conversation_seq, ports)
     return added
 
 
@@ -266,12 +266,21 @@ def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> None:
         raise ConversationBusy(active.id)
 
 
+def import_in_unit(
+    tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], inputs: UnitInputs
+) -> ImportCount:
+    """Add the messages that are not there yet, in a transaction that does more; `make_room` has to follow it. Raises:
+    NotFound, ConversationBusy, ApprovalPending."""
+    tokens = [input_tokens(draft.role, text_of(draft.parts), inputs.counter) for draft in drafts]
+    return _add(tx, agent_id, conversation_seq, drafts, tokens, at=inputs.now)
+
+
 def _count_tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:
     """Return the upper estimate of each message."""
     return [input_tokens(draft.role, text_of(draft.parts), ports.counter) for draft in drafts]
 
 
-async def _make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> None:
+async def make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> None:
     """Take the oldest rows out of the view until it fits, or nothing more can leave."""
     while True:
         inputs = ports.inputs()

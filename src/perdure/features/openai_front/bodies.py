@@ -134,11 +134,11 @@ class AnswerOptions(WireRequest):
     metadata: JsonObject | None = None
     stream: bool | None = False
 
-    @property
-    def anchor(self) -> Anchor:
-        """What the request names of its conversation, by `metadata.conversation`, or else `user`. Raises: NotFound."""
+    def anchor(self, name: str | None) -> Anchor:
+        """What the request names of its conversation: this `name`, or else `metadata.conversation`; and whose chat it
+        is, by `user`. Raises: NotFound."""
         user = self.user.get("id") if isinstance(self.user, dict) else self.user
-        return Anchor(name=str((self.metadata or {}).get("conversation") or user or ""))
+        return Anchor(name=str(name or (self.metadata or {}).get("conversation") or ""), user=str(user or ""))
 
     def settings(self, tools: Sequence[Mapping[str, Any]], **others: Any) -> dict[str, Any]:
         """The options by the names of an agent's settings. Raises: InvalidInput."""

@@ -66,15 +66,15 @@ class ResponseRequest(AnswerOptions):
         shapes = [{name: one[name] for name in names if one.get(name) is not None} for one in found]
         return None if self.tool_choice == "none" else client_tools_of(shapes).shapes or None
 
-    @property
-    def anchor(self) -> Anchor:
-        """What it names of its conversation. Raises: InvalidInput: two things; NotFound: no answer has the id."""
+    def anchor(self, name: str | None) -> Anchor:
+        """What it names of its conversation; first `name`. Raises: InvalidInput: two things; NotFound: no answer has
+        the id."""
         named = self.conversation if isinstance(self.conversation, str) else (self.conversation or {}).get("id")
         if self.previous_response_id and named:
             raise InvalidInput("previous_response_id and conversation: give one of them")
-        if self.previous_response_id:
+        if self.previous_response_id and not name:
             return Anchor(behind=run_id_of(self.previous_response_id))
-        return Anchor(name=str(named)) if named else super().anchor
+        return super().anchor(name or (str(named) if named else None))
 
     @property
     def run_options(self) -> RunOptions:
@@ -122,8 +122,10 @@ class ResponseRequest(AnswerOptions):
         for one in self.items:
             if one.get("type") == "item_reference":
                 yield ChatText("assistant", known.get(message_id_of(str(one.get("id", ""))), ""))
+            elif one.get("type") in _MADE:
+                yield ChatText("assistant", "")
             elif (role := one.get("role")) in ("user", "assistant"):
-                yield ChatText(role, _text_of(one.get("content")) or "[image]")
+                yield ChatText(role, _text_of(one.get("content")) or ("[image]" if one.get("content") else ""))
 
     @property
     def system(self) -> str:

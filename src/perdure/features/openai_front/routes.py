@@ -30,7 +30,7 @@ from perdure.features.openai_front.responses import (
     run_id_of,
 )
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import Anchor, Chat, ChatText
+from perdure.features.openai_front.values import Chat, ChatText, digest_of
 from perdure.library.agent import AsyncAgent
 from perdure.library.messages.reply import Reply
 from perdure.library.parts.checks import Page
@@ -70,12 +70,12 @@ async def create_completion(
     texts = body.texts
     is_for_program = texts and texts[-1].role == "user" and is_chore(texts[-1].text)
     if body.model.startswith(MEMORY):
-        chat = None if is_for_program else _chat_of(body, texts, request, x_conversation)
+        chat = None if is_for_program else await _chat_of(body, texts, request, x_conversation)
         return await _pass_on(body, library, request, x_agent, chat)
     agent = await find_agent(library, body.model)
     if is_for_program:
         return await _do_chore(body, library, agent, request)
-    chat = _chat_of(body, texts, request, x_conversation)
+    chat = await _chat_of(body, texts, request, x_conversation)
     accepted = await Chats(library.app, agent.id).begin(replace(chat, options=body.run_options))
     streams: Streams = request.app.state.streams
     if not body.stream:
@@ -87,7 +87,7 @@ async def create_completion(
     return await streams.stream(agent.follow_accepted(accepted), chunks, pings=True)
 
 
-def _chat_of(
+async def _chat_of(
     body: ChatRequest | ResponseRequest, texts: Sequence[ChatText], request: Request, conversation: str | None
 ) -> Chat:
     """The chat that a request sends. Raises: InvalidInput, NotSupported, NotFound."""
@@ -97,10 +97,11 @@ def _chat_of(
         new=tuple(new),
         answers=tuple(answers),
         system=body.system,
-        anchor=Anchor(name=conversation) if conversation else body.anchor,
+        anchor=body.anchor(conversation),
         key=principal_of(request).key_id or "",
         # OpenAI's own clients say so.
         is_retry=request.headers.get("x-stainless-retry-count", "0") != "0",
+        whole=digest_of((await request.body()).decode("utf-8", "replace")),
         client_tools=body.tools_offered,
     )
 
@@ -151,7 +152,7 @@ async def create_response(
         raise InvalidInput(f"model: {body.model!r:.80} is asked through /openai/v1/chat/completions")
     agent = await find_agent(library, body.model)
     chats = Chats(library.app, agent.id)
-    chat = _chat_of(body, body.texts(await chats.texts(body.references)), request, x_conversation)
+    chat = await _chat_of(body, body.texts(await chats.texts(body.references)), request, x_conversation)
     accepted = await chats.begin(replace(chat, options=body.run_options))
     streams: Streams = request.app.state.streams
     if not body.stream:

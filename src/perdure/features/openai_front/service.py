@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 
 from perdure.core.errors import EmptyMessage, InvalidInput
 from perdure.core.ids import ConversationId, MessageId, RunId
+from perdure.core.incoming.principals import current_principal
 from perdure.core.messages import Text
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.domain.conversations.importing import ImportedMessage
+from perdure.engine.conversations.importing import make_room
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
 from perdure.features.openai_front import units
-from perdure.features.openai_front.values import Chat, ChatPlace, ChatTurn, digest_of, in_one_form
+from perdure.features.openai_front.values import Chat, ChatPlace, digest_of, in_one_form
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.part import AsyncPart
 
@@ -39,6 +39,7 @@ class Chats(AsyncPart):
                 RunRequest(
                     agent_id=self._id,
                     conversation_seq=found.seq,
+                    idempotency_key=f"openai {chat.request_digest}" if chat.turns else None,
                     answers=chat.answers,
                     client_tools=chat.client_tools,
                     options=chat.options,
@@ -57,7 +58,7 @@ class Chats(AsyncPart):
                 messages=new,
                 run_id=RunId(place.said_in),
                 idempotency_key=f"openai {place.said_in}",
-                identity=chat.turns[-1].digest,
+                identity=chat.request_digest,
                 answers=answers,
                 client_tools=chat.client_tools,
                 options=chat.options,
@@ -69,17 +70,16 @@ class Chats(AsyncPart):
         return await self._ports.store.read(units.find_texts, self._id, ids) if ids else {}
 
     async def find_place(self, chat: Chat, said_in: str, answer: str | None = None) -> ChatPlace:
-        """Where a request goes on, with all that was said before it in that conversation, see `units.find_place`; and
-        with the request and its `answer`, if there is one already. Raises: EmptyMessage."""
-        if not chat.turns or chat.turns[-1].answer:
+        """Where a request goes on, see `units.find_place`, with all that was said before it. Raises: EmptyMessage."""
+        if not chat.turns or not chat.new or chat.has_blank:
             raise EmptyMessage
         new_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
-        place = await self._ports.store.write(units.find_place, self._id, chat, said_in, new_id, inputs)
-        turns = chat.turns[place.missing : -1]
-        if answer is not None:
-            turns = [*turns, replace(chat.turns[-1], answer=in_one_form(answer))]
-        if (lacking := list(_messages_of(turns, place, inputs.now))) and not place.is_repeat:
-            await AsyncAgentById(self._app, self._id).import_messages(lacking, conversation=place.conversation.id)
+        most = current_principal.get().limits.message_chars if answer is None else None
+        place = await self._ports.store.write(
+            units.find_place, self._id, chat, said_in, new_id, inputs, answer=answer, most_chars=most
+        )
+        if place.added:
+            await make_room(self._id, place.conversation.seq, self._ports)
         return place
 
     async def keep(self, chat: Chat, answer: str) -> None:
@@ -108,15 +108,3 @@ async def with_lost_results(
         known = {call.call_id for call in waiting}
         answers = [answer for answer in answers if answer.call_id in known]
     return (*answers, *(ToolReturn(call_id, NO_RESULT, status="error") for call_id in lost)) or None
-
-
-def _messages_of(turns: Sequence[ChatTurn], place: ChatPlace, now: datetime) -> Iterator[ImportedMessage]:
-    """Yield the messages of turns that a conversation lacks; each has the same id whenever it is imported."""
-    for number, turn in enumerate(turns):
-        users = turn.users if place.with_users or number else ()
-        texts = [*(("user", text) for text in users), *([("assistant", turn.answer)] if turn.answer else [])]
-        first = len(turn.users) - len(users)
-        for count, (role, text) in enumerate(texts, start=first):
-            yield ImportedMessage(
-                role="user" if role == "user" else "assistant", text=text, occurred_at=now, id=f"{turn.digest}:{count}"
-            )

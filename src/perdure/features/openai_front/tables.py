@@ -26,16 +26,19 @@ class OpenaiHistories(Table):
         for row in rows:
             self._run(sql, agent_id=own, **_HISTORY.params(row))
 
-    def find(self, agent_id: AgentId, digests: Sequence[str]) -> Mapping[str, Sequence[KnownChain]]:
-        """Digest -> what is known of it, newest first."""
+    def find(self, agent_id: AgentId, digests: Sequence[str], *, most: int = 8) -> Mapping[str, Sequence[KnownChain]]:
+        """Digest -> what is known of it, newest first, `most` of each."""
         found: dict[str, list[KnownChain]] = {}
         for first in range(0, len(digests), _AT_ONCE):
             names = {f"d{place}": one for place, one in enumerate(digests[first : first + _AT_ONCE])}
             sql = (
-                f"SELECT {_HISTORY.columns} FROM openai_histories WHERE agent_id = :agent_id AND {OWN_AGENT}"
-                f" AND digest IN ({', '.join(f':{name}' for name in names)}) ORDER BY created_at DESC, said_in"
+                f"SELECT {_HISTORY.columns} FROM (SELECT {_HISTORY.columns}, ROW_NUMBER()"
+                " OVER (PARTITION BY digest ORDER BY created_at DESC, said_in) AS place"
+                f" FROM openai_histories WHERE agent_id = :agent_id AND {OWN_AGENT}"
+                f" AND digest IN ({', '.join(f':{name}' for name in names)})) AS newest"
+                " WHERE place <= :most ORDER BY place"
             )
-            for row in self._all(_HISTORY, sql, agent_id=agent_id, **names):
+            for row in self._all(_HISTORY, sql, agent_id=agent_id, most=most, **names):
                 found.setdefault(row.digest, []).append(row)
         return found
 

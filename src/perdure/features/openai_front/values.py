@@ -66,24 +66,24 @@ class ChatTurn:
 def chain_of(texts: Iterable[ChatText], *seed: str) -> Sequence[ChatTurn]:
     """Return the turns of a chat, in order. Chats with another seed have other digests."""
     turns: list[ChatTurn] = []
-    digest, users, answers = _digest(*seed), list[str](), list[str]()
+    digest, users, answers, is_answered = _digest(*seed), list[str](), list[str](), False
 
     def end() -> None:
-        nonlocal digest, users, answers
+        nonlocal digest, users, answers, is_answered
         before = turns[-1].answer if turns else ""
         digest = _digest(digest, before, *users)
         turns.append(ChatTurn(tuple(users), "\n".join(answers), digest))
-        users, answers = [], []
+        users, answers, is_answered = [], [], False
 
     for one in texts:
-        if not (text := in_one_form(one.text)):
-            continue
-        if one.role == "user":
-            if answers:
+        text = in_one_form(one.text)
+        if one.role != "user":
+            is_answered = is_answered or bool(users or text)  # also by a call alone, or stopped before its first word
+            answers += [text] if text else []
+        elif text:
+            if is_answered:
                 end()
             users.append(text)
-        else:
-            answers.append(text)
     if users or answers:
         end()
     return turns
@@ -119,10 +119,12 @@ class Anchor:
 
     Args:
         name: the caller's name of it, or its id.
+        user: whose chat it is, by the caller's name; where nothing is sent again, it is the conversation's name.
         behind: the run whose answer it follows.
     """
 
     name: str = ""
+    user: str = ""
     behind: RunId | None = None
 
 
@@ -137,6 +139,7 @@ class Chat:
         system: what the program says to the model beside the chat.
         key: whose chat it is: the id of the key of the server.
         is_retry: the program says that it has sent the request before.
+        whole: the digest of all that the request says: equal ones are the same request.
     """
 
     texts: Sequence[ChatText]
@@ -146,12 +149,32 @@ class Chat:
     anchor: Anchor = field(default_factory=Anchor)
     key: KeyId | str = ""
     is_retry: bool = False
+    whole: str = ""
     client_tools: tuple[Mapping[str, Any], ...] | None = None
     options: RunOptions = NO_OPTIONS
 
     def window_digest(self, place: int) -> str:
         """As `window_digest` of its turn at this place."""
-        return window_digest(self.turns, place, self.key)
+        return window_digest(self.turns, place, *self._seed)
+
+    @property
+    def _seed(self) -> tuple[str, ...]:
+        return self.key, self.anchor.name or self.anchor.user, self.anchor.behind or ""
+
+    @property
+    def name(self) -> str:
+        """What it names of its conversation; empty: nothing."""
+        return self.anchor.name or (self.anchor.user if len(self.turns) == 1 else "")
+
+    @property
+    def request_digest(self) -> str:
+        """The digest by which the same request is known."""
+        return _digest("request", *self._seed, self.turns[-1].digest, self.whole)
+
+    @property
+    def has_blank(self) -> bool:
+        """Whether a new message says nothing."""
+        return any(all(isinstance(part, Text) and not part.text.strip() for part in one.parts) for one in self.new)
 
     @property
     def asked(self) -> str:
@@ -161,7 +184,7 @@ class Chat:
     @functools.cached_property
     def turns(self) -> Sequence[ChatTurn]:
         """Its chain."""
-        return chain_of(self.texts, self.key, self.anchor.name, self.anchor.behind or "")
+        return chain_of(self.texts, *self._seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,13 +210,12 @@ class ChatPlace:
     Args:
         said_in: the run that answers it, or the message, see `KnownChain`.
         is_repeat: that is there already, or another process is about to begin it.
-        missing: the first turn that the conversation has not; `with_users`: not even what users say in it.
+        added: how many messages of what was said before were added to the conversation.
         system_is_new: whether the conversation has not been told yet what the program says beside the chat.
     """
 
     conversation: Conversation
     said_in: str
     is_repeat: bool = False
-    missing: int = 0
-    with_users: bool = True
+    added: int = 0
     system_is_new: bool = False
