@@ -12,6 +12,7 @@ import pytest
 from perdure import InvalidInput, Perdure
 from perdure.core.ids import AgentId
 from perdure.testing import calls, says
+from tests.features.imports import golden
 from tests.support.library import open_sync
 
 COUNT = 10_000 if os.environ.get("PERDURE_FAULTS") == "full" else 1_000
@@ -49,6 +50,60 @@ def test_an_export_that_is_read_back_has_the_same_content(store: Perdure, tmp_pa
     assert (first.messages, first.passages, first.conversations) == (report.messages.new, report.memories.new, 2)
     assert first.content_hash == second.content_hash
     assert again.new == 0
+
+
+def test_calls_that_wait_and_empty_conversations_come_back(tmp_path: Path) -> None:
+    def pay(amount: str) -> str:
+        """Pay.
+
+        Args:
+            amount: how much.
+        """
+        return f"paid {amount}"
+
+    with open_sync(tmp_path / "a.db", says("Hi"), calls("pay", amount="5"), tools=[pay]) as store:
+        agent = store.create_agent("ann", tools=["pay"])
+        agent.require_approval("pay")
+        agent.new_conversation()
+        agent.send("hello")
+        assert agent.send("pay 5").stop_reason == "requires_approval"
+        (first,) = store.export(tmp_path / "one", agent.id)
+    with open_sync(tmp_path / "b.db", says("Paid"), tools=[pay]) as other:
+        plan, report = other.imports.plan("jsonl", tmp_path / "one"), other.imports.run("jsonl", tmp_path / "one")
+        (second,) = other.export(tmp_path / "two", other.agent("ann").id)
+        again = other.imports.run("jsonl", tmp_path / "one")
+        (call,) = other.agent("ann").pending()
+        assert other.agent("ann").approve(call.call_id).text == "Paid"
+        after = other.imports.run("jsonl", tmp_path / "one")
+
+    assert (plan.messages.new, report.messages.new, report.left_out) == (4, 4, {})
+    assert (again.has_news, after.has_news, after.left_out) == (False, False, {})
+    assert first.content_hash == second.content_hash and second.conversations == 2
+
+
+def test_an_agent_that_moved_knows_what_it_got_from_other_programs(tmp_path: Path) -> None:
+    """A later import from there adds only what is new."""
+    chats = golden.write_chatgpt(tmp_path)
+    notes = golden.write_markdown(tmp_path)
+    with open_sync(tmp_path / "a.db") as store:
+        store.imports.run("chatgpt", chats, agent="ann")
+        store.imports.run("markdown", notes, agent="ann")
+        store.export(tmp_path / "out", store.agent("ann").id)
+    with open_sync(tmp_path / "b.db") as other:
+        other.imports.run("jsonl", tmp_path / "out")
+        agent = other.agent("ann")
+        for source, place in (("chatgpt", chats), ("markdown", notes)):
+            plan = other.imports.plan(source, place, agent="ann")  # type: ignore[arg-type]
+            report = other.imports.run(source, place, agent="ann")  # type: ignore[arg-type]
+            assert (plan.has_news, report.has_news) == (False, False)
+        assert agent.info.tags == () and len(agent.conversations()) == 3
+        texts = golden.chatgpt()
+        texts[0]["mapping"]["n1"] = golden.node("n1", "a2b", "user", "And what shall I drink?", at=golden.DAY + 500)
+        texts[0]["current_node"] = "n1"
+        place = golden.write_json(tmp_path / "conversations.json", texts)
+        assert other.imports.run("chatgpt", place, agent="ann").messages.new == 1
+        assert other.imports.run("chatgpt", place, agent="ann").has_news is False
+        assert other.imports.run("jsonl", tmp_path / "out").new == 0
 
 
 def test_a_message_with_large_pictures_comes_back(store: Perdure, tmp_path: Path) -> None:

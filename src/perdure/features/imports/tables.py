@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from perdure.core.ids import AgentId
 from perdure.storage.tables.table import OWN_AGENT, Table, own_agent
 
+MOVED = "moved "
+"""The beginning of the id that says from which agent an export came that was read into one."""
+
 
 class ImportedItems(Table):
     """The conversations and passages that imports have brought, and the messages that they have withdrawn. They stay
@@ -32,3 +35,8 @@ class ImportedItems(Table):
         known = "EXISTS (SELECT 1 FROM imported i WHERE i.agent_id = a.id AND i.id = :id)"
         found = self._value(f"SELECT a.id FROM agents a WHERE a.org_id = :org_id AND {known} ORDER BY a.number", id=id_)
         return None if found is None else AgentId(found)
+
+    def list_moved(self, agent_id: AgentId) -> Sequence[AgentId]:
+        """Return the ids of the agents whose exports were read into an agent."""
+        sql = f"SELECT id FROM imported WHERE agent_id = :agent_id AND id LIKE '{MOVED}%' AND {OWN_AGENT}"
+        return [AgentId(row[0].removeprefix(MOVED)) for row in self._rows(sql, agent_id=agent_id)]

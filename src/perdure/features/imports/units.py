@@ -29,7 +29,7 @@ from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.features.imports.sources.items import ImportSource, SourceConversation
 from perdure.features.imports.sources.plain import hash_of
-from perdure.features.imports.tables import ImportedItems
+from perdure.features.imports.tables import MOVED, ImportedItems
 from perdure.storage.tx import Tx
 
 AUTHOR = Author(kind="system", id="import")
@@ -64,6 +64,43 @@ def find_agent(tx: Tx, key: str, name: str | None) -> Agent | None:
     with suppress(NotFound):
         return tx.agents.get(AgentId(name)) if is_id("agent", name) else tx.agents.find_by_name(name)
     return None
+
+
+def note_moved(tx: Tx, agent_id: AgentId, exported_id: str) -> None:
+    """Note that an agent gets what this one had."""
+    tx.of(ImportedItems).put(agent_id, {MOVED + exported_id: ""})
+
+
+def find_conversation(
+    tx: Tx, agent_id: AgentId, source: ImportSource, found: SourceConversation
+) -> tuple[ConversationId, Sequence[ImportedMessage]]:
+    """Return the id that a conversation of a source has here, and its messages with the ids that they go by: those of
+    the agent that got it first, if the conversation came here in that agent's export."""
+    own_id = ConversationId(id_of("conversation", agent_id, source, found.id))
+    before = {
+        id_of("conversation", agent_id, "jsonl", first_id): (one, first_id)
+        for one in tx.of(ImportedItems).list_moved(agent_id)
+        for first_id in [ConversationId(id_of("conversation", one, source, found.id))]
+    }
+    known = tx.of(ImportedItems).find(agent_id, [own_id, *before])
+    if own_id in known or not known:
+        return own_id, found.messages
+    moved_id = next(iter(known))
+    ids = message_ids(*before[moved_id], found.messages)
+    return ConversationId(moved_id), [replace(one, id=id_) for one, id_ in zip(found.messages, ids, strict=True)]
+
+
+def moved_passages(
+    tx: Tx, agent_id: AgentId, source: ImportSource, pieces: Mapping[PassageId, tuple[str, int]]
+) -> Mapping[PassageId, PassageId]:
+    """Return which of these passages came here in the export of the agent that got them first: the id that each would
+    have (-> key and number of the piece) -> the id that it has."""
+    ids = {
+        id_of("passage", agent_id, "jsonl", id_of("passage", one, source, *piece)): own
+        for one in tx.of(ImportedItems).list_moved(agent_id)
+        for own, piece in pieces.items()
+    }
+    return {ids[id_]: PassageId(id_) for id_ in tx.of(ImportedItems).find(agent_id, [*ids])}
 
 
 def free_name(tx: Tx, name: str) -> str:

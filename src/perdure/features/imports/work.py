@@ -21,7 +21,7 @@ from perdure.core.agents import AgentFilter
 from perdure.core.errors import AlreadyExists, ApprovalPending, ConversationBusy, InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.forgetting.redaction import REDACTED, Redactor
-from perdure.core.ids import AgentId, ArchiveId, ConversationId, PassageId
+from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.incoming.addresses import is_postgres
 from perdure.core.messages import parts_from_json, parts_to_json
 from perdure.core.passages import Passage
@@ -133,6 +133,8 @@ class ImportWork:
             there = await self._store.write(units.claim_agent, made, key, named, name, self._app.ports.clock.now())
             if there.id != made:
                 await self._library.delete_agent(made)
+        if found.file is not None and not self._dry:
+            await self._store.write(units.note_moved, there.id, found.id)
         self._set(found.id, there.name, there.id)
 
     async def _make(self, found: SourceAgent, name: str) -> AgentId:
@@ -182,7 +184,7 @@ class ImportWork:
     async def _conversation(self, found: SourceConversation) -> None:
         """Count a conversation, and store what of it is not here."""
         agent_id, report = await self._target(found.agent), self.report
-        found = replace(found, messages=await self._fitting(agent_id, found.messages))
+        found = replace(found, messages=await self._fitting(agent_id, found))
         if not agent_id:
             standing = units.Standing("new", len(found.messages))
         elif await self._store.read(units.is_own, agent_id, found.id):
@@ -204,27 +206,36 @@ class ImportWork:
         if found.is_first:
             conversation_id = await self._store.read(units.first_conversation, agent_id)
         else:
-            conversation_id = ConversationId(units.id_of("conversation", agent_id, self._source, found.id))
+            conversation_id, messages = await self._store.read(units.find_conversation, agent_id, self._source, found)
+            found = replace(found, messages=messages)
         of_source = (agent_id, conversation_id, found, self._source)
         standing = await self._store.read(units.look, *of_source)
         if self._dry or standing.state in ("done", "deleted"):
             return standing
         try:
             messages, withdrawn = await self._store.write(units.begin, *of_source, self._app.ports.inputs())
+            end = len(messages) - found.waiting
             result = await self._library.agent_of(agent_id).import_messages(
-                messages, conversation=conversation_id, checked=True, source=self._source
+                messages[:end], conversation=conversation_id, checked=True, source=self._source
             )
             ids = units.message_ids(agent_id, conversation_id, found.messages)
+            waits = ids[end:] and not await self._store.read(lambda tx: tx.messages.find_existing(ids[end:]))
+            if waits:
+                here = await self._library.agent_of(agent_id).find_conversation(conversation_id)
+                await self._library.messages.import_waiting(here, messages[end:])
             await self._store.write(units.finish, agent_id, conversation_id, ids)
         except (ConversationBusy, ApprovalPending):
             self.report.leave_out(BUSY)
             return units.Standing(standing.state)
-        return units.Standing(standing.state, result.imported, withdrawn)
+        return units.Standing(standing.state, result.imported + (found.waiting if waits else 0), withdrawn)
 
-    async def _fitting(self, agent_id: AgentId, messages: Sequence[ImportedMessage]) -> Sequence[ImportedMessage]:
-        """Return the messages that are not too long, without what the agent has forgotten since they were said."""
+    async def _fitting(self, agent_id: AgentId, found: SourceConversation) -> Sequence[ImportedMessage]:
+        """Return the messages of a conversation that are not too long, without what the agent has forgotten since they
+        were said."""
         limit = self._app.settings.message_limit_chars
-        kept = [one for one in _with_ids(messages) if len(one.text) <= limit]
+        messages = [*_with_ids(found.messages)]
+        end = len(messages) - found.waiting
+        kept = [one for one in messages[:end] if len(one.text) <= limit] + messages[end:]
         if len(kept) < len(messages):
             self.report.leave_out(TOO_LONG.format(limit=limit), len(messages) - len(kept))
         for correction, redactor in await self._redactors(agent_id):
@@ -256,6 +267,10 @@ class ImportWork:
             found = [one for one in found if one.id not in own]
         made = {one.id: [*self._passages(agent_id, one)] for one in found}
         passages = [*chain.from_iterable(made.values())]
+        if agent_id:
+            numbers = {one.id: (key, at) for key, each in made.items() for at, one in enumerate(each, 1)}
+            moved = await self._store.read(units.moved_passages, agent_id, self._source, numbers)
+            passages = [replace(one, id=moved.get(one.id, one.id)) for one in passages]
         for correction, redactor in await self._redactors(agent_id):
             kept = [one for one in passages if one.occurred_at > correction.created_at or not redactor.finds(one.text)]
             report.leave_out(FORGOTTEN, len(passages) - len(kept))

@@ -44,6 +44,7 @@ class SourceConversation:
         created_at: None: as its first message.
         is_whole: these are all messages that it has now: others that an earlier import brought are no part of it.
         is_first: it is what the agent said in its first conversation.
+        waiting: so many messages at its end are an answer whose calls wait for somebody, and results of others.
         agent: the id of a `SourceAgent`; empty: the agent of the import.
     """
 
@@ -54,6 +55,7 @@ class SourceConversation:
     is_whole: bool = False
     is_first: bool = False
     archived: bool = False
+    waiting: int = 0
     agent: str = ""
 
 

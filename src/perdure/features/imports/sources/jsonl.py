@@ -72,7 +72,7 @@ def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[S
                 continue
             key = key_of(value.get("conversation") or own_key)
             if talk is None or talk.id != key:
-                yield from _whole(talk, messages)
+                yield from _whole(talk, messages, is_own=is_own)
                 talk, messages = SourceConversation(id=key, messages=()), []
             if "role" not in value:
                 created_at, is_first, archived = value.get("created_at"), value.get("first"), value.get("archived")
@@ -84,16 +84,30 @@ def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[S
                 messages.append(message)
         except (InvalidInput, ValueError, TypeError, LookupError, AttributeError) as error:
             raise InvalidInput(f"{name}: line {number:,}: {error!s:.300}") from error
-    yield from _whole(talk, messages)
+    yield from _whole(talk, messages, is_own=is_own)
 
 
-def _whole(talk: SourceConversation | None, messages: Sequence[ImportedMessage]) -> Iterator[SourceItem]:
-    """Yield a conversation with its messages, each call of which has its result behind it."""
-    kept = list(_answered(messages))
+def _whole(
+    talk: SourceConversation | None, messages: Sequence[ImportedMessage], *, is_own: bool
+) -> Iterator[SourceItem]:
+    """Yield a conversation with its messages, each call of which has its result behind it, or waits at the end."""
+    waiting = _waiting(messages) if is_own else 0
+    end = len(messages) - waiting
+    kept = [*_answered(messages[:end]), *messages[end:]]
     if lost := sum(len(one.parts) for one in messages) - sum(len(one.parts) for one in kept):
         yield LeftOut(OPEN_CALLS, lost)
-    if talk is not None and (kept or talk.title):
-        yield replace(talk, messages=kept)
+    if talk is not None and (kept or talk.title or is_own):
+        yield replace(talk, messages=kept, waiting=waiting)
+
+
+def _waiting(messages: Sequence[ImportedMessage]) -> int:
+    """Return how many messages at the end are an answer with calls that wait, and results of its other calls."""
+    results = len([*takewhile(lambda one: one.role == "tool", reversed(messages))])
+    last = messages[-1 - results :][0] if len(messages) > results else None
+    calls = [part for part in last.parts if isinstance(part, ToolCall)] if last is not None else []
+    given = [part for one in messages[len(messages) - results :] for part in one.parts if isinstance(part, ToolResult)]
+    is_open = any(one.awaits for one in calls if one.call_id not in {each.call_id for each in given})
+    return results + 1 if is_open and {one.call_id for one in given} <= {one.call_id for one in calls} else 0
 
 
 def _answered(messages: Sequence[ImportedMessage]) -> Iterator[ImportedMessage]:
