@@ -142,6 +142,11 @@ class CallBudget:
         self._options = with_key_budget(NO_OPTIONS, current_principal.get())
         self._days = list(_days(agent, self._options))
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether what calls take is counted for anybody."""
+        return bool(self._days)
+
     async def check(self) -> None:
         """Check that another call may be made. Raises: LimitReached, StoreError."""
         if self._days:

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core.incoming.principals import UseLimits
 from perdure.features.openai_front.proxy import Proxy
-from perdure.testing import ScriptedModel
+from perdure.testing import HttpModel, ScriptedModel, says
 from tests.features.access.worlds import World, open_world
 from tests.features.openai_front.support import PATH
 from tests.support.servers import MODEL
@@ -46,7 +46,7 @@ async def test_the_same_chat_of_two_keys_is_two_conversations(world: World) -> N
 
 
 async def test_an_agent_gives_its_memory_to_a_key(world: World) -> None:
-    """By its setting; other keys get that of the agent `memory`."""
+    """By its setting; for each other key one is made."""
     created, text = await world.access().create_key("mine", "user")
     async with world.client(world.keys["builder"]) as builder:
         body: dict[str, Any] = {"name": "ann", "model": MODEL, "memory_of": {"key": created.id}}
@@ -60,7 +60,9 @@ async def test_an_agent_gives_its_memory_to_a_key(world: World) -> None:
     held = {one.name: one.info.message_count for one in await world.library.agents()}
 
     assert shown["memory_of"] == {"key": created.id}
-    assert held == {"ann": 2, "memory": 2}
+    assert held.pop("ann") == 2
+    [(name, count)] = held.items()  # each key has one of its own
+    assert name.startswith("memory-key-") and count == 2
 
 
 async def test_limits_of_a_key_count_for_models(world: World) -> None:
@@ -90,3 +92,24 @@ async def test_errors_of_the_gate_have_openai_s_form(world: World) -> None:
     assert text.status_code == 415 and set(text.json()["error"]) == {"message", "type", "code", "param"}
     listed = await world.http.get("/openai/v1/models", headers={"authorization": f"Bearer {world.keys['read-only']}"})
     assert listed.status_code == 200
+
+
+async def test_streams_count_for_the_day_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider tells the tokens of a stream only if it is asked; who has not asked does not see them."""
+    async with HttpModel(otherwise=says("hi")) as provider:
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+        async with open_world() as world:
+            _, key = await world.access().create_key("small", "user", limits=UseLimits(tokens_per_day=1))
+            async with world.client(key) as client:
+                answers = []
+                for word in ("one", "two"):
+                    messages = [{"role": "user", "content": word}]
+                    body = {"model": "memory/openai/test", "stream": True, "messages": messages}
+                    answers.append(await client.post(PATH, json=body))
+                    if tasks := set(world.library.app.service(Proxy)._tasks):
+                        await asyncio.wait(tasks)
+
+    assert [one.status_code for one in answers] == [200, 429]
+    assert provider.requests[0]["stream_options"] == {"include_usage": True}
+    assert "hi" in answers[0].text and '"choices": []' not in answers[0].text

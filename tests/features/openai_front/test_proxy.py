@@ -14,9 +14,10 @@ import pytest
 
 from perdure import AsyncPerdure, Settings
 from perdure.features.openai_front.proxy import Proxy
+from perdure.library.memory.search import AsyncSearch
 from perdure.server.config import ServerConfig
 from perdure.testing import InlineStore, ScriptedModel, calls, says
-from perdure.testing.http_model import Hanging, HttpModel, Later, Status
+from perdure.testing.http_model import CutOff, Hanging, HttpModel, Later, Status
 from tests.features.openai_front.support import PATH
 from tests.server.routed import MODEL
 from tests.support.servers import listening
@@ -226,3 +227,40 @@ async def test_what_the_chat_says_itself_is_not_recalled(monkeypatch: pytest.Mon
         system = proxy.provider.requests[-1]["messages"][0]["content"]
 
         assert "smoky lapsang" in system and "pot is blue" not in system
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_a_half_answer_is_not_kept(monkeypatch: pytest.MonkeyPatch, clean: bool) -> None:
+    """The whole one of the next try is."""
+    half = CutOff(says("half of it all is here"), 3, clean=clean)
+    async with proxied(monkeypatch, half, says("All of it.")) as proxy:
+        for _ in range(2):
+            await proxy.ask("U1", stream=True)
+
+        assert await proxy.conversations() == [["U1", "All of it."]]
+
+
+async def test_a_deleted_agent_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, though the key's agent is remembered for a while."""
+    async with proxied(monkeypatch) as proxy:
+        await proxy.ask("U1")
+        await proxy.library.delete_agent((await proxy.library.agent("memory")).id)
+        answer = await proxy.ask("U2")
+
+        assert answer.status_code == 200 and await proxy.conversations() == [["U2", "hi"]]
+
+
+async def test_memory_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model answers all the same; the end of a long message is what is looked for."""
+    asked: list[str] = []
+
+    async def broken(self: Any, query: str, **options: Any) -> None:
+        asked.append(query)
+        raise RuntimeError("the index is broken")
+
+    monkeypatch.setattr(AsyncSearch, "recall", broken)
+    async with proxied(monkeypatch) as proxy:
+        answer = await proxy.ask("word " * 20_000 + "What is it?")
+
+        assert answer.status_code == 200 and await proxy.conversations()
+        assert len(asked[0]) <= 1_000 and asked[0].endswith("What is it?")

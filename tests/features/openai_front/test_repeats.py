@@ -9,6 +9,7 @@ import pytest
 
 from perdure.testing import calls, fails, says
 from tests.features.openai_front.support import PATH, Program, program
+from tests.server.routed import MODEL
 
 RETRY = {"x-stainless-retry-count": "1"}
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -110,3 +111,23 @@ async def test_results_of_tools_go_where_their_calls_wait() -> None:
         assert answers == ["A1", "A2"] * 2
         said = await chat.conversations()
         assert [("seen 0" in one, "seen 1" in one) for one in said] == [(True, False), (False, True)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"input": [{"role": "user", "content": 5}]},
+        {"input": [{"role": "assistant", "content": 7}, {"role": "user", "content": "hi"}]},
+        {"input": [{"type": "function_call_output", "call_id": "x", "output": 5}]},
+        {"input": [{"role": "user", "content": ["hi"]}]},
+        {"input": "hi", "tools": [{"type": "function", "name": "f"}], "tool_choice": {"type": "function", "name": "g"}},
+        {"messages": [{"role": "assistant", "tool_calls": 5}, {"role": "user", "content": "x"}]},
+    ],
+)
+async def test_wrong_types_are_refused_before_anything_is_made(fields: dict[str, Any]) -> None:
+    async with program() as chat:
+        path, model = (PATH, f"memory/{MODEL}") if "messages" in fields else ("/openai/v1/responses", "ann")
+        answer = await chat.server.http.post(path, json={"model": model, **fields})
+
+        assert answer.status_code == 400, answer.text
+        assert await chat.conversations() == []

@@ -155,7 +155,7 @@ class AnswerOptions(WireRequest):
 
     def _tool_choice(self, names: Sequence[str]) -> list[str] | None:
         """The caller's tools of which one has to be called; None: none has to be. Raises: InvalidInput."""
-        choice = self.tool_choice
+        choice, name = self.tool_choice, None
         if choice in (None, "auto", "none") or not names:
             return None
         if choice == "required":
@@ -164,9 +164,8 @@ class AnswerOptions(WireRequest):
             name = choice.name or choice.function.get("name")
             if name in names:
                 return [str(name)]
-        raise InvalidInput(
-            f"tool_choice is {choice!r:.100}: give auto, none, required, or one of the functions in tools"
-        )
+        shown = choice if isinstance(choice, str) else f"the function {name!r:.80}"
+        raise InvalidInput(f"tool_choice is {shown}: give auto, none, required, or one of the functions in tools")
 
 
 class ChatRequest(ChatBody, AnswerOptions):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -9,12 +10,12 @@ from typing import Any
 
 from perdure.app import App
 from perdure.core.agents import AgentFilter
-from perdure.core.errors import PerdureError
+from perdure.core.errors import NotFound, PerdureError
 from perdure.core.ids import AgentId, KeyId
 from perdure.features.openai_front import units
 from perdure.features.openai_front.feature import MEMORY_OF
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import FOR_KEY, Chat
+from perdure.features.openai_front.values import FOR_KEY, Chat, in_one_form
 from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 DEFAULT_AGENT = "memory"
 RECALL_TOKENS = 1_000
+RECALL_CHARS = 1_000
+"""The newest words of a long message say what it asks."""
 KEPT_S = 10
 """So long the agent of a key is remembered."""
 
@@ -42,13 +45,14 @@ class KeyAgents:
         """Nothing runs."""
 
     async def find(self, library: AsyncPerdure, name: str | None, key_id: KeyId | None) -> AsyncAgent | AsyncAgentById:
-        """The agent with this name or id; without one the agent that is the key's, else the agent `memory`, which is
-        made at its first use. Raises: NotFound."""
+        """The agent with this name or id; without one the agent that is the key's, which is made at its first use.
+        Raises: NotFound."""
         if name:
             return await library.agent(name)
         known = self._known.get(key_id or "")
         if known is not None and known[0] > time.monotonic():
-            return library.agent_of(known[1])
+            with contextlib.suppress(NotFound):  # it was deleted
+                return await library.agent(known[1])
         found = await self._of_key(library, key_id)
         self._known[key_id or ""] = time.monotonic() + KEPT_S, found
         return library.agent_of(found)
@@ -60,16 +64,24 @@ class KeyAgents:
             for agent in await library.all_agents.page(where, Page(1, ascending=False)):
                 return agent.id
         about = "The memory of programs that ask models through /openai/v1."
-        return (await library.get_or_create_agent(DEFAULT_AGENT, description=about)).id
+        if key_id is None:
+            return (await library.get_or_create_agent(DEFAULT_AGENT, description=about)).id
+        own = {MEMORY_OF: {FOR_KEY: key_id}}
+        return (await library.get_or_create_agent(f"{DEFAULT_AGENT}-{key_id}", description=about, settings=own)).id
 
 
 async def recall(app: App, agent: AsyncAgentById, chat: Chat) -> str:
     """What the agent remembers about the newest words of a chat, for the model, without what the chat says itself;
     empty: nothing."""
-    if not chat.asked.strip():
+    query = in_one_form(chat.asked)[-RECALL_CHARS:].strip()
+    if not query:
         return ""
-    here = await app.ports.store.read(units.find_earlier, agent.id, chat, app.ports.inputs())
-    found = await agent.recall(chat.asked, without=here, budget_tokens=RECALL_TOKENS)
+    try:
+        here = await app.ports.store.read(units.find_earlier, agent.id, chat, app.ports.inputs())
+        found = await agent.recall(query, without=here, budget_tokens=RECALL_TOKENS)
+    except Exception:  # the model answers without it
+        log.exception("nothing was recalled from the memory of %s", agent.id)
+        return ""
     return f"{RECALLED}\n\n{found.text}" if found.sources else ""
 
 

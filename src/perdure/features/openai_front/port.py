@@ -68,7 +68,9 @@ async def _messages(
         else:
             sent = parse_parts(message.content or "", f"messages.{seq}.content")
             parts += [await app.fetch_image(part) if isinstance(part, ImageLink) else part for part in sent]
-        for call in shape.get("tool_calls") or ():
+        if not isinstance(made_calls := shape.get("tool_calls") or [], list):
+            raise InvalidInput(f"body.messages.{seq}.tool_calls: it is {made_calls!r:.80}: give a list")
+        for call in made_calls:
             made = _call_of(call, f"body.messages.{seq}.tool_calls")
             names[made.call_id] = made.name
             parts.append(made)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -37,22 +38,42 @@ STREAM = "text/event-stream"
 READ_BYTES = 32 * 2**20
 """What is kept of an answer is read from so many bytes of it at most."""
 
+_FINISHED = re.compile(rb'"finish_reason": ?"')
+
 Keep = Callable[[str], Awaitable[None]]
 """Keeps the text of an answer."""
 
 
 class Passing:
-    """An answer that is passed on while it is made. `kind` is its media type."""
+    """An answer that is passed on while it is made. `kind` is its media type.
 
-    def __init__(self, kind: str) -> None:
+    Args:
+        hides_usage: the program has not asked for the chunk with the tokens, so it is left out.
+    """
+
+    def __init__(self, kind: str, *, hides_usage: bool = False) -> None:
         self.kind = kind
+        self._hides_usage = hides_usage
+        self._line = b""
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._is_read = True
 
     def put(self, piece: bytes | None) -> None:
         """Pass a piece on; None: it was the last one."""
         if self._is_read:
-            self._pieces.put_nowait(piece)
+            if self._hides_usage:
+                piece = self._without_usage(piece)
+            if piece != b"":
+                self._pieces.put_nowait(piece)
+
+    def _without_usage(self, piece: bytes | None) -> bytes | None:
+        """The whole lines of a stream up to here, but for the chunk with the tokens; None: at its end."""
+        if piece is None:
+            if self._line:
+                self._pieces.put_nowait(self._line)
+            return None
+        *lines, self._line = (self._line + piece).split(b"\n")
+        return b"".join([line + b"\n" for line in lines if not _is_usage(line)])
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The pieces, as they come."""
@@ -103,6 +124,10 @@ class Proxy:
         headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
         target = Target.of_request(name, url, headers)
         client = self._client(endpoint)
+        with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+        hides_usage = bool(body.get("stream")) and budget.is_counted and not with_usage
+        if hides_usage:
+            body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
         request = client.build_request("POST", url, content=json_bytes({**body, "model": name}), headers=headers)
         try:
             async with asyncio.timeout(FIRST_S):
@@ -115,7 +140,7 @@ class Proxy:
             finally:
                 await response.aclose()
         kind = response.headers.get("content-type", "application/json")
-        return await self._begin(kind, _pieces(response, target), handle, budget, keep)
+        return await self._begin(kind, _pieces(response, target), handle, budget, keep, hides_usage=hides_usage)
 
     def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
         """The client for an endpoint, whose address may have changed."""
@@ -125,17 +150,25 @@ class Proxy:
         return known[1].client()
 
     async def _begin(
-        self, kind: str, pieces: AsyncIterator[bytes], handle: str, budget: CallBudget, keep: Keep | None
+        self,
+        kind: str,
+        pieces: AsyncIterator[bytes],
+        handle: str,
+        budget: CallBudget,
+        keep: Keep | None,
+        *,
+        hides_usage: bool = False,
     ) -> Passing:
-        """Begin to pass an answer on, once its first piece is there. Raises: ModelError: there is none."""
-        passing, first = Passing(kind), await anext(pieces, b"")
+        """Begin to pass an answer on, once its first piece is there; a half answer is not kept. Raises: ModelError:
+        there is none."""
+        passing, first = Passing(kind, hides_usage=hides_usage), await anext(pieces, b"")
 
         async def work() -> None:
-            whole = await _pass_on(passing, first, pieces, handle)
+            body, is_whole = await _pass_on(passing, first, pieces, handle)
             try:
-                text, usage = read_answer(whole, kind)
+                text, usage = read_answer(body, kind)
                 await budget.count(handle, usage)
-                if keep is not None:
+                if keep is not None and is_whole:
                     await keep(text)
             except Exception:
                 log.exception("an answer of %s was not kept", handle)
@@ -146,15 +179,17 @@ class Proxy:
         return passing
 
 
-async def _pass_on(passing: Passing, piece: bytes, pieces: AsyncIterator[bytes], handle: str) -> bytes:
-    """Pass the pieces of an answer on until its end, and return its bytes."""
-    whole = bytearray()
+async def _pass_on(passing: Passing, piece: bytes, pieces: AsyncIterator[bytes], handle: str) -> tuple[bytes, bool]:
+    """Pass the pieces of an answer on until its end; return (its bytes, whether it came whole)."""
+    whole, is_whole = bytearray(), False
     try:
         while piece:
             passing.put(piece)
             if len(whole) < READ_BYTES:
                 whole += piece
             piece = await anext(pieces, b"")
+        is_streamed = passing.kind.startswith(STREAM) and len(whole) < READ_BYTES
+        is_whole = not is_streamed or b"[DONE]" in whole[-200:] or _FINISHED.search(whole) is not None
     except ModelError as error:
         log.warning("an answer of %s broke: %s", handle, error)
         failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
@@ -162,7 +197,7 @@ async def _pass_on(passing: Passing, piece: bytes, pieces: AsyncIterator[bytes],
             passing.put(data_line(failure))
     finally:
         passing.put(None)
-    return bytes(whole)
+    return bytes(whole), is_whole
 
 
 async def _pieces(response: httpx.Response, target: Target) -> AsyncIterator[bytes]:
@@ -181,6 +216,17 @@ async def _pieces(response: httpx.Response, target: Target) -> AsyncIterator[byt
         raise error_of_connection(error, target, silence_s=silence_s, begun=begun) from error
     finally:
         await response.aclose()
+
+
+def _is_usage(line: bytes) -> bool:
+    """Whether a line of a stream is the chunk with nothing but the tokens."""
+    if b'"usage"' not in line or not line.startswith(b"data:"):
+        return False
+    try:
+        shape = json.loads(line[5:])
+    except ValueError:
+        return False
+    return isinstance(shape, dict) and not shape.get("choices") and bool(shape.get("usage"))
 
 
 def read_answer(body: bytes, kind: str) -> tuple[str, Usage]:

@@ -156,7 +156,7 @@ def _text_of(content: Any) -> str:
     """The texts of a message's content, in lines."""
     if isinstance(content, str):
         return content
-    parts = [one for one in content or () if isinstance(one, Mapping)]
+    parts = _checked(content)
     return "\n".join(one["text"] for one in parts if isinstance(one.get("text"), str))
 
 
@@ -164,7 +164,14 @@ def _parts(content: Any) -> str | Sequence[Mapping[str, Any]]:
     """A message's content as the chat API has it."""
     if isinstance(content, str):
         return content
-    return [_part(one) for one in content if isinstance(one, Mapping)]
+    return [_part(one) for one in _checked(content)]
+
+
+def _checked(content: Any) -> Sequence[Mapping[str, Any]]:
+    """The parts of an item's content. Raises: InvalidInput: it is neither a text nor a list of parts."""
+    if content is not None and not (isinstance(content, list) and all(isinstance(one, Mapping) for one in content)):
+        raise InvalidInput(f"input: a content is {content!r:.80}: give a text or a list of parts")
+    return content or ()
 
 
 def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perdure.core.errors import EmptyMessage, InvalidInput
+from perdure.core.errors import EmptyMessage, InvalidInput, MessageTooLarge
 from perdure.core.ids import ConversationId, MessageId, RunId
 from perdure.core.incoming.principals import current_principal
 from perdure.core.messages import Text
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.domain.conversations.importing import ImportedMessage
+from perdure.engine.budget import check_key_size
 from perdure.engine.conversations.importing import make_room
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
@@ -73,6 +74,12 @@ class Chats(AsyncPart):
         """Where a request goes on, see `units.find_place`, with all that was said before it. Raises: EmptyMessage."""
         if not chat.turns or not chat.new or chat.has_blank:
             raise EmptyMessage
+        if answer is None:
+            check_key_size(len(chat.asked))
+            limit = self._ports.settings.message_limit_chars
+            sizes = [sum(len(part.text) for part in one.parts if isinstance(part, Text)) for one in chat.new]
+            if max(sizes) > limit:
+                raise MessageTooLarge(size=max(sizes), limit=limit)
         new_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
         most = current_principal.get().limits.message_chars if answer is None else None
         place = await self._ports.store.write(
