@@ -149,7 +149,7 @@ def test_what_is_no_json_names_line_and_byte(store: Perdure, tmp_path: Path, dat
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ({"role": "user", "text": "x"}, "occurred_at"),
+        ({"role": "user", "text": "x", "occurred_at": "yesterday"}, "occurred_at"),
         ({"role": "nobody", "text": "x", "occurred_at": 1}, "role"),
         ({"role": "user", "parts": [{"type": "nope"}], "occurred_at": 1}, "nope"),
         ({"role": "user", "parts": "x", "occurred_at": 1}, "line 2"),

@@ -91,6 +91,9 @@ async def test_the_page_of_data_looks_first_and_imports_when_that_is_confirmed(t
         done = await client.post("/data/imports", files=file, data={**fields, "choice": "import"})
         again = await client.post("/data/imports", files=file, data={**fields, "choice": "check"})
         wrong = await client.post("/data/imports", files={"file": ("x", b"[1]")}, data=fields)
+        nothing = await client.post("/data/imports", files={"file": ("x", b"[]")}, data={**fields, "choice": "check"})
+        hollow = {"file": ("x", b'[{"memory": ""}]')}
+        hollow_said = await client.post("/data/imports", files=hollow, data={**fields, "choice": "check"})
         none = await client.post("/data/imports", data=fields, files={"other": b""})
         names = [one.name for one in await library.agents()]
 
@@ -99,6 +102,8 @@ async def test_the_page_of_data_looks_first_and_imports_when_that_is_confirmed(t
     assert "2 memories: 2 new, 0 here already" in text_of(looked.text) and "mem0" not in before
     assert "2 memories: 2 imported" in text_of(done.text) and "mem0" in names
     assert "Everything is here already." in text_of(again.text)
+    assert "nothing to import" in text_of(nothing.text)
+    assert "There is nothing in it that can be imported." in text_of(hollow_said.text)
     assert wrong.status_code == none.status_code == 422
     assert "is not a memory" in text_of(wrong.text)
 

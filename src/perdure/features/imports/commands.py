@@ -13,7 +13,7 @@ if for_work(__name__):
     from perdure.cli.views.view import Output, plural
     from perdure.core.ids import AgentId
     from perdure.features.imports.sources.items import IMPORT_SOURCES
-    from perdure.features.imports.views import report_lines
+    from perdure.features.imports.views import nothing_line, report_lines
     from perdure.library.parts.checks import check_choice
 
 
@@ -40,7 +40,7 @@ async def import_(
         view.clear_status()
         if not plan.has_news:
             view.show(asdict(plan), *report_lines(plan, done=True))
-            view.hint("Everything is here already; nothing was imported.")
+            view.hint(f"{nothing_line(plan)}; nothing was imported.")
             return
         view.print(*report_lines(plan))
         confirm(view, f"Import {plural(plan.new, 'new item')}?", action="import it", yes=yes)

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from perdure.features.imports.forms import import_form
 from perdure.features.imports.sources.items import ImportSource
-from perdure.features.imports.views import report_lines
+from perdure.features.imports.views import nothing_line, report_lines
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Notice, Section
 
@@ -25,7 +25,7 @@ PROGRAMS: Mapping[ImportSource, str] = {
 
 async def load(request: Request, library: AsyncPerdure) -> Data:
     """The programs to choose from, and what an import that was just asked for did or would do."""
-    found: Data = {"programs": [*PROGRAMS.items()], "lines": [], "new": False, "dry": True}
+    found: Data = {"programs": [*PROGRAMS.items()], "lines": [], "new": False, "dry": True, "why": ""}
     return found | getattr(request.state, "imported", {})
 
 
@@ -33,7 +33,7 @@ async def import_file(request: Request, library: AsyncPerdure) -> Notice:
     """Import a file, or with `choice` `check` only say what that would do."""
     report, done = await import_form(library, request)
     lines, is_new = report_lines(report, done=done), report.has_news and not done
-    request.state.imported = {"lines": lines, "new": is_new, "dry": not done}
+    request.state.imported = {"lines": lines, "new": is_new, "dry": not done, "why": nothing_line(report)}
     return Notice("")
 
 

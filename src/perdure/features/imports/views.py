@@ -23,3 +23,10 @@ def report_lines(report: ImportReport, *, done: bool = False) -> Sequence[str]:
         lines.append(f"Changed: {plural(report.changed, 'memory', 'memories')} with another text at the source")
     lines += [f"Left out: {count:,} {why}" for why, count in report.left_out.items()]
     return lines
+
+
+def nothing_line(report: ImportReport) -> str:
+    """Say why there is nothing to do."""
+    if report.total or report.conversations.total:
+        return "Everything is here already"
+    return "There is nothing in it that can be imported"

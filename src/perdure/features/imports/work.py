@@ -87,6 +87,7 @@ class ImportWork:
         self._app, self._store, self._source, self._dry = app, app.ports.store, source, dry
         self._library, self._named, self._progress = AsyncPerdure(app), agent, progress
         self._agents: dict[str, AgentId] = {}
+        self._seen: dict[tuple[str, str], Counter[str]] = {}  # conversation -> how often it has equal messages
         self._forgotten: dict[AgentId, Sequence[Correction]] = {}
         self.report = ImportReport(source=source)
 
@@ -184,6 +185,7 @@ class ImportWork:
     async def _conversation(self, found: SourceConversation) -> None:
         """Count a conversation, and store what of it is not here."""
         agent_id, report = await self._target(found.agent), self.report
+        is_next = (found.agent, found.id) in self._seen  # its lines may stand between those of others
         found = replace(found, messages=await self._fitting(agent_id, found))
         if not agent_id:
             standing = units.Standing("new", len(found.messages))
@@ -194,8 +196,9 @@ class ImportWork:
         if standing.state == "deleted":
             report.leave_out(DELETED)
             return
-        report.conversations.new += standing.state == "new"
-        report.conversations.already += standing.state != "new"
+        if not is_next:
+            report.conversations.new += standing.state == "new"
+            report.conversations.already += standing.state != "new"
         report.messages.new += standing.new
         report.messages.already += len(found.messages) - standing.new
         report.withdrawn += standing.withdrawn
@@ -233,7 +236,7 @@ class ImportWork:
         """Return the messages of a conversation that are not too long, without what the agent has forgotten since they
         were said."""
         limit = self._app.settings.message_limit_chars
-        messages = [*_with_ids(found.messages)]
+        messages = [*_with_ids(found.messages, self._seen.setdefault((found.agent, found.id), Counter()))]
         end = len(messages) - found.waiting
         kept = [one for one in messages[:end] if len(one.text) <= limit] + messages[end:]
         if len(kept) < len(messages):
@@ -319,9 +322,9 @@ class ImportWork:
             )
 
 
-def _with_ids(messages: Sequence[ImportedMessage]) -> Iterator[ImportedMessage]:
-    """Yield messages; those without an id get one of what they say, so that it stays when that is forgotten."""
-    repeats: Counter[str] = Counter()
+def _with_ids(messages: Sequence[ImportedMessage], repeats: Counter[str]) -> Iterator[ImportedMessage]:
+    """Yield messages; those without an id get one of what they say, so that it stays when that is forgotten. `repeats`:
+    how many equal ones came before."""
     for one in messages:
         if one.id is None:
             said = hash_of(one.role, one.name or "", one.occurred_at.isoformat(), one.text)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice, takewhile
 from pathlib import PurePosixPath
 from typing import Any, get_args
@@ -25,6 +26,7 @@ EMPTY = "lines without a text"
 OPEN_CALLS = "calls of tools without a result, or results without a call"
 AGENT, MESSAGES, PASSAGES = "agent.json", "messages.jsonl", "passages.jsonl"
 """The files of a folder that `perdure export` writes."""
+NO_TIME = datetime.min.replace(tzinfo=UTC)
 _AGENT_BYTES = 256 << 20
 
 
@@ -61,18 +63,19 @@ def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[S
     conversation that follow one another are one. Raises: InvalidInput."""
     talk: SourceConversation | None = None
     messages: list[ImportedMessage] = []
-    own_key = ""
+    own_key, otherwise = "", files.modified_at(name)
+    untimed: Counter[str] = Counter()
     for number, value in json_lines(files, name, is_own=is_own):
         own_key = own_key or key_of(files.identity(name, json.dumps(value)))
         try:
             if not isinstance(value, dict):
                 raise wrong_item(value, "jsonl", "it", "an object")
             if "role" not in value and "conversation" not in value:
-                yield from () if "perdure" in value else [_own_memory(value) if is_own else _memory(value)]
+                yield from () if "perdure" in value else [_own_memory(value) if is_own else _memory(value, otherwise)]
                 continue
             key = key_of(value.get("conversation") or own_key)
             if talk is None or talk.id != key:
-                yield from _whole(talk, messages, is_own=is_own)
+                yield from _whole(talk, _timed(messages, otherwise), is_own=is_own)
                 talk, messages = SourceConversation(id=key, messages=()), []
             if "role" not in value:
                 created_at, is_first, archived = value.get("created_at"), value.get("first"), value.get("archived")
@@ -81,10 +84,24 @@ def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[S
             elif (message := _message(value)) is None:
                 yield LeftOut(EMPTY)
             else:
+                if message.occurred_at == NO_TIME and message.id is None:
+                    said = hash_of(key, message.role, message.name or "", message.text)
+                    untimed[said] += 1
+                    message = replace(message, id=f"untimed {said} {untimed[said]}")
                 messages.append(message)
         except (InvalidInput, ValueError, TypeError, LookupError, AttributeError) as error:
             raise InvalidInput(f"{name}: line {number:,}: {error!s:.300}") from error
-    yield from _whole(talk, messages, is_own=is_own)
+    yield from _whole(talk, _timed(messages, otherwise), is_own=is_own)
+
+
+def _timed(messages: Sequence[ImportedMessage], otherwise: datetime) -> Sequence[ImportedMessage]:
+    """Return messages of which those without a time have that of the one before, else of the first one with a time."""
+    at = next((one.occurred_at for one in messages if one.occurred_at != NO_TIME), otherwise)
+    found = []
+    for one in messages:
+        at = at if one.occurred_at == NO_TIME else one.occurred_at
+        found.append(replace(one, occurred_at=at))
+    return found
 
 
 def _whole(
@@ -137,7 +154,7 @@ def _message(value: Mapping[str, Any]) -> ImportedMessage | None:
     role: Any = value["role"]
     parts = parts_from_json(json.dumps(value["parts"])) if "parts" in value else ()
     text = text_of(parts) if parts else _text(value.get("text", value.get("content")))
-    name, at = text_in(value.get("name"))[:NAME_MAX_CHARS], _time(value)
+    name, at = text_in(value.get("name"))[:NAME_MAX_CHARS], _time(value, NO_TIME)
     if role == "tool" and not parts:
         role, text = "assistant", text and f"[tool {name or 'result'}: {text}]"
     if role not in (*get_args(ImportedRole), "tool"):
@@ -158,10 +175,10 @@ def _text(value: Any) -> str:
     )
 
 
-def _time(value: Mapping[str, Any]) -> datetime:
-    """Return the time of a line. Raises: InvalidInput."""
+def _time(value: Mapping[str, Any], otherwise: datetime) -> datetime:
+    """Return the time of a line, `otherwise` where it says none. Raises: InvalidInput."""
     said = value.get("occurred_at", value.get("created_at", value.get("timestamp")))
-    if (at := time_of(said)) is None:
+    if (at := otherwise if said is None else time_of(said)) is None:
         raise InvalidInput(f"occurred_at is {said!r:.60}: give a time, such as 2026-11-20T15:30:00+01:00")
     return at
 
@@ -173,17 +190,18 @@ def _own_memory(value: Mapping[str, Any]) -> SourceMemory:
     return SourceMemory(id=passage.id, text=passage.text, created_at=passage.occurred_at, passage=passage)
 
 
-def _memory(value: Mapping[str, Any]) -> SourceItem:
-    """Return the memory of a line; or that it has no text. Raises: InvalidInput."""
+def _memory(value: Mapping[str, Any], otherwise: datetime) -> SourceItem:
+    """Return the memory of a line, with the time `otherwise` if it has none; or that it has no text. Raises:
+    InvalidInput."""
     if not {"memory", "text"} & value.keys():
         raise wrong_item(value, "jsonl", "it", "a message (role, text, occurred_at) or a memory (text)")
     if not (text := text_in(value.get("memory", value.get("text")))):
         return LeftOut(EMPTY)
-    at = _time(value)
+    at = _time(value, NO_TIME)
     return SourceMemory(
         id=key_of(value.get("id") or hash_of(text, at.isoformat())),
         text=text,
-        created_at=at,
+        created_at=otherwise if at == NO_TIME else at,
         tags=tuple(map(str, list_in(value.get("tags")))),
         metadata=dict(object_in(value.get("metadata"))),
     )
