@@ -152,17 +152,54 @@ def test_what_is_no_json_names_line_and_byte(store: Perdure, tmp_path: Path, dat
         ({"role": "user", "text": "x", "occurred_at": "yesterday"}, "occurred_at"),
         ({"role": "nobody", "text": "x", "occurred_at": 1}, "role"),
         ({"role": "user", "parts": [{"type": "nope"}], "occurred_at": 1}, "nope"),
-        ({"role": "user", "parts": "x", "occurred_at": 1}, "line 2"),
-        ({"role": "user", "parts": [{"type": "text", "other": 1}], "occurred_at": 1}, "line 2"),
+        ({"role": "user", "parts": "x", "occurred_at": 1}, "other forms"),
+        ({"role": "user", "parts": [{"type": "text", "other": 1}], "occurred_at": 1}, "other forms"),
         ([], "an object"),
         ({"nothing": 1}, "a memory"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_named(store: Perdure, tmp_path: Path, line: Any, said: str) -> None:
+    """Alone it is refused; beside others it is left out."""
     good = {"role": "user", "text": "x", "occurred_at": "2025-01-01T00:00:00Z"}
-    error = refused(store, "jsonl", golden.write_lines(tmp_path / "x.jsonl", [good, line]))
+    error = refused(store, "jsonl", golden.write_lines(tmp_path / "x.jsonl", [line]))
+    report = store.imports.run("jsonl", golden.write_lines(tmp_path / "x.jsonl", [good, line]))
+    (why,) = report.left_out
 
-    assert "x.jsonl: line 2" in error and said in error
+    assert "x.jsonl: line 1" in error and said in error
+    assert "x.jsonl: line 2" in why and said in why and report.messages.new == 1
+
+
+@pytest.mark.parametrize("source", ["chatgpt", "claude", "mem0", "zep"])
+def test_an_odd_item_among_others_is_left_out(store: Perdure, tmp_path: Path, source: Any) -> None:
+    good: Any = {"chatgpt": golden.chatgpt(), "claude": golden.claude(), "mem0": golden.MEM0, "zep": golden.ZEP}[source]
+    items = [*good["results"]] if source == "mem0" and isinstance(good, dict) else good
+    items = [items] if isinstance(items, dict) else items
+    report = store.imports.run(source, golden.write_json(tmp_path / "conversations.json", [{"odd": 1}, *items, 7]))
+    (why,) = [one for one in report.left_out if "can't be read" in one]
+
+    assert report.new > 0 and "odd" in why and report.left_out[why] == 2
+
+
+def test_what_else_is_left_out_is_named(store: Perdure, tmp_path: Path) -> None:
+    relations = {"results": [{"id": "1", "memory": "x"}], "relations": [{"source": "ada", "destination": "tea"}]}
+    claude, chatgpt = golden.claude()[:1], golden.chatgpt()[:1]
+    claude[0]["chat_messages"][-1]["parent_message_uuid"] = "gone"
+    chatgpt[0]["mapping"]["a1"]["parent"] = "lost"
+    letta = golden.write_letta(tmp_path)
+    with closing(sqlite3.connect(letta)) as database:
+        database.execute("CREATE TABLE tools (id TEXT, name TEXT, tool_type TEXT)")
+        database.execute("INSERT INTO tools VALUES ('1', 'roll', 'custom'), ('2', 'send_message', 'letta_core')")
+        database.commit()
+    found = {
+        "mem0": store.imports.plan("mem0", golden.write_json(tmp_path / "m.json", relations)),
+        "claude": store.imports.plan("claude", golden.write_json(tmp_path / "c.json", claude)),
+        "chatgpt": store.imports.plan("chatgpt", golden.write_json(tmp_path / "g.json", chatgpt)),
+        "letta": store.imports.plan("letta-db", letta),
+    }
+    names = {"mem0": "relations", "claude": "does not lead to", "chatgpt": "does not lead to", "letta": "tools"}
+
+    for source, report in found.items():
+        assert [count > 0 for why, count in report.left_out.items() if names[source] in why] == [True], source
 
 
 def test_an_export_of_another_program_says_which_import_reads_it(store: Perdure, tmp_path: Path) -> None:

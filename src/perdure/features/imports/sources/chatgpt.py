@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import LeftOut, SourceItem, conversation_of
+from perdure.features.imports.sources.items import CUT_OFF, LeftOut, SourceItem, conversation_of
 from perdure.features.imports.sources.kinds import wrong_item
 from perdure.features.imports.sources.plain import joined, list_in, object_in, text_in, time_of
-from perdure.features.imports.sources.streams import each_item
+from perdure.features.imports.sources.streams import each_item, read_each
 
 HIDDEN = "messages that ChatGPT itself never shows"
 
@@ -20,18 +21,34 @@ _THOUGHTS = ("thoughts", "reasoning_recap", "user_editable_context", "model_edit
 
 def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield the conversations of an export. Raises: InvalidInput."""
-    for value, name, at in each_item(files, ["conversations*.json"], "conversations.json"):
-        if not isinstance(value, dict) or not isinstance(value.get("mapping"), dict):
-            raise wrong_item(value, "chatgpt", name, "a conversation with a `mapping`")
-        said = [
-            (key, *_said(one), time_of(one.get("create_time")))
-            for key, one in branch_of(value["mapping"], value.get("current_node"))
-        ]
-        if hidden := sum(role is None and bool(text) for _, role, text, _ in said):
-            yield LeftOut(HIDDEN, hidden)
-        rows = [(key, role, None, when, text) for key, role, text, when in said if role and text]
-        key = value.get("conversation_id") or value.get("id")
-        yield conversation_of(key, value.get("title"), value.get("create_time"), rows, at, is_whole=True)
+    yield from read_each(each_item(files, ["conversations*.json"], "conversations.json"), _conversation)
+
+
+def _conversation(value: Any, name: str, at: datetime) -> Iterator[SourceItem]:
+    """Yield a conversation, and what of it is left out. Raises: InvalidInput."""
+    if not isinstance(value, dict) or not isinstance(value.get("mapping"), dict):
+        raise wrong_item(value, "chatgpt", name, "a conversation with a `mapping`")
+    branch = branch_of(value["mapping"], value.get("current_node"))
+    said = [(key, *_said(one), time_of(one.get("create_time"))) for key, one in branch]
+    if hidden := sum(role is None and bool(text) for _, role, text, _ in said):
+        yield LeftOut(HIDDEN, hidden)
+    yield LeftOut(CUT_OFF, _lost(value["mapping"], branch))
+    rows = [(key, role, None, when, text) for key, role, text, when in said if role and text]
+    key = value.get("conversation_id") or value.get("id")
+    yield conversation_of(key, value.get("title"), value.get("create_time"), rows, at, is_whole=True)
+
+
+def _lost(mapping: Mapping[str, Any], branch: Sequence[tuple[str, Mapping[str, Any]]]) -> int:
+    """Return how many messages may be above a branch whose first one follows none that is there."""
+    if not branch:
+        return 0
+    above = object_in(mapping[branch[0][0]]).get("parent")
+    if above is None or above in mapping:
+        return 0
+    shown = {key for key, _ in branch}
+    return sum(
+        key not in shown and bool(_said(object_in(object_in(one).get("message")))[1]) for key, one in mapping.items()
+    )
 
 
 def branch_of(mapping: Mapping[str, Any], current: Any) -> Sequence[tuple[str, Mapping[str, Any]]]:

@@ -4,36 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import SourceItem, SourceMemory, conversation_of
+from perdure.features.imports.sources.items import CUT_OFF, LeftOut, SourceItem, SourceMemory, conversation_of
 from perdure.features.imports.sources.kinds import wrong_item
 from perdure.features.imports.sources.plain import joined, key_of, list_in, object_in, text_in, time_of
-from perdure.features.imports.sources.streams import each_item
+from perdure.features.imports.sources.streams import each_item, read_each
 
+_ROOT = "00000000-0000-4000-8000-000000000000"
+"""What the first message follows."""
 _FILES = ("conversations.json", "projects.json", "memories.json")
 _ROLES: Mapping[str, str] = {"human": "user", "user": "user", "assistant": "assistant"}
 
 
 def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield conversations, documents and memories of an export. Raises: InvalidInput."""
-    for value, name, at in each_item(files, _FILES, _FILES[0]):
-        match value:
-            case {"chat_messages": [*messages]}:
-                rows = [
-                    (one.get("uuid"), _ROLES[str(one.get("sender"))], None, time_of(one.get("created_at")), text)
-                    for one in _branch(messages)
-                    if (text := _text_of(one)) and str(one.get("sender")) in _ROLES
-                ]
-                title, created_at = value.get("name"), value.get("created_at")
-                yield conversation_of(value.get("uuid"), title, created_at, rows, at, is_whole=True)
-            case {"docs": [*_]}:
-                yield from _documents(value, at)
-            case {"conversations_memory": _} | {"project_memories": _}:
-                yield from _memories(value, at)
-            case _ if files.is_one or name.endswith(_FILES[0]):
-                raise wrong_item(value, "claude", name, "a conversation with `chat_messages`")
+    yield from read_each(each_item(files, _FILES, _FILES[0]), partial(_item, is_one=files.is_one))
+
+
+def _item(value: Any, name: str, at: datetime, *, is_one: bool) -> Iterator[SourceItem]:
+    """Yield a conversation, or the documents of a project, or memories. Raises: InvalidInput."""
+    match value:
+        case {"chat_messages": [*messages]}:
+            branch = _branch(messages)
+            rows = [
+                (one.get("uuid"), _ROLES[str(one.get("sender"))], None, time_of(one.get("created_at")), text)
+                for one in branch
+                if (text := _text_of(one)) and str(one.get("sender")) in _ROLES
+            ]
+            yield LeftOut(CUT_OFF, _lost(messages, branch))
+            title, created_at = value.get("name"), value.get("created_at")
+            yield conversation_of(value.get("uuid"), title, created_at, rows, at, is_whole=True)
+        case {"docs": [*_]}:
+            yield from _documents(value, at)
+        case {"conversations_memory": _} | {"project_memories": _}:
+            yield from _memories(value, at)
+        case _ if is_one or name.endswith(_FILES[0]):
+            raise wrong_item(value, "claude", name, "a conversation with `chat_messages`")
+
+
+def _lost(messages: Sequence[Any], branch: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many messages may be above a branch whose first one follows none that is there."""
+    above = branch[0].get("parent_message_uuid") if branch else None
+    if above in (None, _ROOT):
+        return 0
+    shown = {one.get("uuid") for one in branch}
+    return sum(isinstance(one, dict) and one.get("uuid") not in shown and bool(_text_of(one)) for one in messages)
 
 
 def _branch(messages: Sequence[Any]) -> Sequence[Mapping[str, Any]]:

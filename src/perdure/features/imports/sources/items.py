@@ -17,6 +17,7 @@ ImportSource = Literal["chatgpt", "claude", "mem0", "zep", "letta-db", "markdown
 IMPORT_SOURCES: Final[tuple[ImportSource, ...]] = get_args(ImportSource)
 
 EMPTY = "conversations without a message"
+CUT_OFF = "messages that the shown branch does not lead to, because one between is missing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

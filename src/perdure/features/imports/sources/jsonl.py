@@ -20,7 +20,7 @@ from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import LeftOut, SourceAgent, SourceConversation, SourceItem, SourceMemory
 from perdure.features.imports.sources.kinds import missing_file, wrong_item
 from perdure.features.imports.sources.plain import hash_of, joined, key_of, list_in, object_in, text_in, time_of
-from perdure.features.imports.sources.streams import json_lines
+from perdure.features.imports.sources.streams import ODD, json_lines
 
 EMPTY = "lines without a text"
 OPEN_CALLS = "calls of tools without a result, or results without a call"
@@ -65,6 +65,8 @@ def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[S
     messages: list[ImportedMessage] = []
     own_key, otherwise = "", files.modified_at(name)
     untimed: Counter[str] = Counter()
+    first: InvalidInput | None = None
+    is_right, odd = False, 0
     for number, value in json_lines(files, name, is_own=is_own):
         own_key = own_key or key_of(files.identity(name, json.dumps(value)))
         try:
@@ -72,6 +74,7 @@ def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[S
                 raise wrong_item(value, "jsonl", "it", "an object")
             if "role" not in value and "conversation" not in value:
                 yield from () if "perdure" in value else [_own_memory(value) if is_own else _memory(value, otherwise)]
+                is_right = True
                 continue
             key = key_of(value.get("conversation") or own_key)
             if talk is None or talk.id != key:
@@ -89,8 +92,16 @@ def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[S
                     untimed[said] += 1
                     message = replace(message, id=f"untimed {said} {untimed[said]}")
                 messages.append(message)
+            is_right = True
         except (InvalidInput, ValueError, TypeError, LookupError, AttributeError) as error:
-            raise InvalidInput(f"{name}: line {number:,}: {error!s:.300}") from error
+            why = str(error) if isinstance(error, (InvalidInput, ValueError)) else "its fields have other forms"
+            first, odd = first or InvalidInput(f"{name}: line {number:,}: {why:.300}"), odd + 1
+            if is_own:
+                raise first from error
+    if first is not None and not is_right:
+        raise first
+    if first is not None:
+        yield LeftOut(ODD.format(first=first), odd)
     yield from _whole(talk, _timed(messages, otherwise), is_own=is_own)
 
 

@@ -26,6 +26,7 @@ from perdure.features.imports.sources.plain import key_of, list_in, object_in, t
 from perdure.scratch import scratch_folder
 
 DELETED = "agents that were deleted there"
+TOOLS = "tools with code of its own, which are made anew"
 PICTURES = "pictures whose bytes are not in the database"
 OF_FILES = "passages of files, which are uploaded anew"
 
@@ -136,6 +137,8 @@ def _agents(database: _Database, name: str) -> Iterator[SourceItem]:
         )
         yield from _conversations(database, agent)
         yield from _passages(database, agent["id"])
+    own = [one for one in database.rows("tools") if text_in(one.get("tool_type")) in ("", "custom")]
+    yield LeftOut(TOOLS, len(own))
     yield LeftOut(OF_FILES, len(database.rows("source_passages")))
 
 

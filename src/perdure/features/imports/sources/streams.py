@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import IO, Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.incoming.json_limits import JsonLimits, check_json, parse_json
 from perdure.features.imports.sources.files import SourceFiles
+from perdure.features.imports.sources.items import LeftOut, SourceItem
 from perdure.features.imports.sources.kinds import missing_file
 
+ODD = "items that can't be read, the first: {first!s:.200}"
+
+Item = tuple[Any, str, datetime]
+"""A value, the name of its file, and when that was changed."""
 CHUNK_BYTES = 1 << 20
 ITEM_BYTES = 64 << 20
 """The longest item of a list."""
@@ -26,9 +31,7 @@ _CLOSERS = " \t\r\n,"
 _DECODER = json.JSONDecoder(strict=False)
 
 
-def each_item(
-    files: SourceFiles, patterns: Sequence[str], wanted: str, keys: Sequence[str] = ()
-) -> Iterator[tuple[Any, str, datetime]]:
+def each_item(files: SourceFiles, patterns: Sequence[str], wanted: str, keys: Sequence[str] = ()) -> Iterator[Item]:
     """Yield (item, name of its file, when that was changed) of the files with names of these forms, as `json_items`.
     Raises: InvalidInput: there is no such file; `wanted` says which."""
     if not (names := files.find(*patterns)):
@@ -37,6 +40,27 @@ def each_item(
         at = files.modified_at(name)
         for item in json_items(files, name, *keys):
             yield item, name, at
+
+
+def read_each(
+    items: Iterable[Item], read: Callable[[Any, str, datetime], Iterable[SourceItem]]
+) -> Iterator[SourceItem]:
+    """Yield what `read` makes of each item. One that it refuses is left out, if there is any that it takes. Raises:
+    InvalidInput."""
+    first: InvalidInput | None = None
+    is_right, odd = False, 0
+    for value, name, at in items:
+        try:
+            found = [*read(value, name, at)]
+        except InvalidInput as error:
+            first, odd = first or error, odd + 1
+            continue
+        is_right = True
+        yield from found
+    if first is not None and not is_right:
+        raise first
+    if first is not None:
+        yield LeftOut(ODD.format(first=first), odd)
 
 
 def json_items(files: SourceFiles, name: str, *keys: str) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import Row, SourceItem, SourceMemory, conversation_of
 from perdure.features.imports.sources.kinds import wrong_item
 from perdure.features.imports.sources.plain import hash_of, key_of, list_in, object_in, text_in, time_of
-from perdure.features.imports.sources.streams import each_item
+from perdure.features.imports.sources.streams import Item, each_item, read_each
 
 _LISTS = ("sessions", "threads", "facts", "edges")
 _ROLES = {"assistant": "assistant", "ai": "assistant", "system": "system"}
@@ -19,11 +19,21 @@ _TOOLS = ("tool", "function")
 
 def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield sessions and facts of an export. Raises: InvalidInput."""
-    for value, name, at in each_item(files, ["*.json"], "file with sessions or facts in JSON"):
+    items = each_item(files, ["*.json"], "file with sessions or facts in JSON")
+    yield from read_each(_spread(items), _read)
+
+
+def _spread(items: Iterator[Item]) -> Iterator[Item]:
+    """Yield the items, and those of the lists in them."""
+    for value, name, at in items:
         lists = [one for key in _LISTS for one in list_in(object_in(value).get(key))]
         is_whole = isinstance(value, dict) and any(isinstance(value.get(key), list) for key in _LISTS)
-        for one in lists if is_whole and "messages" not in value else (value, *lists):
-            yield _item({"fact": one} if isinstance(one, str) else one, name, at)
+        yield from ((one, name, at) for one in (lists if is_whole and "messages" not in value else (value, *lists)))
+
+
+def _read(value: Any, name: str, at: datetime) -> Iterator[SourceItem]:
+    """Yield a session, or a fact. Raises: InvalidInput."""
+    yield _item({"fact": value} if isinstance(value, str) else value, name, at)
 
 
 def _item(value: Any, name: str, at: datetime) -> SourceItem:
