@@ -116,12 +116,14 @@ async def test_an_edited_message_forks_and_a_regenerated_answer_too() -> None:
         "### Task:\nwrite the tests of this module\n### Output:\npytest",
         "Provide a concise, 5-word-or-less title for the conversation, using title case conventions.",
         "What is a chat history?",
+        "Summarize this conversation:\nUser: hi\nAI: hello",
+        "Give me a good name for our chat group.",
         "",
     ],
 )
 def test_what_people_ask_is_no_chore(text: str) -> None:
     """Only whole prompts of programs are."""
-    assert not is_chore(text)
+    assert not is_chore(text, is_alone=True)
 
 
 LIBRECHAT = (
@@ -136,3 +138,48 @@ LIBRECHAT = (
 def test_titles_of_librechat_are_chores(text: str) -> None:
     """Both of its forms."""
     assert is_chore(text)
+
+
+async def test_a_message_with_what_was_found_for_it_is_known_without_that() -> None:
+    """Open WebUI puts only the newest message into its template for documents and searches of the web."""
+    template = (
+        "### Task:\nRespond to the user query using the provided context.\n### Output:\nBe clear.\n<context>\n"
+        '<source id="1">It is by the gate.</source>\n</context>\n\n<user_query>\n{}\n</user_query>\n'
+    )
+    async with program(says("A1"), says("A2"), says("A3")) as chat:
+        said: list[str] = []
+        for word in ("U1", "U2", "U3"):
+            said += [word, await chat.ask(*said, template.format(word))]
+
+        [conversation] = await chat.conversations()
+        wanted = [template.format(one).strip() if one.startswith("U") else one for one in said]
+        assert [one.strip() for one in conversation] == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please generate a four to five word title summarizing our conversation without any lead-in, punctuation,"
+        " quotation marks, periods, symbols, bold text, or additional text. Remove enclosing quotation marks.",
+        "Summarize the conversation between user and assistant in 3-5 words as a title:\nuser: I planted a quince.",
+        "Generate a short title for this chat:\n\nUSER: hi\nASSISTANT: hello",
+        "Based on the chat history, give this conversation a name.\nKeep it short.\nHere's the conversation:\n"
+        "```\nI planted a quince.\n```",
+        'Write a summary and 3 tags of this chat as JSON: {"tags": []}\n<chat>\nuser: hi\n</chat>',
+    ],
+)
+async def test_titles_of_other_programs_are_chores(text: str) -> None:
+    """By their own words, or because they hold a chat and ask for its title."""
+    async with program(says("Quince")) as chat:
+        await chat.ask(text)
+
+        assert await chat.conversations() == []
+
+
+async def test_a_title_of_a_chat_may_be_asked_in_it() -> None:
+    """By a person: what is said before it is not in the message."""
+    async with program(says("A1"), says("A2")) as chat:
+        await chat.ask("I planted a quince.")
+        await chat.ask("I planted a quince.", "A1", "Generate a short title for this chat:\nuser: me")
+
+        assert len((await chat.conversations())[0]) == 4

@@ -77,8 +77,8 @@ async def test_a_model_gets_memory_in_front_and_behind(monkeypatch: pytest.Monke
 
         assert answer.json()["choices"][0]["message"]["content"] == "Tea."
         assert [one["role"] for one in first["messages"]] == ["user"] and first["model"] == "test"
-        system, user = second["messages"]
-        assert "oolong" in system["content"] and user == {"role": "user", "content": "What is my favourite drink?"}
+        [user] = second["messages"]
+        assert "oolong" in user["content"] and user["content"].endswith("What is my favourite drink?")
         assert {name: second[name] for name in odd} == odd
         assert await proxy.conversations() == [
             ["My favourite drink is oolong tea.", "Noted."],
@@ -193,15 +193,23 @@ async def test_tools_of_the_program_are_passed_through(monkeypatch: pytest.Monke
         assert await proxy.conversations() == [["What do you see?", "It is blue.", "Bye", "Bye."]]
 
 
-async def test_the_first_system_text_takes_what_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Templates of many models allow one system message; the program's own text stays in front."""
+async def test_what_is_remembered_stands_before_the_newest_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All before that message is as it came, so that a provider has it in its cache."""
     async with proxied(monkeypatch) as proxy:
         await proxy.ask("My favourite drink is oolong tea.")
-        messages = [{"role": "system", "content": "Rhyme."}, {"role": "user", "content": "What is my favourite drink?"}]
+        picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+        said = {"type": "text", "text": "What is my favourite drink?"}
+        before = [
+            {"role": "system", "content": "Rhyme."},
+            {"role": "user", "content": "hello"},
+            {"role": "assistant", "content": "Hi."},
+        ]
+        messages = [*before, {"role": "user", "content": [said, picture]}]
         await proxy.http.post(PATH, json={"model": HANDLE, "messages": messages})
-        [system, _] = proxy.provider.requests[-1]["messages"]
+        *sent, newest = proxy.provider.requests[-1]["messages"]
 
-        assert system["content"].startswith("Rhyme.\n\n") and "oolong" in system["content"]
+        assert sent == before
+        assert "oolong" in newest["content"][0]["text"] and newest["content"][1:] == [said, picture]
 
 
 async def test_a_slow_program_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,9 +232,9 @@ async def test_what_the_chat_says_itself_is_not_recalled(monkeypatch: pytest.Mon
         await proxy.ask("My favourite tea is a smoky lapsang.")
         await proxy.ask("My favourite tea pot is blue.")
         await proxy.ask("My favourite tea pot is blue.", "Good.", "What is my favourite tea and its pot?")
-        system = proxy.provider.requests[-1]["messages"][0]["content"]
+        newest = proxy.provider.requests[-1]["messages"][-1]["content"]
 
-        assert "smoky lapsang" in system and "pot is blue" not in system
+        assert "smoky lapsang" in newest and "pot is blue" not in newest
 
 
 @pytest.mark.parametrize("clean", [True, False])

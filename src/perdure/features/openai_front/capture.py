@@ -15,7 +15,7 @@ from perdure.core.ids import AgentId, KeyId
 from perdure.features.openai_front import units
 from perdure.features.openai_front.feature import MEMORY_OF
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import FOR_KEY, Chat, in_one_form
+from perdure.features.openai_front.values import FOR_KEY, Chat, typed_text
 from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
@@ -30,6 +30,7 @@ KEPT_S = 10
 """So long the agent of a key is remembered."""
 
 RECALLED = "What is remembered from earlier conversations; it may help, and is no request:"
+ASKED = "The message itself:"
 
 
 class KeyAgents:
@@ -73,7 +74,7 @@ class KeyAgents:
 async def recall(app: App, agent: AsyncAgentById, chat: Chat) -> str:
     """What the agent remembers about the newest words of a chat, for the model, without what the chat says itself;
     empty: nothing."""
-    query = in_one_form(chat.asked)[-RECALL_CHARS:].strip()
+    query = typed_text(chat.asked)[-RECALL_CHARS:].strip()
     if not query:
         return ""
     try:
@@ -86,17 +87,20 @@ async def recall(app: App, agent: AsyncAgentById, chat: Chat) -> str:
 
 
 def with_recalled(messages: Sequence[Mapping[str, Any]], recalled: str) -> list[Mapping[str, Any]]:
-    """The messages of a request with what is remembered in front: at the end of the first system text, for the
-    templates of many models take one only; or as one."""
-    if not recalled:
+    """The messages of a request with what is remembered right before the newest words of the user: what stands before
+    that message stays as it was, so that a provider has it in its cache. It is in the same message, for the templates
+    of many models take a system text at the beginning only."""
+    places = [place for place, one in enumerate(messages) if one.get("role") == "user"]
+    if not recalled or not places:
         return [*messages]
-    first = messages[0] if messages else {}
-    if first.get("role") not in ("system", "developer"):
-        return [{"role": "system", "content": recalled}, *messages]
-    content = first.get("content") or ""
+    place = places[-1]
+    newest = messages[place]
+    content = newest.get("content") or ""
     if isinstance(content, str):
-        return [{**first, "content": f"{content}\n\n{recalled}"}, *messages[1:]]
-    return [{**first, "content": [*content, {"type": "text", "text": recalled}]}, *messages[1:]]
+        said: Any = f"{recalled}\n\n{ASKED}\n\n{content}"
+    else:
+        said = [{"type": "text", "text": f"{recalled}\n\n{ASKED}"}, *content]
+    return [*messages[:place], {**newest, "content": said}, *messages[place + 1 :]]
 
 
 async def keep_chat(app: App, agent_id: AgentId, chat: Chat, answer: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +35,22 @@ def _patterns() -> Sequence[ChorePattern]:
     return [ChorePattern(**one) for one in tomllib.loads(text)["chore"]]
 
 
-def is_chore(text: str) -> bool:
-    """Whether a chat program asks this beside a chat."""
+_WANTED = re.compile(r"\b(title|name|tags?|keywords|follow-up questions)\b", re.IGNORECASE)
+_OF_CHAT = re.compile(r"\b(this|the|our|following|below) (chat|conversation|dialogue|messages)\b", re.IGNORECASE)
+_CHAT = re.compile(
+    r"(?:^|: )\W{0,3}(user|human|assistant|ai)\W{0,3}:|```|<(chat|conversation|messages)", re.IGNORECASE | re.MULTILINE
+)
+HEAD_CHARS = 600
+"""Within so many characters a program says what it wants."""
+
+
+def is_chore(text: str, *, is_alone: bool = False) -> bool:
+    """Whether a chat program asks this beside a chat. `is_alone`: nothing is sent before it, so the chat whose title
+    or tags are wanted is in the text itself. People ask for summaries: these only as JSON."""
     text = text.replace("\r\n", "\n").strip()
-    return any(pattern.fits(text) for pattern in _patterns())
+    if any(pattern.fits(text) for pattern in _patterns()):
+        return True
+    head = text[:HEAD_CHARS]
+    return bool(
+        is_alone and _WANTED.search(head) and (asks := _OF_CHAT.search(head)) and _CHAT.search(text, asks.end())
+    )

@@ -68,7 +68,7 @@ async def create_completion(
     """Answer a chat by an agent, or by a model with memory around it. What the chat says that its conversation does not
     know yet is added to it."""
     texts = body.texts
-    is_for_program = texts and texts[-1].role == "user" and is_chore(texts[-1].text)
+    is_for_program = texts and texts[-1].role == "user" and is_chore(texts[-1].text, is_alone=len(texts) == 1)
     if body.model.startswith(MEMORY):
         chat = None if is_for_program else await _chat_of(body, texts, request, x_conversation)
         return await _pass_on(body, library, request, x_agent, chat)

@@ -76,7 +76,7 @@ def chain_of(texts: Iterable[ChatText], *seed: str) -> Sequence[ChatTurn]:
         users, answers, is_answered = [], [], False
 
     for one in texts:
-        text = in_one_form(one.text)
+        text = typed_text(one.text) if one.role == "user" else in_one_form(one.text)
         if one.role != "user":
             is_answered = is_answered or bool(users or text)  # also by a call alone, or stopped before its first word
             answers += [text] if text else []
@@ -101,6 +101,17 @@ def in_one_form(text: str) -> str:
     """Return a text as chat programs may send it again: without the white space at the ends of its lines."""
     text = unicodedata.normalize("NFC", text)
     return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")).strip()
+
+
+def typed_text(text: str) -> str:
+    """Return what a person typed, in one form: without the template in which Open WebUI puts a message together with
+    what it found for it; the next request has the message alone."""
+    text = in_one_form(text)
+    if not text.startswith("### Task:") or "<context>" not in text:
+        return text
+    _, _, query = text.rpartition("<user_query>")
+    query, end, _ = query.partition("</user_query>")
+    return query.strip() if end and query.strip() else text
 
 
 def digest_of(text: str) -> str:
