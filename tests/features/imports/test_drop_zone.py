@@ -34,3 +34,21 @@ async def test_a_dropped_file_is_looked_at_and_then_imported(chromium: Browser, 
         after = [one.name for one in await library.agents()]
 
     assert "chatgpt" not in before and after.count("chatgpt") == 1
+
+
+async def test_the_whole_box_takes_drops(chromium: Browser, tmp_path: Path) -> None:
+    """Whatever lies under the pointer is the field that takes files."""
+    async with open_dashboard(tmp_path) as (address, _), open_page(chromium, address) as (page, _):
+        await page.goto(f"{address}/data")
+        found = await page.evaluate(
+            """() => {
+                const box = document.querySelector("#imports .drop");
+                box.scrollIntoView({block: "center"});
+                const {left, right, top, bottom} = box.getBoundingClientRect();
+                const points = [left + 9, (left + right) / 2, right - 9].flatMap(
+                    x => [top + 9, (top + bottom) / 2, bottom - 9].map(y => [x, y]));
+                return points.map(([x, y]) => document.elementFromPoint(x, y).type);
+            }"""
+        )
+
+    assert found == ["file"] * 9

@@ -121,3 +121,16 @@ async def test_an_upload_is_read_as_a_file_is(tmp_path: Path, source: str) -> No
 
     assert answer.status_code == 200, answer.text
     assert answer.json()["messages"]["new"] + answer.json()["memories"]["new"] > 0
+
+
+async def test_a_file_that_is_too_large_for_an_upload_says_what_takes_it() -> None:
+    file = {"file": ("conversations.json", b"[" + b" " * 3_000_000 + b"]")}
+
+    async with routed(file_limit_bytes=1_000) as server:
+        answer = await server.http.post("/v1/imports", files=file, data={"source": "chatgpt"}, headers=HEADERS)
+    async with dashboard(file_limit_bytes=1_000) as (client, _):
+        page = await client.post("/data/imports", files=file, data={"source": "chatgpt"})
+
+    assert (answer.status_code, page.status_code) == (413, 413)
+    for said in (answer.text, text_of(page.text)):
+        assert "perdure import SOURCE FILE" in said and "PERDURE_FILE_LIMIT_BYTES" in said

@@ -7,7 +7,7 @@ from typing import cast
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import FileTooLarge, InvalidInput
 from perdure.features.imports.sources.items import IMPORT_SOURCES, ImportSource
 from perdure.features.imports.values import ImportReport
 from perdure.library.parts.checks import check_choice
@@ -20,6 +20,18 @@ _YES = ("true", "1", "yes", "on", "check")
 async def import_form(library: AsyncPerdure, request: Request) -> tuple[ImportReport, bool]:
     """Import the file of a form; or only look, if its field `dry_run` says yes or `choice` is `check`. Return what was
     found, and whether it was imported. Raises: InvalidInput, StoreError."""
+    try:
+        return await _import_form(library, request)
+    except FileTooLarge as error:
+        error.args = (
+            f"the file has {error.size:,} bytes, an upload may have {error.limit:,}: `perdure import SOURCE FILE` takes"
+            " it in a terminal, or raise PERDURE_FILE_LIMIT_BYTES",
+        )
+        raise
+
+
+async def _import_form(library: AsyncPerdure, request: Request) -> tuple[ImportReport, bool]:
+    """Do what `import_form` says. Raises: InvalidInput, StoreError."""
     async with request.form(max_files=1, max_fields=10) as form:
         file = form.get("file")
         if not isinstance(file, UploadFile) or not file.filename:
