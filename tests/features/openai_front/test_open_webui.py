@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openai.types.responses import Response
 
 from perdure.features.openai_front.chores import is_chore
 from perdure.testing import says
@@ -183,3 +184,16 @@ async def test_a_title_of_a_chat_may_be_asked_in_it() -> None:
         await chat.ask("I planted a quince.", "A1", "Generate a short title for this chat:\nuser: me")
 
         assert len((await chat.conversations())[0]) == 4
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_titles_by_the_responses_api_leave_no_trace(stream: bool) -> None:
+    """Its answer has the form of that API."""
+    async with program(says('{"title": "Tea"}')) as chat:
+        body = {"model": "ann", "input": PROMPTS["title"], "stream": stream}
+        answer = await chat.server.http.post("/openai/v1/responses", json=body)
+        lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: {")]
+        shape = json.loads(lines[-1])["response"] if stream else answer.json()
+
+        assert Response.model_validate(shape).output_text == '{"title": "Tea"}'
+        assert await chat.conversations() == []

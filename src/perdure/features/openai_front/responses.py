@@ -27,7 +27,10 @@ from perdure.server.wire.fields import JsonObject, MaxItems
 from perdure.server.wire.shapes import Object
 
 RESPONSE, MESSAGE = "resp_", "msg_"
-_ECHOED = ("instructions", "metadata", "previous_response_id", "temperature", "top_p", "max_output_tokens", "user")
+_ECHOED = (
+    *("instructions", "metadata", "previous_response_id", "temperature", "top_p", "max_output_tokens", "user"),
+    "parallel_tool_calls",
+)
 """Fields of a request that its answer shows again."""
 _MADE = ("function_call", "reasoning", "item_reference")
 """Kinds of items of earlier answers that say nothing by themselves."""
@@ -99,8 +102,11 @@ class ResponseRequest(AnswerOptions):
         if self.tools:
             shown = [{"parameters": None, "strict": None, "type": "function", **one} for one in self.tools]
             echo |= {"tools": shown, "tool_choice": choice or "auto"}
-        if self.text is not None and self.text.format is not None:
-            echo["text"] = {"format": self.text.format}
+        if self.text is not None:
+            own = {"format": self.text.format, "verbosity": self.text.verbosity}
+            echo["text"] = {"format": {"type": "text"}} | {name: one for name, one in own.items() if one is not None}
+        if self.reasoning is not None:
+            echo["reasoning"] = {"effort": None, "summary": None} | self.reasoning
         return {**echo, "model": self.model, "store": self.store is not False}
 
     @property
@@ -237,8 +243,9 @@ def response_shape(
         **{"model": run.key.agent_id, "tool_choice": "auto", "tools": [], "metadata": {}, "store": True},
         **{"text": {"format": {"type": "text"}}, "reasoning": {"effort": None, "summary": None}},
         **nulls("access_programs", "instructions", "max_output_tokens", "previous_response_id", "temperature", "top_p"),
+        **{"parallel_tool_calls": True, "truncation": "disabled"},
+        "conversation": {"id": run.conversation_id} if run.conversation_id else None,
         **run.options.form.get("response", {}),
-        **{"conversation": {"id": run.conversation_id}, "parallel_tool_calls": True, "truncation": "disabled"},
         "output": list(output),
         **({} if usage is None else {"usage": _usage_shape(usage)}),
     }
@@ -356,6 +363,15 @@ class ResponseEvents(RunChunks):
             yield from self._close()
         shape = response_shape(self.run, self._output, reason=end.stop_reason, failure=end.failure, usage=end.usage)
         yield self._event(f"response.{shape['status']}", response=shape)
+
+    def whole(self, message_id: str, text: str, usage: Usage) -> Iterator[Chunk]:
+        """All events of an answer that is there already."""
+        for kind in ("response.created", "response.in_progress"):
+            yield self._event(kind, response=response_shape(self.run))
+        yield from self._piece(message_id, text)
+        yield from self._close()
+        shape = response_shape(self.run, self._output, reason="end_turn", usage=usage)
+        yield self._event("response.completed", response=shape)
 
     def broken(self, failure: Failure) -> Iterator[Chunk]:
         shape = response_shape(self.run, self._output, reason="error", failure=failure)

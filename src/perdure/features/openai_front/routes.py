@@ -12,8 +12,10 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.runs import Run
+from perdure.core.ids import ConversationId, RunId
+from perdure.core.runs import Run, RunKey
 from perdure.engine.budget import CallBudget, check_key_size
+from perdure.engine.run.accept import Accepted
 from perdure.features.openai_front.answers import Answer, Completion, CompletionChunks, completion_shape, data_line
 from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import KeyAgents, keep_chat, recall, with_recalled
@@ -34,6 +36,7 @@ from perdure.features.openai_front.values import Chat, ChatText, digest_of
 from perdure.library.agent import AsyncAgent
 from perdure.library.messages.reply import Reply
 from perdure.library.parts.checks import Page
+from perdure.library.prompts import PromptAnswer
 from perdure.server.routes.messages import reply_answer
 from perdure.server.wire.http import Json, Library, Router, forget_body, json_answer, principal_of, while_connected
 from perdure.server.wire.sse import DONE, HEADERS, Streams
@@ -68,7 +71,7 @@ async def create_completion(
     """Answer a chat by an agent, or by a model with memory around it. What the chat says that its conversation does not
     know yet is added to it."""
     texts = body.texts
-    is_for_program = texts and texts[-1].role == "user" and is_chore(texts[-1].text, is_alone=len(texts) == 1)
+    is_for_program = _is_for_program(texts)
     if body.model.startswith(MEMORY):
         chat = None if is_for_program else await _chat_of(body, texts, request, x_conversation)
         return await _pass_on(body, library, request, x_agent, chat)
@@ -128,11 +131,7 @@ async def _do_chore(
     body: ChatRequest, library: Library, agent: AsyncAgent, request: Request
 ) -> Json[Any] | StreamingResponse:
     """Answer what a program asks beside the chat, by the agent's model alone. Nothing is stored."""
-    *before, last = body.texts
-    said = [f"{one.role}: {one.text}" for one in before]
-    prompt = "\n\n".join((*said, last.text))
-    work = library.prompts.generate(agent.id, prompt, system=body.system or None)
-    found = await while_connected(request, work)
+    found = await _ask_beside(body.texts, body.system, library, agent, request)
     now = int(library.app.ports.clock.now().timestamp())
     name = f"chatcmpl-{library.app.ports.ids.new('message')}"
     answer = Answer(name, body.model, now, found.text, found.usage)
@@ -141,6 +140,45 @@ async def _do_chore(
     text = answer.chunk({"role": "assistant", "content": answer.text})
     chunks = [data_line(one) for one in (text, *answer.last_chunks(with_usage=body.with_usage))]
     return StreamingResponse(iter([*chunks, DONE]), media_type=STREAM, headers=HEADERS)
+
+
+async def _respond_to_chore(
+    body: ResponseRequest, texts: Sequence[ChatText], library: Library, agent: AsyncAgent, request: Request
+) -> Json[Any] | StreamingResponse:
+    """As `_do_chore`, in the shape of the responses API; the answer can't be read again."""
+    found = await _ask_beside(texts, body.system, library, agent, request)
+    ports, options = library.app.ports, body.run_options
+    options = replace(options, form={"response": {**options.form["response"], "store": False}})
+    run = Run(
+        id=RunId(ports.ids.new("run")),
+        key=RunKey(agent.id, 0),
+        conversation_seq=0,
+        conversation_id=ConversationId(""),
+        status="completed",
+        created_at=ports.clock.now(),
+        options=options,
+    )
+    events = list(ResponseEvents(Accepted(run, ())).whole(ports.ids.new("message"), found.text, found.usage))
+    shapes = [one for one in events if isinstance(one, dict)]
+    if not body.stream:
+        return json_answer(shapes[-1]["response"])
+    lines = [b"event: %b\n%b" % (one["type"].encode(), data_line(one)) for one in shapes]
+    return StreamingResponse(iter([*lines, DONE]), media_type=STREAM, headers=HEADERS)
+
+
+async def _ask_beside(
+    texts: Sequence[ChatText], system: str, library: Library, agent: AsyncAgent, request: Request
+) -> PromptAnswer:
+    """What the agent's model says to these texts, without memory."""
+    *before, last = texts
+    said = [f"{one.role}: {one.text}" for one in before]
+    prompt = "\n\n".join((*said, last.text))
+    return await while_connected(request, library.prompts.generate(agent.id, prompt, system=system or None))
+
+
+def _is_for_program(texts: Sequence[ChatText]) -> bool:
+    """Whether a program asks beside the chat."""
+    return bool(texts) and texts[-1].role == "user" and is_chore(texts[-1].text, is_alone=len(texts) == 1)
 
 
 @router.post("/openai/v1/responses", response_model=None)
@@ -152,7 +190,10 @@ async def create_response(
         raise InvalidInput(f"model: {body.model!r:.80} is asked through /openai/v1/chat/completions")
     agent = await find_agent(library, body.model)
     chats = Chats(library.app, agent.id)
-    chat = await _chat_of(body, body.texts(await chats.texts(body.references)), request, x_conversation)
+    texts = body.texts(await chats.texts(body.references))
+    if _is_for_program(texts) and not body.previous_response_id:
+        return await _respond_to_chore(body, texts, library, agent, request)
+    chat = await _chat_of(body, texts, request, x_conversation)
     accepted = await chats.begin(replace(chat, options=body.run_options))
     streams: Streams = request.app.state.streams
     if not body.stream:
