@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, MessageTooLarge, NotFound
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, derived_id, is_id
-from perdure.core.messages import Message
 from perdure.core.runs import FAILED_REASONS, Run
 from perdure.domain.conversations.importing import ImportedMessage, Importer, imported_message
 from perdure.engine.approvals.answers import pending_calls
 from perdure.engine.conversations.importing import fork, import_in_unit
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.features.openai_front.known_turns import KnownTurn, find_turn, read_turn
 from perdure.features.openai_front.tables import OpenaiHistories
 from perdure.features.openai_front.values import (
     Chat,
@@ -32,51 +32,11 @@ from perdure.storage.tx import Tx
 
 RETRY_S = 600
 """So long after an answer a program that lost it on the way, and says so, gets the same one."""
-CLAIM_S = 60
-"""So long another process may take from finding the conversation of a request to beginning its run."""
-ROWS, WINDOW_ROWS = 200, 1_000
+WINDOW_ROWS = 1_000
 WAITING = 50
 """Turns that are alike among which the one is looked for whose calls wait."""
 NEWEST = 4
 """Turns of a chat that are looked up at first."""
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownTurn:
-    """A turn of a chain that is known, as its conversation has it.
-
-    Args:
-        run: that was begun for it; None: none was, or another process is about to.
-        messages: the turn's own; empty: they wait behind another run.
-        is_last: whether nothing was said behind it.
-    """
-
-    row: KnownChain
-    conversation: Conversation
-    run: Run | None
-    messages: Sequence[Message]
-    is_last: bool
-
-    @property
-    def answer(self) -> str:
-        """What the agent said in it."""
-        texts = [one.text for one in self.messages if one.role == "assistant" and one.text.strip()]
-        return in_one_form("\n".join(texts))
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the answer is still being made."""
-        return not self.messages or (self.run is not None and not self.run.ended)
-
-    def matches(self, turn: ChatTurn) -> bool:
-        """Whether the answer is what the program sends again, which may be cut where a person stopped it."""
-        return self.is_open or self.answer.startswith(turn.answer)
-
-    @property
-    def last_said(self) -> MessageId:
-        """The last message of the users."""
-        said = [one for one in self.messages if one.role in ("user", "system")]
-        return said[-1].id
 
 
 def find_place(
@@ -105,7 +65,7 @@ def find_place(
     # Most chats go on where they were: the newest turns tell.
     rows = dict(tx.of(OpenaiHistories).find(agent_id, [chat.request_digest, *digests[-NEWEST:]]))
     for row in rows.pop(chat.request_digest, ()):
-        known = _find_turn(tx, row, inputs)
+        known = find_turn(tx, row, inputs)
         if known is not None and _is_sent_again(known, chat, inputs):
             return ChatPlace(conversation=known.conversation, said_in=known.row.said_in, is_repeat=True)
     if not rows and len(digests) > NEWEST:
@@ -156,7 +116,7 @@ def _choose(
             return named, None, 0, True
         if not last or _ends_with(tx, named, turns[:-1]):
             return named, None, last, True
-    same = [one for row in rows.get(turns[-1].digest, ()) if (one := _find_turn(tx, row, inputs)) is not None]
+    same = [one for row in rows.get(turns[-1].digest, ()) if (one := find_turn(tx, row, inputs)) is not None]
     if same:  # a new try, or another request with the same words: what was said before goes on in another conversation
         known = next((one for one in same if one.is_last), same[0])
         first = known.messages[0] if known.messages else None
@@ -244,13 +204,13 @@ def find_earlier(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> C
 
 def _find_last(
     tx: Tx, agent_id: AgentId, chat: Chat, place: int, inputs: UnitInputs, *, most: int = 8
-) -> Iterator[_KnownTurn]:
+) -> Iterator[KnownTurn]:
     """Yield the turns at a place of a chat as they are known, by its chain or else its window."""
     if place < 0:
         return
     digest, is_known = chat.turns[place].digest, False
     for row in tx.of(OpenaiHistories).find(agent_id, [digest], most=most).get(digest, ()):
-        if (known := _find_turn(tx, row, inputs)) is not None:
+        if (known := find_turn(tx, row, inputs)) is not None:
             is_known = True
             yield known
     if not is_known and (window := _find_window(tx, agent_id, chat, place, inputs)) is not None:
@@ -276,7 +236,7 @@ def message_id_of(agent_id: AgentId, conversation_id: ConversationId, turn: Chat
     return MessageId(derived_id("message", agent_id, conversation_id, "id", f"{turn.digest}:0"))
 
 
-def _is_sent_again(known: _KnownTurn, chat: Chat, inputs: UnitInputs) -> bool:
+def _is_sent_again(known: KnownTurn, chat: Chat, inputs: UnitInputs) -> bool:
     """Return whether a request that is known is sent once more, and is no new try: its answer is still being made, or
     was lost on the way."""
     if not known.is_last:
@@ -289,56 +249,6 @@ def _is_sent_again(known: _KnownTurn, chat: Chat, inputs: UnitInputs) -> bool:
     return ended_at is not None and inputs.now < ended_at + timedelta(seconds=RETRY_S)
 
 
-def _find_turn(tx: Tx, row: KnownChain, inputs: UnitInputs) -> _KnownTurn | None:
-    """Return a known turn as its conversation has it; None: it is gone, or was never begun."""
-    try:
-        conversation = tx.conversations.get(row.conversation_id)
-    except NotFound:
-        return None
-    try:
-        if not is_id("run", row.said_in):
-            _, seq = tx.messages.place(MessageId(row.said_in))
-            run = None
-        else:
-            run = tx.runs.get(RunId(row.said_in), hidden=True)
-            if run.first_message_seq is None:
-                return _KnownTurn(row, conversation, run, (), True)
-            seq = run.first_message_seq
-    except NotFound:
-        is_claimed = inputs.now < row.created_at + timedelta(seconds=CLAIM_S)
-        return _KnownTurn(row, conversation, None, (), True) if is_claimed else None
-    messages, is_last = _read_turn(tx, conversation, seq)
-    return _KnownTurn(row, conversation, run, messages, is_last) if messages else None
-
-
-def _read_turn(tx: Tx, conversation: Conversation, seq: int) -> tuple[Sequence[Message], bool]:
-    """Return (the messages of the turn that begins with number `seq`, whether it is the last one)."""
-    turn: list[Message] = []
-    answered = False
-    for message in _messages_from(tx, conversation, seq):
-        if message.role in ("user", "system") and (answered or (turn and message.run_id != turn[0].run_id)):
-            return turn, False
-        answered = answered or message.role == "assistant"
-        turn.append(message)
-    return turn, True
-
-
-def _messages_from(tx: Tx, conversation: Conversation, seq: int) -> Iterator[Message]:
-    """Yield the messages of a conversation from number `seq` on."""
-    rows: Sequence[Message] = ()
-    while not rows or len(rows) == ROWS:
-        rows = tx.messages.list(
-            conversation.agent_id,
-            conversation_seq=conversation.seq,
-            after_seq=rows[-1].seq if rows else seq - 1,
-            limit=ROWS,
-            kinds=("message",),
-        )
-        yield from rows
-        if not rows:
-            return
-
-
 def _behind_known(
     tx: Tx,
     turns: Sequence[ChatTurn],
@@ -348,7 +258,7 @@ def _behind_known(
 ) -> tuple[Conversation, str, int, bool] | None:
     """Return the conversation behind the longest chain that is known, as `_choose` does; None: none is known."""
     for place in range(len(turns) - 2, -1, -1):
-        known = [one for row in rows.get(turns[place].digest, ()) if (one := _find_turn(tx, row, inputs)) is not None]
+        known = [one for row in rows.get(turns[place].digest, ()) if (one := find_turn(tx, row, inputs)) is not None]
         known.sort(key=lambda one: (one.matches(turns[place]), one.is_last), reverse=True)
         if not known:
             continue
@@ -363,14 +273,14 @@ def _behind_known(
     return None
 
 
-def _find_window(tx: Tx, agent_id: AgentId, chat: Chat, place: int, inputs: UnitInputs) -> _KnownTurn | None:
+def _find_window(tx: Tx, agent_id: AgentId, chat: Chat, place: int, inputs: UnitInputs) -> KnownTurn | None:
     """Return the turn at a place of a chat that is not sent from its beginning any more; None: none is known whose
     conversation ends with all that is sent up to there."""
     if place < 1 or not (digest := chat.window_digest(place)):
         return None
     rows = tx.of(OpenaiHistories).find(agent_id, [digest]).get(digest, ())
     for row in rows:
-        known = _find_turn(tx, row, inputs)
+        known = find_turn(tx, row, inputs)
         if known is not None and not known.is_open and _ends_with(tx, known.conversation, chat.turns[: place + 1]):
             return known
     return None
@@ -403,7 +313,7 @@ def _behind_run(tx: Tx, agent_id: AgentId, run_id: RunId, new_id: ConversationId
     conversation = tx.conversations.get(run.conversation_id)
     if run.first_message_seq is None:
         return conversation
-    messages, is_last = _read_turn(tx, conversation, run.first_message_seq)
+    messages, is_last = read_turn(tx, conversation, run.first_message_seq)
     return conversation if is_last else fork(tx, conversation, new_id, inputs, upto=messages[-1].id)
 
 

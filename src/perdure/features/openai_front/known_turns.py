@@ -1,0 +1,108 @@
+"""A turn of a chat that is known, as its conversation has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from perdure.core.conversations import Conversation
+from perdure.core.errors import NotFound
+from perdure.core.ids import MessageId, RunId, is_id
+from perdure.core.messages import Message
+from perdure.core.runs import Run
+from perdure.engine.ports import UnitInputs
+from perdure.features.openai_front.values import ChatTurn, KnownChain, in_one_form
+from perdure.storage.tx import Tx
+
+CLAIM_S = 60
+"""So long another process may take from finding the conversation of a request to beginning its run."""
+ROWS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTurn:
+    """A turn of a chain that is known, as its conversation has it.
+
+    Args:
+        run: that was begun for it; None: none was, or another process is about to.
+        messages: the turn's own; empty: they wait behind another run.
+        is_last: whether nothing was said behind it.
+    """
+
+    row: KnownChain
+    conversation: Conversation
+    run: Run | None
+    messages: Sequence[Message]
+    is_last: bool
+
+    @property
+    def answer(self) -> str:
+        """What the agent said in it."""
+        texts = [one.text for one in self.messages if one.role == "assistant" and one.text.strip()]
+        return in_one_form("\n".join(texts))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the answer is still being made."""
+        return not self.messages or (self.run is not None and not self.run.ended)
+
+    def matches(self, turn: ChatTurn) -> bool:
+        """Whether the answer is what the program sends again, which may be cut where a person stopped it."""
+        return self.is_open or self.answer.startswith(turn.answer)
+
+    @property
+    def last_said(self) -> MessageId:
+        """The last message of the users."""
+        said = [one for one in self.messages if one.role in ("user", "system")]
+        return said[-1].id
+
+
+def find_turn(tx: Tx, row: KnownChain, inputs: UnitInputs) -> KnownTurn | None:
+    """Return a known turn as its conversation has it; None: it is gone, or was never begun."""
+    try:
+        conversation = tx.conversations.get(row.conversation_id)
+    except NotFound:
+        return None
+    try:
+        if not is_id("run", row.said_in):
+            _, seq = tx.messages.place(MessageId(row.said_in))
+            run = None
+        else:
+            run = tx.runs.get(RunId(row.said_in), hidden=True)
+            if run.first_message_seq is None:
+                return KnownTurn(row, conversation, run, (), True)
+            seq = run.first_message_seq
+    except NotFound:
+        is_claimed = inputs.now < row.created_at + timedelta(seconds=CLAIM_S)
+        return KnownTurn(row, conversation, None, (), True) if is_claimed else None
+    messages, is_last = read_turn(tx, conversation, seq)
+    return KnownTurn(row, conversation, run, messages, is_last) if messages else None
+
+
+def read_turn(tx: Tx, conversation: Conversation, seq: int) -> tuple[Sequence[Message], bool]:
+    """Return (the messages of the turn that begins with number `seq`, whether it is the last one)."""
+    turn: list[Message] = []
+    answered = False
+    for message in _messages_from(tx, conversation, seq):
+        if message.role in ("user", "system") and (answered or (turn and message.run_id != turn[0].run_id)):
+            return turn, False
+        answered = answered or message.role == "assistant"
+        turn.append(message)
+    return turn, True
+
+
+def _messages_from(tx: Tx, conversation: Conversation, seq: int) -> Iterator[Message]:
+    """Yield the messages of a conversation from number `seq` on."""
+    rows: Sequence[Message] = ()
+    while not rows or len(rows) == ROWS:
+        rows = tx.messages.list(
+            conversation.agent_id,
+            conversation_seq=conversation.seq,
+            after_seq=rows[-1].seq if rows else seq - 1,
+            limit=ROWS,
+            kinds=("message",),
+        )
+        yield from rows
+        if not rows:
+            return
