@@ -73,7 +73,8 @@ def test_calls_that_wait_and_empty_conversations_come_back(tmp_path: Path) -> No
         (second,) = other.export(tmp_path / "two", other.agent("ann").id)
         again = other.imports.run("jsonl", tmp_path / "one")
         (call,) = other.agent("ann").pending()
-        assert other.agent("ann").approve(call.call_id).text == "Paid"
+        reply = other.agent("ann").approve(call.call_id)
+        assert reply is not None and reply.text == "Paid"
         after = other.imports.run("jsonl", tmp_path / "one")
 
     assert (plan.messages.new, report.messages.new, report.left_out) == (4, 4, {})
