@@ -97,6 +97,7 @@ RULES: Mapping[str, str] = {
     "the name of (a key|a user|an organisation) is": "printable characters only",
     "the default organisation can't be deleted": "that one stays",
     "project names another folder": "folders that the operator allows",
+    "source is '": "programs that an import knows, in a form",
     "refused by the rule": "what may be kept, and under which name",
     "tool rule|tool_rules": "rules name tools, and must not contradict each other",
 }

@@ -58,7 +58,7 @@ async def test_a_body_over_the_limit_is_refused_on_every_operation() -> None:
                 continue
             path = re.sub(r"{\w+}", "x", template)
             answer = await server.http.request(method, path, content=b'{"a": "%b"}' % (b"x" * 1_000), headers=JSON)
-            assert (answer.status_code, "1,000 bytes" in answer.json()["detail"]) == (413, True), name
+            assert (answer.status_code, "1,000 bytes" in answer.text) == (413, True), name
 
 
 async def test_a_count_that_no_database_holds_is_refused() -> None:

@@ -51,6 +51,8 @@ REFUSALS = (ToolError, InvalidInput, Conflict)
 _HAVE_LIMITS: tuple[ToolKind, ...] = ("custom", "builtin", "agents", "helpers", "skills")
 """What runs tools of these kinds has limits of time of its own, and knows what it waits for."""
 
+LARGE_CHARS = 20_000
+"""Longer texts are masked in a thread, so that nothing waits meanwhile."""
 RESULT_MAX_CHARS = 400_000
 """What is kept of a foreign tool's result. Beyond the tool's own limit the model opens it by its handle."""
 
@@ -198,7 +200,10 @@ class _ToolPhase:
             try:
                 if edit is not None:
                     if call.name == "archival_memory_insert":
-                        arguments = await asyncio.to_thread(mask_passage, **arguments)
+                        if len(call.arguments) > LARGE_CHARS:
+                            arguments = await asyncio.to_thread(mask_passage, **arguments)
+                        else:
+                            arguments = mask_passage(**arguments)
                     progress = await ports.store.write(
                         store_edit, self.log, ready.open_call, inputs, edit=edit, arguments=arguments
                     )

@@ -120,7 +120,7 @@ class ChosenFunction(WireRequest):
 
     type: Literal["function"] = "function"
     function: dict[str, Any] = Field(default_factory=dict)
-    name: str | None = None
+    name: Name | None = None
 
 
 class AnswerOptions(WireRequest):

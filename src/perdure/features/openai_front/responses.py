@@ -23,7 +23,7 @@ from perdure.features.openai_front.values import Anchor, ChatText
 from perdure.library.messages.client_tools import client_tools_of
 from perdure.server.wire.base import WireRequest, nulls, parse_parts, parse_return
 from perdure.server.wire.chunks import Chunk
-from perdure.server.wire.fields import JsonObject, MaxItems
+from perdure.server.wire.fields import JsonObject, MaxItems, Name
 from perdure.server.wire.shapes import Object
 
 RESPONSE, MESSAGE = "resp_", "msg_"
@@ -50,7 +50,7 @@ class ResponseRequest(AnswerOptions):
     model: Annotated[str, Field(description="The name or id of an agent.")]
     input: str | Annotated[list[JsonObject], MaxItems("imports_per_request")]
     instructions: str | None = None
-    previous_response_id: str | None = None
+    previous_response_id: Name | None = None
     conversation: str | JsonObject | None = None
     store: bool | None = None
     tools: Annotated[list[JsonObject], MaxItems("tools_per_agent")] | None = None
