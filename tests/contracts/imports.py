@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId
-from perdure.features.imports.tables import ImportedItems
+from perdure.features.imports.tables import MOVED, ImportedItems
 from tests.contracts.base import Contract, raises
 
 
@@ -24,3 +24,10 @@ class ImportContract(Contract):
             assert await store.read(lambda tx: tx.of(ImportedItems).find(other.id, asked)) == {}
             with raises(NotFound):
                 await store.write(lambda tx: tx.of(ImportedItems).put(AgentId("agent-nobody"), {"conv-1": ""}))
+            moved = {f"{MOVED}{other.id}": ""}
+            await store.write(lambda tx: tx.of(ImportedItems).put(agent.id, moved))
+
+            assert await store.read(lambda tx: tx.of(ImportedItems).find_owner("passage-1")) == agent.id
+            assert await store.read(lambda tx: tx.of(ImportedItems).find_owner("none")) is None
+            assert await store.read(lambda tx: tx.of(ImportedItems).list_moved(agent.id)) == [other.id]
+            assert await store.read(lambda tx: tx.of(ImportedItems).list_moved(other.id)) == []

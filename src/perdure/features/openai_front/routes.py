@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -14,6 +14,7 @@ from starlette.responses import StreamingResponse
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import ConversationId, RunId
 from perdure.core.runs import Run, RunKey
+from perdure.core.text.json_strings import sorted_json
 from perdure.engine.budget import CallBudget, check_key_size
 from perdure.engine.run.accept import Accepted
 from perdure.features.openai_front.answers import Answer, Completion, CompletionChunks, completion_shape, data_line
@@ -104,9 +105,14 @@ async def _chat_of(
         key=principal_of(request).key_id or "",
         # OpenAI's own clients say so.
         is_retry=request.headers.get("x-stainless-retry-count", "0") != "0",
-        whole=digest_of((await request.body()).decode("utf-8", "replace")),
+        whole=digest_of(sorted_json(_said_in(await request.json()))),
         client_tools=body.tools_offered,
     )
+
+
+def _said_in(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a request says, without how its answer comes: a try that streams is the same as one that does not."""
+    return {name: value for name, value in body.items() if name not in ("stream", "stream_options")}
 
 
 async def _pass_on(
