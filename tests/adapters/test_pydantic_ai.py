@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_a_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
     sayings: list[str | list[str | BinaryContent]] = ["The key is in the blue drawer.", ["Look", file]]
     for said in sayings:
         with MessageHistory("s1", tmp_path / "a.db") as history:
-            result = agent.run_sync(said, message_history=history.load())
+            result = asyncio.run(agent.run(said, message_history=history.load()))
             history.append(result.new_messages())
 
     with MessageHistory("s1", tmp_path / "a.db") as history:
@@ -38,7 +39,7 @@ def test_a_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_sessions_are_apart_and_cleared_alone(tmp_path: Path) -> None:
-    result = Agent(TestModel()).run_sync("Hello")
+    result = asyncio.run(Agent(TestModel()).run("Hello"))
     with MessageHistory("s1", tmp_path / "a.db") as one, MessageHistory("s2", tmp_path / "a.db") as other:
         one.append(result.all_messages())
         other.append(result.all_messages())
