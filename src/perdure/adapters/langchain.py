@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-from perdure.adapters.opening import Closing
-from perdure.adapters.sessions import SessionArchive, SessionItem
+from perdure.adapters.sessions import OfSession, SessionItem
 
 try:
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -17,22 +14,10 @@ except ImportError as error:
     raise ImportError("the history for LangChain needs its base class: install langchain-core") from error
 
 
-class PerdureChatMessageHistory(Closing[SessionArchive], BaseChatMessageHistory):
-    """The messages of one session, kept whole. Other processes see them at once.
+class PerdureChatMessageHistory(OfSession, BaseChatMessageHistory):
+    """The messages of one session, kept whole. Other processes see them at once. `OfSession` says what it takes."""
 
-    Args:
-        session_id: whose messages these are.
-        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
-        archive: the name of the archive; it is created with the first call.
-        options: as `Perdure` takes them.
-    Raises: StoreError, InvalidInput.
-    """
-
-    def __init__(
-        self, session_id: str, address: str | Path | None = None, *, archive: str = "langchain", **options: Any
-    ) -> None:
-        self.session_id = session_id
-        self._store = SessionArchive(address, archive=archive, **options)
+    _archive = "langchain"
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # there it is an attribute

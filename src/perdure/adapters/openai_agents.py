@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perdure.adapters.opening import Closing
-from perdure.adapters.sessions import SessionArchive, SessionItem
+from perdure.adapters.sessions import OfSession, SessionItem
 
 try:
     from agents.items import TResponseInputItem
@@ -18,30 +17,26 @@ except ImportError as error:
     raise ImportError("the session for OpenAI's Agents SDK needs its base class: install openai-agents") from error
 
 
-class PerdureSession(Closing[SessionArchive], SessionABC):
+class PerdureSession(OfSession, SessionABC):
     """The items of one session, kept whole. Other processes see them at once.
 
     Args:
-        session_id: whose items these are.
-        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
-        archive: the name of the archive; it is created with the first call.
         session_settings: as the SDK's own sessions take them: how many items a run reads.
-        options: as `Perdure` takes them.
-    Raises: StoreError, InvalidInput.
+        options: as `OfSession` takes them.
     """
+
+    _archive = "openai-agents"
 
     def __init__(
         self,
         session_id: str,
         address: str | Path | None = None,
         *,
-        archive: str = "openai-agents",
         session_settings: SessionSettings | None = None,
         **options: Any,
     ) -> None:
-        self.session_id = session_id
+        super().__init__(session_id, address, **options)
         self.session_settings = session_settings or SessionSettings()
-        self._store = SessionArchive(address, archive=archive, **options)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items, oldest first; with a limit, the newest of them."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from perdure.adapters.opening import Closing
-from perdure.adapters.sessions import SessionArchive, SessionItem
+from perdure.adapters.sessions import OfSession, SessionItem
 
 try:
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
@@ -15,23 +13,11 @@ except ImportError as error:
     raise ImportError("the history for pydantic-ai needs its messages: install pydantic-ai-slim") from error
 
 
-class MessageHistory(Closing[SessionArchive]):
+class MessageHistory(OfSession):
     """The messages of one session: `agent.run_sync(text, message_history=history.load())`, then
-    `history.append(result.new_messages())`. Other processes see them at once.
+    `history.append(result.new_messages())`. Other processes see them at once. `OfSession` says what it takes."""
 
-    Args:
-        session_id: whose messages these are.
-        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
-        archive: the name of the archive; it is created with the first call.
-        options: as `Perdure` takes them.
-    Raises: StoreError, InvalidInput.
-    """
-
-    def __init__(
-        self, session_id: str, address: str | Path | None = None, *, archive: str = "pydantic-ai", **options: Any
-    ) -> None:
-        self.session_id = session_id
-        self._store = SessionArchive(address, archive=archive, **options)
+    _archive = "pydantic-ai"
 
     def load(self) -> list[ModelMessage]:
         """Return the messages, oldest first. In an event loop, call it by `asyncio.to_thread`."""

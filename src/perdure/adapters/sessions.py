@@ -7,10 +7,11 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from perdure import NewPassage, NotFound, Passage
-from perdure.adapters.opening import PAGE, ArchiveStore
+from perdure.adapters.opening import PAGE, ArchiveStore, Closing
 from perdure.library.parts.checks import name_form
 
 NO_TEXT = "(no text)"
@@ -102,6 +103,26 @@ class SessionArchive(ArchiveStore):
         await (await self.archive()).delete_passage(passage.id)
         if (key := passage.metadata.get("parts")) is not None:
             await (await self.archive()).delete_where(tags=[f"part:{key}"])
+
+
+class OfSession(Closing[SessionArchive]):
+    """The base of adapters for one session, in the archive `_archive` by default.
+
+    Args:
+        session_id: whose messages these are. Other processes see them at once.
+        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
+        archive: the name of the archive; it is created with the first call.
+        options: as `Perdure` takes them.
+    Raises: StoreError, InvalidInput.
+    """
+
+    _archive: str
+
+    def __init__(
+        self, session_id: str, address: str | Path | None = None, *, archive: str | None = None, **options: Any
+    ) -> None:
+        self.session_id = session_id
+        self._store = SessionArchive(address, archive=archive or self._archive, **options)
 
 
 def _new_passages(session: str, item: SessionItem) -> Iterator[NewPassage]:

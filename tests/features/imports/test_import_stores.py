@@ -15,7 +15,7 @@ from tests.features.imports import golden
 from tests.support.library import open_async, open_sync
 from tests.support.stores import new_address
 
-pytest.importorskip("psycopg")
+pytest.importorskip("psycopg", reason="psycopg is installed by `make setup`")
 
 
 @pytest.mark.parametrize("source", golden.WRITERS)
