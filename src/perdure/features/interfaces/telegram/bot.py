@@ -85,7 +85,8 @@ class TelegramBot:
         try:
             while True:
                 updates = await self._poll()
-                fresh = [update for update in updates if update.update_id not in self._seen]
+                # A poll that began before updates were taken brings them again: `newest` is past them by now.
+                fresh = [one for one in updates if one.update_id > self._log.newest and one.update_id not in self._seen]
                 for update in fresh:
                     self._seen.add(update.update_id)
                     self._spawn(self._take_in_line(update))
