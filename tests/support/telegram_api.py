@@ -51,13 +51,14 @@ class BotApi:
             get_updates_request=requests[1],
         )
 
-    def say(self, text: str, *, chat: int = 1, user: int | None = None, **fields: Any) -> int:
-        """A user writes in a chat; return the number of the update."""
+    def say(self, text: str, *, chat: int = 1, user: int | None = None, kind: str = "message", **fields: Any) -> int:
+        """A user writes in a chat, or with the kind `edited_message` changes what they wrote; return the number of the
+        update."""
         sender = self._user(user or chat)
         message = {"message_id": self._next(), "date": 1, "chat": self._chat(chat), "from": sender, **fields}
         if text:
             message["text"] = text
-        return self._add({"message": message})
+        return self._add({kind: message})
 
     def press(self, data: str, *, chat: int = 1, user: int | None = None) -> int:
         """A user presses a button below the newest message of a chat."""

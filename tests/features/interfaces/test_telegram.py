@@ -16,7 +16,8 @@ pytest.importorskip("telegram", reason="python-telegram-bot is installed by `mak
 from perdure import AsyncPerdure
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
-from perdure.features.interfaces.telegram.bot import TelegramBot
+from perdure.core.messages import Text
+from perdure.features.interfaces.telegram.bot import TelegramBot, client
 from perdure.features.interfaces.telegram.deliveries import DeliveryLog
 from perdure.features.interfaces.telegram.texts import split_text
 from perdure.library.agent import AsyncAgent
@@ -235,6 +236,49 @@ async def test_photos_and_files_reach_the_agent(tmp_path: Path) -> None:
             "I can take text, photos and files.",
             "That didn't work: The file is too large: Telegram lets bots read at most 20 MB.",
         ]
+
+
+async def test_an_album_is_one_message(tmp_path: Path) -> None:
+    """Its parts are updates of their own, and the last one comes later; what is written after it is read after it."""
+    api = BotApi()
+    api.files = {f"photo{number}": b"\x89PNG\r\n\x1a\n" + bytes([number]) * 40 for number in range(3)}
+    size = {"file_unique_id": "u", "width": 1, "height": 1}
+    async with running(tmp_path, api, ScriptedModel(says("Three."), says("A text."), says("Two."))) as bot:
+        for number in range(3):
+            caption = {"caption": "The boat"} if number == 0 else {}
+            api.say("", photo=[{**size, "file_id": f"photo{number}"}], media_group_id="g", **caption)
+            if number == 1:
+                api.say("Nice?")
+                await asyncio.sleep(0.3)
+        await api.until(lambda: len(api.sent) == 2)
+
+        album, answer, text, _ = await bot.agent.messages(conversation=ConversationId(bot.log.chats["1"]))
+        assert [type(part).__name__ for part in album.parts] == ["Text", "Image", "Image", "Image"]
+        assert album.parts[0] == Text("The boat")
+        assert (answer.text, text.text) == ("Three.", "Nice?")
+        assert not bot.log.open
+        state = json.loads((tmp_path / "telegram.json").read_text())
+        assert state["newest"] == max(state["taken"])
+
+
+async def test_an_edit_is_read_as_a_message_that_says_so(tmp_path: Path) -> None:
+    """But not an edit without words, as those that move a place on the map."""
+    api = BotApi()
+    async with running(tmp_path, api, ScriptedModel(says("In Turin."), says("In Milan."))) as bot:
+        api.say("I live in Turin")
+        await api.until(lambda: len(api.sent) == 1)
+        api.say("", kind="edited_message", location={"longitude": 1.0, "latitude": 2.0})
+        api.say("I live in Milan", kind="edited_message", edit_date=2)
+        await api.until(lambda: len(api.sent) == 2)
+
+        messages = await bot.agent.messages(conversation=ConversationId(bot.log.chats["1"]))
+        assert messages[2].text == "(I have edited an earlier message. It says now:)\n\nI live in Milan"
+        assert api.texts() == ["In Turin.", "In Milan."]
+
+
+def test_telegram_has_time_to_answer() -> None:
+    """What was sent is sent again if no answer comes in time, and may have arrived."""
+    assert client("1:a", "http://127.0.0.1:1").request.read_timeout == 60.0
 
 
 async def test_commands_begin_a_conversation_and_stop_an_answer(tmp_path: Path) -> None:

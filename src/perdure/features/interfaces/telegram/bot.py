@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import telegram
 from telegram import error as telegram_error
+from telegram.request import HTTPXRequest
 
 from perdure.core.errors import ApprovalPending, InvalidInput, NotFound, PerdureError
 from perdure.core.events import Delta, RunEnded, StoredEvent
@@ -20,18 +21,9 @@ from perdure.core.messages import Message, ToolDecision
 from perdure.core.runs import FAILED_REASONS
 from perdure.core.tools.answers import PendingCall
 from perdure.features.interfaces.interface import AgentInterface, InterfaceFeed
-from perdure.features.interfaces.telegram.content import read_message
+from perdure.features.interfaces.telegram import texts
+from perdure.features.interfaces.telegram.content import MessageContent, read_messages
 from perdure.features.interfaces.telegram.deliveries import Delivery, DeliveryLog
-from perdure.features.interfaces.telegram.texts import (
-    DECIDED,
-    HELP,
-    NOT_READ,
-    NOT_TAKEN,
-    UNSEEN,
-    WAITS,
-    refusal,
-    split_text,
-)
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
@@ -39,6 +31,10 @@ T = TypeVar("T")
 
 POLL_S = 50
 LOOK_S = 0.2
+ALBUM_S = 1.0
+"""How long the next part of an album is waited for: each comes as a message of its own."""
+ANSWER_S = 60.0
+"""How long Telegram has to answer: what is sent again after less may have arrived."""
 QUESTION_CHARS = 20_000
 """A call with more arguments can't be allowed in a chat: nobody allows what they can't read."""
 TYPING_S = 4.5
@@ -72,6 +68,7 @@ class TelegramBot:
         self._allowed = {name.removeprefix("@").lower() for name in allowed}
         self._lines: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._intake: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._albums: dict[tuple[int, str], list[telegram.Update]] = {}
         self._seen, self._done = set[int](), set[int]()
         """The updates since this process began: that Telegram sent, and that were taken."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -89,7 +86,7 @@ class TelegramBot:
                 fresh = [one for one in updates if one.update_id > self._log.newest and one.update_id not in self._seen]
                 for update in fresh:
                     self._seen.add(update.update_id)
-                    self._spawn(self._take_in_line(update))
+                    self._begin(update)
                 if updates and not fresh:
                     await asyncio.sleep(LOOK_S)  # Telegram sends them again until all before them are taken
         finally:
@@ -104,7 +101,7 @@ class TelegramBot:
                 lambda: self._bot.get_updates(
                     offset=self._log.newest + 1 if self._log.newest else None,
                     timeout=POLL_S,
-                    allowed_updates=["message", "callback_query"],
+                    allowed_updates=["message", "edited_message", "callback_query"],
                 )
             )
         except telegram_error.Conflict as error:
@@ -112,13 +109,28 @@ class TelegramBot:
         except telegram_error.InvalidToken as error:
             raise InvalidInput("PERDURE_TELEGRAM_TOKEN is not the token of a bot: ask @BotFather for one") from error
 
-    async def _take_in_line(self, update: telegram.Update) -> None:
-        """Take an update after those of its chat that came before, and tell Telegram how far all are taken."""
-        chat = update.effective_chat
+    def _begin(self, update: telegram.Update) -> None:
+        """Begin to take an update, or add it to those of its album."""
+        message, updates = update.message, [update]
+        if message is not None and message.media_group_id:
+            album = (message.chat_id, message.media_group_id)
+            if album in self._albums:
+                self._albums[album].append(update)
+                return
+            self._albums[album] = updates
+        self._spawn(self._take_in_line(updates))
+
+    async def _take_in_line(self, updates: list[telegram.Update]) -> None:
+        """Take an update, or all of an album, after those of its chat that came before, and tell Telegram how far all
+        are taken."""
+        chat, message = updates[0].effective_chat, updates[0].message
         async with self._intake[chat.id if chat else 0]:
-            if chat is not None and update.update_id not in self._log.taken:
-                await self._try_take(update, chat.id)
-        self._done.add(update.update_id)
+            if message is not None and message.media_group_id:
+                await _grown(updates)
+                del self._albums[message.chat_id, message.media_group_id]
+            if chat is not None and updates[0].update_id not in self._log.taken:
+                await self._try_take(updates, chat.id)
+        self._done |= {one.update_id for one in updates}
         first = min(self._seen - self._done, default=None)
         taken = [number for number in self._done if first is None or number < first]
         self._log.newest = max([self._log.newest, *taken])
@@ -126,35 +138,35 @@ class TelegramBot:
             numbers.difference_update([number for number in numbers if number < self._log.newest])
         self._log.save()
 
-    async def _try_take(self, update: telegram.Update, chat: int) -> None:
-        """Take an update, or say in the chat why that didn't work."""
+    async def _try_take(self, updates: Sequence[telegram.Update], chat: int) -> None:
+        """Take updates, or say in the chat why that didn't work."""
         try:
-            await self._take(update, chat)
+            await self._take(updates, chat)
         except ApprovalPending:
-            await self._say(chat, WAITS)
+            await self._say(chat, texts.WAITS)
         except PerdureError as error:
             await self._say(chat, f"That didn't work: {error}")
         except Exception as error:  # a defect of one update must not hold all that follow
-            self._note(f"update {update.update_id} of chat {chat} could not be taken: {error!r:.300}")
-            await self._say(chat, NOT_READ)
+            self._note(f"update {updates[0].update_id} of chat {chat} could not be taken: {error!r:.300}")
+            await self._say(chat, texts.NOT_READ)
 
-    async def _take(self, update: telegram.Update, chat: int) -> None:
-        """Store what an update asks for, and begin to answer it. Raises: PerdureError, TelegramError."""
-        user = update.effective_user
+    async def _take(self, updates: Sequence[telegram.Update], chat: int) -> None:
+        """Store what updates ask for, and begin to answer it. Raises: PerdureError, TelegramError."""
+        update, user = updates[0], updates[0].effective_user
         if user is None or not {str(user.id), (user.username or "").lower()} & self._allowed - {""}:
             if user is not None:
                 name = f"@{user.username}" if user.username else user.full_name
                 self._note(f"refused {name!r:.80}: --allow {user.id} lets them talk to the agent")
-                await self._say(chat, refusal(user.id))
+                await self._say(chat, texts.refusal(user.id))
             return
         if update.callback_query is not None:
             await self._decide(update.update_id, update.callback_query, chat)
-        elif update.message is not None:
-            text = update.message.text or ""
+        elif (message := update.message or update.edited_message) is not None:
+            text = message.text or ""
             command = text.split()[0].partition("@")[0] if text.startswith("/") else ""
             match command:
                 case "/start" | "/help":
-                    await self._say(chat, HELP)
+                    await self._say(chat, texts.HELP)
                 case "/new":
                     self._log.chats[str(chat)] = (await self._agent.new_conversation(summary=_title(update))).id
                     self._log.save()
@@ -162,23 +174,30 @@ class TelegramBot:
                 case "/stop":
                     await self._agent.cancel_all(conversation=await self._conversation(chat, update))
                 case _:
-                    await self._send_on(update.update_id, update.message, chat, update)
+                    await self._send_on(updates, chat)
 
-    async def _send_on(self, number: int, message: telegram.Message, chat: int, update: telegram.Update) -> None:
-        """Send a message of a chat to the agent."""
-        content = await read_message(message, self._perdure, self._agent, self._again)
+    async def _send_on(self, updates: Sequence[telegram.Update], chat: int) -> None:
+        """Send a message of a chat to the agent, as it is now if the user has edited it."""
+        if (edited := updates[0].edited_message) is not None:
+            if not (text := edited.text or edited.caption):
+                return
+            content: MessageContent | None = MessageContent(texts.EDITED + text)
+        else:
+            messages = [one.message for one in updates if one.message is not None]
+            content = await read_messages(messages, self._perdure, self._agent, self._again)
         if content is None:
-            await self._say(chat, NOT_TAKEN)
+            await self._say(chat, texts.NOT_TAKEN)
             return
-        conversation = await self._conversation(chat, update)
+        conversation = await self._conversation(chat, updates[0])
         accepted = await self._agent.submit(
             content.text,
             conversation=conversation,
             images=content.images,
             background=False,
-            idempotency_key=f"telegram-{self._bot.id}-{number}",
+            idempotency_key=f"telegram-{self._bot.id}-{updates[0].update_id}",
         )
-        self._open(number, Delivery(chat, conversation, run_id=accepted.run.id))
+        numbers = [one.update_id for one in updates]
+        self._open(numbers, Delivery(chat, conversation, run_id=accepted.run.id))
 
     async def _decide(self, number: int, query: telegram.CallbackQuery, chat: int) -> None:
         """Answer a call that waits, as the button says that was pressed."""
@@ -188,21 +207,21 @@ class TelegramBot:
         call = next((one for one in waiting if _key_of(one) == key), None)
         self._log.questions.pop(key, None)
         if call is None or conversation is None:
-            await self._again(lambda: self._bot.answer_callback_query(query.id, DECIDED))
+            await self._again(lambda: self._bot.answer_callback_query(query.id, texts.DECIDED))
             return
-        self._open(number, Delivery(chat, conversation, call_id=call.call_id, approve=choice == "allow"))
+        self._open([number], Delivery(chat, conversation, call_id=call.call_id, approve=choice == "allow"))
         await self._again(lambda: self._bot.answer_callback_query(query.id))
         if isinstance(query.message, telegram.Message):
             word, place = "Allowed" if choice == "allow" else "Denied", query.message
             text = f"{place.text}\n{word}."
             await self._again(lambda: self._bot.edit_message_text(text, chat, place.message_id))
 
-    def _open(self, number: int, delivery: Delivery) -> None:
-        """Note that an answer is on its way, and begin to deliver it."""
-        self._log.open[number] = delivery
-        self._log.taken.add(number)
+    def _open(self, numbers: Sequence[int], delivery: Delivery) -> None:
+        """Note that the answer to updates is on its way, and begin to deliver it."""
+        self._log.open[numbers[0]] = delivery
+        self._log.taken.update(numbers)
         self._log.save()
-        self._start(number)
+        self._start(numbers[0])
 
     def _start(self, number: int) -> None:
         self._spawn(self._deliver(number))
@@ -290,7 +309,7 @@ class TelegramBot:
     async def _say(self, chat: int, text: str, buttons: Any = None) -> None:
         """Send a text to a chat. Somebody who has blocked the bot gets none."""
         try:
-            for piece in split_text(text):
+            for piece in texts.split_text(text):
                 await self._again(lambda piece=piece: self._bot.send_message(chat, piece, reply_markup=buttons))  # type: ignore[misc]
         except telegram_error.ChatMigrated as error:  # a group became a larger one, under another number
             self._log.chats.setdefault(str(error.new_chat_id), self._log.chats.pop(str(chat), ""))
@@ -336,11 +355,25 @@ class _ChatInterface(AgentInterface):
 
     async def say(self, text: str, buttons: Any = None) -> None:
         """Send a text, in pieces."""
-        pieces = list(split_text(text))
+        pieces = list(texts.split_text(text))
         for place, piece in enumerate(pieces, 1):
             self._count += 1
             if self._count > self._delivery.sent:
                 await self._bot.send_part(self._delivery, piece, buttons if place == len(pieces) else None)
+
+
+def client(token: str, server: str) -> telegram.Bot:
+    """Return a client of a server of the Bot API."""
+    request = HTTPXRequest(connection_pool_size=64, pool_timeout=60, read_timeout=ANSWER_S)
+    return telegram.Bot(token, base_url=f"{server}/bot", base_file_url=f"{server}/file/bot", request=request)
+
+
+async def _grown(updates: list[telegram.Update]) -> None:
+    """Wait until an album has all its parts: no more have come for a while."""
+    count = 0
+    while count < len(updates):
+        count = len(updates)
+        await asyncio.sleep(ALBUM_S)
 
 
 def _title(update: telegram.Update) -> str:
@@ -358,7 +391,7 @@ def _question(call: PendingCall) -> str:
     """Return what a person reads who is asked whether a call may run."""
     reason = f"\n{call.reason}" if call.reason else ""
     arguments = call.call.own_arguments
-    shown = arguments if len(arguments) <= QUESTION_CHARS else UNSEEN.format(chars=len(arguments))
+    shown = arguments if len(arguments) <= QUESTION_CHARS else texts.UNSEEN.format(chars=len(arguments))
     return f"May I call {call.name}?{reason}\n{shown}"
 
 

@@ -33,14 +33,12 @@ async def serve_telegram(
         raise InvalidInput(f"{TOKEN} is not set: ask @BotFather in Telegram for a token, and put it there")
     try:
         import telegram
-        from telegram.request import HTTPXRequest
     except ImportError as error:
         raise InvalidInput("the package python-telegram-bot is missing: pip install 'perdure[telegram]'") from error
-    from perdure.features.interfaces.telegram.bot import TelegramBot
+    from perdure.features.interfaces.telegram.bot import TelegramBot, client
     from perdure.features.interfaces.telegram.deliveries import DeliveryLog
 
-    request, server = HTTPXRequest(connection_pool_size=64, pool_timeout=60), api.rstrip("/")
-    bot = telegram.Bot(token, base_url=f"{server}/bot", base_file_url=f"{server}/file/bot", request=request)
+    bot = client(token, api.rstrip("/"))
     try:
         await bot.initialize()
     except telegram.error.InvalidToken as error:

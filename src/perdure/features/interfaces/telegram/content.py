@@ -31,7 +31,18 @@ class MessageContent:
     images: Sequence[bytes] = ()
 
 
-async def read_message(
+async def read_messages(
+    messages: Sequence[telegram.Message], perdure: AsyncPerdure, agent: AsyncAgent, again: Again
+) -> MessageContent | None:
+    """Return what the messages of an album say, or a single one; None: nothing that is taken. Raises: as below."""
+    found = [await _read(one, perdure, agent, again) for one in messages]
+    taken = [one for one in found if one is not None]
+    text = "\n\n".join(one.text for one in taken if one.text)
+    images = [image for one in taken for image in one.images]
+    return MessageContent(text or ("(a photo)" if len(images) == 1 else "(photos)"), images) if taken else None
+
+
+async def _read(
     message: telegram.Message, perdure: AsyncPerdure, agent: AsyncAgent, again: Again
 ) -> MessageContent | None:
     """Return what a message says; None: nothing that is taken. A file goes into a folder of the agent. `again` calls
@@ -42,7 +53,7 @@ async def read_message(
     text = message.text or message.caption or ""
     if message.photo:
         image = await _download(message.photo[-1], again)
-        return MessageContent(text or "(a photo)", [image])
+        return MessageContent(text, [image])
     if message.document is None:
         return MessageContent(text) if text.strip() else None
     data, name = await _download(message.document, again), PurePath(message.document.file_name or "").name or "file"

@@ -12,6 +12,8 @@ HELP = (
     "/new begins a new conversation. What I have learned stays.\n"
     "/stop stops the answer that I am giving."
 )
+EDITED = "(I have edited an earlier message. It says now:)\n\n"
+"""What the agent reads before a text that a user has edited."""
 NOT_TAKEN = "I can take text, photos and files."
 TOO_LARGE = "The file is too large: Telegram lets bots read at most 20 MB."
 NOT_READ = "I could not read that. Please send it again."
