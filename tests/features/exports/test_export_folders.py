@@ -51,6 +51,16 @@ def test_a_folder_with_files_of_a_person_is_not_replaced(tmp_path: Path, name: s
     assert (tmp_path / "out" / "messages.jsonl").read_text() == "second"
 
 
+def test_what_a_desktop_puts_into_a_folder_does_not_keep_it(tmp_path: Path) -> None:
+    write(tmp_path / "out", "first")
+    (tmp_path / "out" / "conversations").mkdir()
+    for name in (".DS_Store", "Thumbs.db", "conversations/desktop.ini"):
+        (tmp_path / "out" / name).write_bytes(b"x")
+    write(tmp_path / "out", "second")
+
+    assert [one.name for one in (tmp_path / "out").iterdir() if one.suffix != ".json"] == ["messages.jsonl"]
+
+
 def test_what_comes_into_the_folder_meanwhile_stays(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="not empty"), new_folder(tmp_path / "out", overwrite=False):
         write(tmp_path / "out", "other")

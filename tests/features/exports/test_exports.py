@@ -121,6 +121,21 @@ def test_a_message_with_large_pictures_comes_back(store: Perdure, tmp_path: Path
     assert (again.folder / "messages.jsonl").stat().st_size > 21 << 20
 
 
+def test_a_passage_with_large_metadata_comes_back(store: Perdure, tmp_path: Path) -> None:
+    """Its line is longer than one of an archive may be that somebody else has written."""
+    agent = store.create_agent("ann")
+    agent.archive("long")
+    (first,) = store.export(tmp_path / "out", agent.id)
+    place = tmp_path / "out" / "passages.jsonl"
+    row = json.loads(place.read_text())
+    place.write_text(json.dumps(row | {"metadata": {"all": "é" * (3 << 20)}}))
+    with open_sync(tmp_path / "other.db", metadata_limit_chars=1 << 30) as other:
+        other.imports.run("jsonl", tmp_path / "out")
+        (again,) = other.export(tmp_path / "again", other.agents()[0].id)
+
+    assert (again.folder / "passages.jsonl").stat().st_size > 16 << 20 and first.passages == again.passages
+
+
 def test_people_can_read_it(store: Perdure, tmp_path: Path) -> None:
     store.export(tmp_path / "out", filled(store))
     out = tmp_path / "out"

@@ -67,8 +67,13 @@ def parse_line(text: str) -> Archive | Passage:
         fields = parse_json(text, LINE)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"it is no JSON ({error})") from error
+    return parse_fields(fields)
+
+
+def parse_fields(fields: Any) -> Archive | Passage:
+    """Parse the value of a line, as `parse_line`. Raises: InvalidInput."""
     if not isinstance(fields, dict):
-        raise InvalidInput(f"it is {text.strip()!r:.60}: a JSON object is needed")
+        raise InvalidInput(f"it is {fields!r:.60}: a JSON object is needed")
     if "perdure" in fields:
         return _parse_header(fields)
     if "text" not in fields:

@@ -18,6 +18,8 @@ MARKER = "export.json"
 """The file by which a folder is known as an export, so that another one may replace it."""
 NAME_CHARS = 60
 ABANDONED_AFTER_S = 86_400
+_OF_DESKTOPS = {".DS_Store", "Thumbs.db", "desktop.ini"}
+"""Files that a desktop puts into each folder that it has shown."""
 
 _NOT_IN_NAME = re.compile(r"[^\w-]+")
 _RESERVED = re.compile(r"con|prn|aux|nul|(?:com|lpt)\d", re.IGNORECASE)
@@ -101,8 +103,8 @@ def check_target(target: Path, *, overwrite: bool) -> None:
 
 
 def _files(folder: Path) -> set[str]:
-    """Return the names of all files below a folder, and of links."""
-    found = (one for one in folder.rglob("*") if one.is_symlink() or not one.is_dir())
+    """Return the names of all files below a folder, and of links, but for those of desktops."""
+    found = (one for one in folder.rglob("*") if one.name not in _OF_DESKTOPS and (one.is_symlink() or not one.is_dir()))
     return {one.relative_to(folder).as_posix() for one in found}
 
 

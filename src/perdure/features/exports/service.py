@@ -16,7 +16,7 @@ from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, parts_to_json
 from perdure.core.passages import Passage
-from perdure.domain.conversations.transfer import parse_line
+from perdure.domain.conversations.transfer import parse_fields
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.exports.folders import absolute, check_target, new_folder, safe_name, unused_name, write_marker
 from perdure.features.exports.texts import archival_text, conversation_text, memory_text
@@ -27,7 +27,6 @@ from perdure.library.perdure import AsyncPerdure
 
 PAGE = 500
 VERSION = 1
-_NAMES = ("tags", "metadata", "source", "sources")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,11 +186,9 @@ class _Writer:
         with (self._folder / "passages.jsonl").open("w", encoding="utf-8", newline="\n") as lines:
             for archive in await self._library.archives.page(Page(PAGE, ascending=True), agent_id=self._id):
                 async for line in self._library.transfer.export_archive(archive.id):
-                    passage = parse_line(line)
-                    if isinstance(passage, Passage):
-                        fields = {
-                            name: self._cleared(value) for name, value in json.loads(line).items() if name != "id"
-                        }
+                    fields = json.loads(line)
+                    if isinstance(passage := parse_fields(fields), Passage):
+                        fields = {name: self._cleared(value) for name, value in fields.items() if name != "id"}
                         print(self._line(fields, {"id": passage.id}), file=lines)
                         found.append(passage)
                         self._passages += 1

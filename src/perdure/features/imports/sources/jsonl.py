@@ -15,7 +15,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.messages import ToolCall, ToolResult, parts_from_json, text_of
 from perdure.core.passages import Passage
 from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, ImportedRole
-from perdure.domain.conversations.transfer import parse_line
+from perdure.domain.conversations.transfer import parse_fields
 from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import LeftOut, SourceAgent, SourceConversation, SourceItem, SourceMemory
 from perdure.features.imports.sources.kinds import missing_file, wrong_item
@@ -196,7 +196,7 @@ def _time(value: Mapping[str, Any], otherwise: datetime) -> datetime:
 
 def _own_memory(value: Mapping[str, Any]) -> SourceMemory:
     """Return the passage of a line that an export has written. Raises: InvalidInput."""
-    passage = parse_line(json.dumps(value))
+    passage = parse_fields(value)
     assert isinstance(passage, Passage)  # another line begins with `perdure`
     return SourceMemory(id=passage.id, text=passage.text, created_at=passage.occurred_at, passage=passage)
 
