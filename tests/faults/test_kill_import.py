@@ -6,13 +6,11 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from perdure import Perdure
-from perdure.features.imports import work
 from tests.features.imports import golden
 from tests.support.library import open_sync
 from tests.support.programs import environment
@@ -68,10 +66,7 @@ def contents(store: Perdure) -> dict[str, Counter[tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_an_import_that_was_killed_goes_on_without_loss_or_double(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(work, "ABANDONED_AFTER", timedelta(0))
+def test_an_import_that_was_killed_goes_on_without_loss_or_double(tmp_path: Path, kind: str) -> None:
     source, place = place_of(kind, tmp_path)
     (tmp_path / "whole").mkdir()
     prepare(kind, whole := tmp_path / "whole" / "perdure.db")

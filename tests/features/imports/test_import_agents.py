@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
 
+from perdure.engine.records.leases import process_owner
 from perdure.features.imports import units
-from perdure.features.imports.work import ABANDONED_AFTER
+from perdure.features.imports.sources.plain import hash_of
 from tests.features.imports import golden
 from tests.support.library import open_async, open_sync
 
@@ -54,21 +56,31 @@ async def test_two_imports_at_once_make_one_agent(exported: Path, tmp_path: Path
         assert sum(one.messages.new for one in reports) == reports[0].messages.total
 
 
-async def test_what_a_killed_import_has_left_is_deleted_when_it_is_old(
+async def test_what_a_killed_import_has_left_is_deleted_by_the_next_one(exported: Path, tmp_path: Path) -> None:
+    """At once where its process is known to be dead; what a living one makes, and what only looks like it, stays."""
+    done = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+    await done.wait()
+    machine, pid, start, _ = process_owner().rsplit("/", 3)
+    mine = f"sam - being imported by process {pid} {start} {hash_of(machine)[:6]} ab12"
+    left = f"sam - being imported by process {done.pid} 1 {hash_of(machine)[:6]} ab12"
+    names = [mine, left, "sam - being imported by process of mine", left.replace(hash_of(machine)[:6], "123456")]
+    async with await open_async(tmp_path / "perdure.db") as store:
+        for name in names:
+            await store.create_agent(name)
+        await store.imports.run("jsonl", exported)
+
+        assert {one.name for one in await store.agents()} == {"sam", *names} - {left}
+
+
+async def test_an_import_that_fails_leaves_no_agent(
     exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_: object) -> None:
-        raise OSError("killed")
+    def fail(*_: object) -> None:
+        raise OSError("no space")
 
     async with await open_async(tmp_path / "perdure.db") as store:
-        with monkeypatch.context() as patch:
-            patch.setattr(units, "claim_agent", killed)
-            with pytest.raises(OSError, match="killed"):
-                await store.imports.run("jsonl", exported)
-        assert [one.name.startswith("sam - being imported") for one in await store.agents()] == [True]
-        await store.imports.run("jsonl", exported)
-        assert len(await store.agents()) == 2
-        monkeypatch.setattr("perdure.features.imports.work.ABANDONED_AFTER", -ABANDONED_AFTER)
-        await store.imports.run("jsonl", exported)
+        monkeypatch.setattr(units, "claim_agent", fail)
+        with pytest.raises(OSError, match="no space"):
+            await store.imports.run("jsonl", exported)
 
-        assert [one.name for one in await store.agents()] == ["sam"]
+        assert await store.agents() == []

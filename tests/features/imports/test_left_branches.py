@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from perdure.testing import says
 from tests.features.imports import golden
 from tests.support.library import open_sync
@@ -36,11 +38,11 @@ def write(folder: Path, **how: Any) -> Path:
 
 def test_facts_of_a_left_branch_are_known_no_more(tmp_path: Path) -> None:
     with open_sync(tmp_path / "perdure.db") as store:
-        store.imports.run("chatgpt", write(tmp_path, count=2, current="a1"))
+        store.imports.run("chatgpt", write(tmp_path, count=2, current="a1"), facts=True)
         agent = store.agent("chatgpt")
         agent.facts.extract()
         before = [one.fact.text for one in agent.facts.list()]
-        store.imports.run("chatgpt", write(tmp_path, count=2, current="b1"))
+        store.imports.run("chatgpt", write(tmp_path, count=2, current="b1"), facts=True)
         agent.facts.extract()
         after = [one.fact.text for one in agent.facts.list()]
 
@@ -66,3 +68,28 @@ def test_summaries_and_requests_hold_nothing_of_a_left_branch(tmp_path: Path) ->
     assert SECRET in sent[0] and SECRET not in sent[1]
     assert not [text for text in (*found, *whole) if SECRET in text]
     assert whole[-2:] == ["And now?", "two"]
+
+
+@pytest.mark.uses("exports")
+@pytest.mark.parametrize("moves", [1, 2, 3])
+def test_a_branch_that_is_left_after_a_move_is_gone_too(tmp_path: Path, moves: int) -> None:
+    """The agent was exported and read back elsewhere, as often as `moves` says, before the branch is another one."""
+    with open_sync(tmp_path / "0.db") as store:
+        store.imports.run("chatgpt", write(tmp_path, count=2, current="a1"), agent="ann")
+        store.imports.run("markdown", notes := golden.write_markdown(tmp_path), agent="ann")
+        store.export(tmp_path / "0", store.agent("ann").id)
+    for number in range(1, moves + 1):
+        with open_sync(tmp_path / f"{number}.db") as store:
+            store.imports.run("jsonl", tmp_path / str(number - 1))
+            store.export(tmp_path / str(number), store.agent("ann").id)
+    with open_sync(tmp_path / f"{moves}.db") as store:
+        agent = store.agent("ann")
+        same = store.imports.run("chatgpt", write(tmp_path, count=2, current="a1"), agent="ann")
+        report = store.imports.run("chatgpt", write(tmp_path, count=2, current="b1"), agent="ann")
+        texts = [one.text for one in agent.messages(conversation=agent.conversations()[1].id)]
+        again = store.imports.run("chatgpt", write(tmp_path, count=2, current="b1"), agent="ann")
+        assert not store.imports.run("markdown", notes, agent="ann").has_news
+
+    assert not same.has_news and not again.has_news
+    assert (report.withdrawn, report.messages.new, len(texts)) == (2, 2, 4)
+    assert not [text for text in texts if SECRET in text]

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
+from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
+from perdure.core.features import Point
+from perdure.core.ids import AgentId, ConversationId, Ids, MessageId, derived_id
 from perdure.core.messages import Draft, Part, Text
+from perdure.core.passages import Archive
 from perdure.core.sources import Source
 from perdure.storage.tx import Tx
 
 KEY_MAX_CHARS = 255
 NAME_MAX_CHARS = 200
+
+IMPORTED: Point[[Tx, AgentId, Conversation | Archive, Collection[str], bool, Ids, datetime], None] = Point("imported")
+"""Messages of a conversation, or passages of an archive, were imported, by their ids. The last argument but two says
+whether they are to be read for what can be known from them, also if they were passed over before."""
 
 ImportedRole = Literal["user", "assistant", "system"]
 
@@ -30,6 +37,7 @@ class ImportedMessage:
         name: the speaker, where a role has several.
         id: its id at the source. A second import of the same id adds nothing.
         parts: the whole message, where it is more than `text`: tool calls, or results under the role `tool`.
+        source: what it came from first, such as "chatgpt"; empty: what the import comes from.
     """
 
     role: ImportedRole | Literal["tool"]
@@ -38,6 +46,7 @@ class ImportedMessage:
     name: str | None = None
     id: str | None = None
     parts: tuple[Part, ...] = ()
+    source: str = ""
 
 
 def imported_message(value: Any, *, limit_chars: int) -> ImportedMessage:
@@ -121,7 +130,7 @@ class Importer:
             parts=message.parts or (Text(message.text),),
             name=message.name,
             occurred_at=message.occurred_at,
-            sources=self._sources,
+            sources=(Source.of("import", message.source),) if message.source else self._sources,
         )
 
     def _message_id(self, message: ImportedMessage) -> str:

@@ -104,7 +104,9 @@ def check_target(target: Path, *, overwrite: bool) -> None:
 
 def _files(folder: Path) -> set[str]:
     """Return the names of all files below a folder, and of links, but for those of desktops."""
-    found = (one for one in folder.rglob("*") if one.name not in _OF_DESKTOPS and (one.is_symlink() or not one.is_dir()))
+    found = (
+        one for one in folder.rglob("*") if one.name not in _OF_DESKTOPS and (one.is_symlink() or not one.is_dir())
+    )
     return {one.relative_to(folder).as_posix() for one in found}
 
 

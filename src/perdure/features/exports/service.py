@@ -7,11 +7,13 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
+from perdure.core.features import Point
 from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, parts_to_json
@@ -24,9 +26,13 @@ from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.parts.part import AsyncPart
 from perdure.library.perdure import AsyncPerdure
+from perdure.storage.tx import Tx
 
 PAGE = 500
 VERSION = 1
+
+FORMER_AGENTS: Point[[Tx, AgentId], Sequence[Sequence[AgentId]]] = Point("former_agents")
+"""Return the agents whose exports were read into an agent, each with those before it, the newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +121,7 @@ class _Writer:
     ) -> None:
         self._library, self._id, self._name, self._folder, self._progress = library, agent_id, name, folder, progress
         self._agent: AsyncAgentById = library.agent_of(agent_id)
+        self._read = library.app.ports.store.read
         self._hash = hashlib.sha256()
         self._messages = self._passages = self._conversations = 0
         self._redactors: Sequence[Redactor] = ()
@@ -142,6 +149,7 @@ class _Writer:
         for copy in document["metadata"]["perdure"]["agents"].values():
             copy["passages"] = []
         document["exported_agent_id"] = self._id
+        document["former_agents"] = await self._read(lambda tx: next(iter(FORMER_AGENTS(tx, self._id)), ()))
         (self._folder / "agent.json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
         blocks = (await self._agent.state()).blocks
         (self._folder / "memory.md").write_text(memory_text(self._name, blocks), "utf-8")
@@ -155,13 +163,15 @@ class _Writer:
             while page := await self._agent.conversations(limit=PAGE, after_seq=after):
                 for conversation in page:
                     after = conversation.seq
-                    found = [one async for one in self._list_messages(conversation)]
+                    origins: dict[int, str] = {}
+                    found = [one async for one in self._list_messages(conversation, origins)]
                     if not found and conversation.seq == 0:
                         continue
                     head = _head(conversation) | {"title": self._cleared(conversation.summary or "")}
                     print(self._line(head, {"conversation": conversation.id}), file=lines)
                     for message in found:
                         own = {"conversation": conversation.id, "id": message.id}
+                        own |= {"import": origins[message.seq]} if message.seq in origins else {}
                         print(self._line(_shape(message), own), file=lines)
                     self._conversations += 1
                     self._messages += len(found)
@@ -171,11 +181,13 @@ class _Writer:
                     (texts / name).write_text(text, "utf-8")
                     self._progress(self._messages)
 
-    async def _list_messages(self, conversation: Conversation) -> AsyncIterator[Message]:
-        """Yield the messages of a conversation, oldest first."""
+    async def _list_messages(self, conversation: Conversation, origins: dict[int, str]) -> AsyncIterator[Message]:
+        """Yield the messages of a conversation, oldest first; add to `origins` which import has brought each."""
         after: int | None = None
         while page := await self._agent.messages(conversation=conversation.id, limit=PAGE, after_seq=after):
-            after = page[-1].seq
+            after, seqs = page[-1].seq, [one.seq for one in page]
+            sources = await self._read(lambda tx, seqs=seqs: tx.sources.list_by_messages(self._id, seqs))
+            origins |= {one.seq: one.source.name for one in chain(*sources.values()) if one.source.label == "import"}
             for message in page:
                 if message.kind == "message":
                     yield replace(message, name=self._cleared(message.name))

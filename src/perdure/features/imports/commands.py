@@ -38,22 +38,25 @@ async def import_(
         view.show_status("reading…")
         plan = await perdure.imports.plan(source, path, agent=agent)  # type: ignore[arg-type]
         view.clear_status()
-        if not plan.has_news:
+        if not plan.has_news and not facts:
             view.show(asdict(plan), *report_lines(plan, done=True))
             view.hint(f"{nothing_line(plan)}; nothing was imported.")
             return
         view.print(*report_lines(plan))
-        confirm(view, f"Import {plural(plan.new, 'new item')}?", action="import it", yes=yes)
+        if plan.has_news:
+            confirm(view, f"Import {plural(plan.new, 'new item')}?", action="import it", yes=yes)
         with progress_bar() as progress:
             report = await perdure.imports.run(
                 source,  # type: ignore[arg-type]
                 path,
                 agent=agent,
+                facts=facts,
+                plan=plan,
                 progress=lambda done: progress("importing", done, plan.total),
             )
         if facts and hasattr(perdure.agent_of(AgentId("")), "facts"):
             view.show_status("extracting facts… (what is left goes on later)")
-            for agent_id in report.agents.values():
+            for agent_id in filter(None, report.agents.values()):
                 await perdure.agent_of(agent_id).facts.extract()
             view.clear_status()
         view.show(asdict(report), *report_lines(report, done=True))

@@ -11,5 +11,6 @@ FEATURE = Feature(
     routes=("routes",),
     sections={"data": "pages:SECTION"},
     store_parts={"imports": "service:AsyncImports"},
+    points={"former_agents": "units:former_agents"},
     tables=(TableUse(name="imported", key=("id",)),),
 )

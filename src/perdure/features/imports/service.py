@@ -28,7 +28,8 @@ class AsyncImports(AsyncPart):
         self, source: ImportSource, place: str | Path | BinaryIO, *, agent: str | None = None, label: str = ""
     ) -> ImportReport:
         """What `run` would do: everything is read and checked, and nothing is stored. Raises: as `run`."""
-        return await self._work(source, place, agent, label, dry=True)
+        check_choice("source", source, IMPORT_SOURCES)
+        return await ImportWork(self._app, source, agent, dry=True).run(place, label)
 
     async def run(
         self,
@@ -38,6 +39,7 @@ class AsyncImports(AsyncPart):
         agent: str | None = None,
         facts: bool = False,
         label: str = "",
+        plan: ImportReport | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> ImportReport:
         """Import what a file, folder, ZIP file or database holds.
@@ -47,30 +49,17 @@ class AsyncImports(AsyncPart):
             place: a path; for "letta-db" also postgresql://...; or an open file.
             agent: name or id of the agent that gets it, which is made if it is missing; by default one named after the
                 source, and agents of the source as themselves.
-            facts: whether facts are extracted from it in the background.
+            facts: whether facts are extracted from it in the background, also from what was imported before without.
             label: what errors call an open file.
+            plan: what `plan` has returned for the same, so that it is not read and checked once more.
             progress: takes how many messages and memories are stored or were here.
         Raises: InvalidInput: what can't be read, with file and line or byte, before anything is stored; StoreError.
             What was stored stays, and the same import goes on there.
         """
-        return await self._work(source, place, agent, label, dry=False, facts=facts, progress=progress)
-
-    async def _work(
-        self,
-        source: ImportSource,
-        place: str | Path | BinaryIO,
-        agent: str | None,
-        label: str,
-        *,
-        dry: bool,
-        facts: bool = False,
-        progress: Callable[[int], None] = lambda done: None,
-    ) -> ImportReport:
-        check_choice("source", source, IMPORT_SOURCES)
-        label = label or (Path(place).name if isinstance(place, (str, Path)) else "the file")
-        report = await ImportWork(self._app, source, agent, dry=True).run(place, label)
-        if not dry:
-            report = await ImportWork(self._app, source, agent, dry=False, progress=progress).run(place, label)
+        if plan is None:
+            await self.plan(source, place, agent=agent, label=label)
+        work = ImportWork(self._app, source, agent, dry=False, facts=facts, progress=progress)
+        report = await work.run(place, label)
         for agent_id in report.agents.values() if facts else ():
             for line in await self._store.read(_lines_of, agent_id):
                 self._ports.unread.note((agent_id, line.seq), now=True)

@@ -37,6 +37,7 @@ class Imports(Part):
         agent: str | None = None,
         facts: bool = False,
         label: str = "",
+        plan: ImportReport | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> ImportReport:
         """Import what a file, folder, ZIP file or database holds.
@@ -46,12 +47,13 @@ class Imports(Part):
             place: a path; for "letta-db" also postgresql://...; or an open file.
             agent: name or id of the agent that gets it, which is made if it is missing; by default one named after the
                 source, and agents of the source as themselves.
-            facts: whether facts are extracted from it in the background.
+            facts: whether facts are extracted from it in the background, also from what was imported before without.
             label: what errors call an open file.
+            plan: what `plan` has returned for the same, so that it is not read and checked once more.
             progress: takes how many messages and memories are stored or were here.
         Raises: InvalidInput: what can't be read, with file and line or byte, before anything is stored; StoreError.
             What was stored stays, and the same import goes on there.
         """
         return self._portal.run(
-            self._inner.run(source, place, agent=agent, facts=facts, label=label, progress=progress)
+            self._inner.run(source, place, agent=agent, facts=facts, label=label, plan=plan, progress=progress)
         )

@@ -8,7 +8,8 @@ from perdure.core.ids import AgentId
 from perdure.storage.tables.table import OWN_AGENT, Table, own_agent
 
 MOVED = "moved "
-"""The beginning of the id that says from which agent an export came that was read into one."""
+"""The beginning of the id that says from which agent an export came that was read into one, and from which it had come
+before, and so on."""
 
 
 class ImportedItems(Table):
@@ -36,7 +37,8 @@ class ImportedItems(Table):
         found = self._value(f"SELECT a.id FROM agents a WHERE a.org_id = :org_id AND {known} ORDER BY a.number", id=id_)
         return None if found is None else AgentId(found)
 
-    def list_moved(self, agent_id: AgentId) -> Sequence[AgentId]:
-        """Return the ids of the agents whose exports were read into an agent."""
-        sql = f"SELECT id FROM imported WHERE agent_id = :agent_id AND id LIKE '{MOVED}%' AND {OWN_AGENT}"
-        return [AgentId(row[0].removeprefix(MOVED)) for row in self._rows(sql, agent_id=agent_id)]
+    def list_moved(self, agent_id: AgentId) -> Sequence[Sequence[AgentId]]:
+        """Return the ids of the agents whose exports were read into an agent, each with those before it."""
+        sql = f"SELECT id FROM imported WHERE agent_id = :agent_id AND id LIKE '{MOVED}%' AND {OWN_AGENT} ORDER BY id"
+        rows = self._rows(sql, agent_id=agent_id)
+        return [[*map(AgentId, row[0].removeprefix(MOVED).split())] for row in rows]

@@ -18,7 +18,7 @@ from perdure.core.passages import Passage
 from perdure.core.sources import Source
 from perdure.domain.agents.units import update_agent
 from perdure.domain.archives.passages import delete_passage, own_archive, update_passage
-from perdure.domain.conversations.importing import ImportedMessage, Importer
+from perdure.domain.conversations.importing import IMPORTED, ImportedMessage, Importer
 from perdure.domain.conversations.transfer import import_passages
 from perdure.domain.conversations.units import SUMMARY_CHARS
 from perdure.domain.corrections import MEMORY_CORRECTED
@@ -33,7 +33,9 @@ from perdure.features.imports.tables import MOVED, ImportedItems
 from perdure.storage.tx import Tx
 
 AUTHOR = Author(kind="system", id="import")
-WITHDRAWN = "withdrawn"
+WITHDRAWN, FACTS = "withdrawn", "facts "
+"""What is noted of messages and pieces of memories that the source has left, and of memories and conversations that
+were to be read for facts."""
 DIGEST = "digest"
 """Where the source of a passage has the digest of the text that was imported."""
 PAGE = 500
@@ -42,18 +44,26 @@ PAGE = 500
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How a conversation of a source stands here: `done`, all of it is; `deleted`, a person has deleted it. So many of
-    its messages are `new`, and so many that an earlier import brought are to be `withdrawn`."""
+    its messages are `new`, and so many that an earlier import brought are `withdrawn`. `messages`: those of the source,
+    with the ids under which they go into it."""
 
     state: Literal["new", "open", "done", "deleted"]
     new: int = 0
     withdrawn: int = 0
+    messages: Sequence[ImportedMessage] = ()
 
 
 def id_of(
-    kind: Literal["conversation", "passage"], agent_id: AgentId, source: ImportSource, key: str, piece: int = 1
+    kind: Literal["conversation", "passage"], owners: Sequence[AgentId], source: ImportSource, key: str, piece: int = 1
 ) -> str:
-    """Return the id that a conversation or memory of a source, or a piece of a long one, has here."""
-    return derived_id(kind, agent_id, "import", source, key, *([] if piece == 1 else ["piece", str(piece)]))
+    """Return the id that a conversation or memory of a source, or a piece of a long one, has in the last of `owners`,
+    where the others had it before, one after the other."""
+    found = derived_id(kind, owners[0], "import", source, key, *([] if piece == 1 else ["piece", str(piece)]))
+    return (
+        found
+        if len(owners) == 1
+        else derived_id(kind, owners[-1], "import", "jsonl", id_of(kind, owners[:-1], source, key, piece))
+    )
 
 
 def find_agent(tx: Tx, key: str, name: str | None) -> Agent | None:
@@ -66,40 +76,46 @@ def find_agent(tx: Tx, key: str, name: str | None) -> Agent | None:
     return None
 
 
-def note_moved(tx: Tx, agent_id: AgentId, exported_id: str) -> None:
-    """Note that an agent gets what this one had."""
-    tx.of(ImportedItems).put(agent_id, {MOVED + exported_id: ""})
+def note_moved(tx: Tx, agent_id: AgentId, chains: Sequence[Sequence[str]]) -> None:
+    """Note that an agent gets what the first of each of these agents had, which it may have from the next one."""
+    tx.of(ImportedItems).put(agent_id, {MOVED + " ".join(chain): "" for chain in chains})
+
+
+def former_agents(tx: Tx, agent_id: AgentId) -> Sequence[Sequence[AgentId]]:
+    """Return the agents whose exports were read into an agent, each with those before it."""
+    return tx.of(ImportedItems).list_moved(agent_id)
+
+
+def _ways(tx: Tx, agent_id: AgentId) -> Sequence[tuple[AgentId, ...]]:
+    """Return by which agents something may have come into this one, the oldest first: first none but itself."""
+    chains = former_agents(tx, agent_id)
+    moved = [(*reversed(chain[:count]), agent_id) for chain in chains for count in range(1, len(chain) + 1)]
+    return [*dict.fromkeys([(agent_id,), *moved])]
 
 
 def find_conversation(
     tx: Tx, agent_id: AgentId, source: ImportSource, found: SourceConversation
 ) -> tuple[ConversationId, Sequence[ImportedMessage]]:
     """Return the id that a conversation of a source has here, and its messages with the ids that they go by: those of
-    the agent that got it first, if the conversation came here in that agent's export."""
-    own_id = ConversationId(id_of("conversation", agent_id, source, found.id))
-    before = {
-        id_of("conversation", agent_id, "jsonl", first_id): (one, first_id)
-        for one in tx.of(ImportedItems).list_moved(agent_id)
-        for first_id in [ConversationId(id_of("conversation", one, source, found.id))]
-    }
-    known = tx.of(ImportedItems).find(agent_id, [own_id, *before])
-    if own_id in known or not known:
-        return own_id, found.messages
-    moved_id = next(iter(known))
-    ids = message_ids(*before[moved_id], found.messages)
-    return ConversationId(moved_id), [replace(one, id=id_) for one, id_ in zip(found.messages, ids, strict=True)]
+    the agent that got it first, if the conversation came here in exports."""
+    ways = {ConversationId(id_of("conversation", way, source, found.id)): way for way in _ways(tx, agent_id)}
+    known = tx.of(ImportedItems).find(agent_id, [*ways])
+    own_id = next((id_ for id_ in ways if id_ in known), next(iter(ways)))
+    messages = found.messages
+    for count, owner in enumerate(ways[own_id][:-1], 1):
+        there = ConversationId(id_of("conversation", ways[own_id][:count], source, found.id))
+        ids = message_ids(owner, there, messages)
+        messages = [replace(one, id=id_) for one, id_ in zip(messages, ids, strict=True)]
+    return own_id, messages
 
 
 def moved_passages(
     tx: Tx, agent_id: AgentId, source: ImportSource, pieces: Mapping[PassageId, tuple[str, int]]
 ) -> Mapping[PassageId, PassageId]:
-    """Return which of these passages came here in the export of the agent that got them first: the id that each would
-    have (-> key and number of the piece) -> the id that it has."""
-    ids = {
-        id_of("passage", agent_id, "jsonl", id_of("passage", one, source, *piece)): own
-        for one in tx.of(ImportedItems).list_moved(agent_id)
-        for own, piece in pieces.items()
-    }
+    """Return which of these passages came here in exports: the id that each would have (-> key and number of the piece)
+    -> the id that it has."""
+    ways = _ways(tx, agent_id)[1:]
+    ids = {id_of("passage", way, source, *piece): own for way in ways for own, piece in pieces.items()}
     return {ids[id_]: PassageId(id_) for id_ in tx.of(ImportedItems).find(agent_id, [*ids])}
 
 
@@ -149,14 +165,26 @@ def own_passages(tx: Tx, agent_id: AgentId, keys: Sequence[str]) -> set[str]:
     return {id_ for id_, (owner, _) in tx.passages.find_places(list(map(PassageId, keys))).items() if owner in archives}
 
 
-def look(
-    tx: Tx, agent_id: AgentId, conversation_id: ConversationId, found: SourceConversation, source: ImportSource
+def put_conversation(
+    tx: Tx,
+    agent_id: AgentId,
+    conversation_id: ConversationId,
+    found: SourceConversation,
+    source: ImportSource,
+    inputs: UnitInputs,
+    *,
+    dry: bool,
 ) -> Standing:
-    """Return how a conversation of a source stands here."""
+    """Make the conversation if need be, and take what its source has left since out of it; with `dry` only look. Return
+    how it stands. Raises: ConversationBusy."""
+    if not dry:
+        tx.agents.lock(agent_id)
     ids = message_ids(agent_id, conversation_id, found.messages)
     digest = tx.of(ImportedItems).find(agent_id, [conversation_id]).get(conversation_id)
     if digest is None:
-        return Standing("new", len({*ids} - tx.messages.find_existing(ids)))
+        if not dry:
+            _make_conversation(tx, agent_id, conversation_id, found, inputs)
+        return Standing("new", len({*ids} - tx.messages.find_existing(ids)), 0, found.messages)
     try:
         conversation = tx.conversations.get(conversation_id)
     except NotFound:
@@ -164,37 +192,26 @@ def look(
     if digest == hash_of(*ids):
         return Standing("done")
     messages, left = _compare(tx, conversation, found, source)
+    if left and not dry:
+        if (busy := tx.runs.find_active(agent_id, conversation.seq)) is not None:
+            raise ConversationBusy(busy.id)
+        _withdraw(tx, agent_id, left, inputs)
     ids = message_ids(agent_id, conversation_id, messages)
-    return Standing("open", len({*ids} - tx.messages.find_existing(ids)), len(left))
+    return Standing("open", len({*ids} - tx.messages.find_existing(ids)), len(left), messages)
 
 
-def begin(
-    tx: Tx,
-    agent_id: AgentId,
-    conversation_id: ConversationId,
-    found: SourceConversation,
-    source: ImportSource,
-    inputs: UnitInputs,
-) -> tuple[Sequence[ImportedMessage], int]:
-    """Make the conversation if need be, and take what its source has left since out of it. Return the messages with the
-    ids under which they go into it, and how many were taken out. Raises: NotFound; ConversationBusy."""
-    tx.agents.lock(agent_id)
-    if conversation_id not in tx.of(ImportedItems).find(agent_id, [conversation_id]):
-        if not found.is_first:
-            at = found.created_at or min((one.occurred_at for one in found.messages), default=inputs.now)
-            title = " ".join(found.title.split())[:SUMMARY_CHARS] or None
-            made = tx.conversations.add(agent_id, conversation_id, at=at, summary=title)
-            if found.archived:
-                tx.conversations.put(replace(made, archived_at=inputs.now), at=at)
-            renew_system_message(tx, agent_id, made.seq, inputs)
-        tx.of(ImportedItems).put(agent_id, {conversation_id: ""})
-        return found.messages, 0
-    conversation = tx.conversations.get(conversation_id)
-    messages, left = _compare(tx, conversation, found, source)
-    if left and (busy := tx.runs.find_active(agent_id, conversation.seq)) is not None:
-        raise ConversationBusy(busy.id)
-    _withdraw(tx, agent_id, left, inputs)
-    return messages, len(left)
+def _make_conversation(
+    tx: Tx, agent_id: AgentId, conversation_id: ConversationId, found: SourceConversation, inputs: UnitInputs
+) -> None:
+    """Make a conversation without messages, unless it is the agent's first one, and note it. Raises: NotFound."""
+    if not found.is_first:
+        at = found.created_at or min((one.occurred_at for one in found.messages), default=inputs.now)
+        title = " ".join(found.title.split())[:SUMMARY_CHARS] or None
+        made = tx.conversations.add(agent_id, conversation_id, at=at, summary=title)
+        if found.archived:
+            tx.conversations.put(replace(made, archived_at=inputs.now), at=at)
+        renew_system_message(tx, agent_id, made.seq, inputs)
+    tx.of(ImportedItems).put(agent_id, {conversation_id: ""})
 
 
 def _compare(
@@ -209,9 +226,23 @@ def _compare(
     return messages, [one for one in _brought(tx, conversation, source) if one.id not in wanted]
 
 
-def finish(tx: Tx, agent_id: AgentId, conversation_id: ConversationId, ids: Sequence[MessageId]) -> None:
-    """Note that all messages of a conversation, with these ids, are here."""
-    tx.of(ImportedItems).put(agent_id, {conversation_id: hash_of(*ids)})
+def finish(
+    tx: Tx,
+    agent_id: AgentId,
+    conversation_id: ConversationId,
+    messages: Sequence[ImportedMessage],
+    inputs: UnitInputs,
+    *,
+    facts: bool,
+) -> None:
+    """Note that all messages of a conversation are here, and have them read for `facts` or passed over. Raises:
+    NotFound."""
+    ids = message_ids(agent_id, conversation_id, messages)
+    digest, noted = hash_of(*ids), tx.of(ImportedItems)
+    before = noted.find(agent_id, [conversation_id, FACTS + conversation_id])
+    if before.get(FACTS + conversation_id) != digest and (facts or before.get(conversation_id) != digest):
+        IMPORTED(tx, agent_id, tx.conversations.get(conversation_id), {*ids}, facts, inputs.ids, inputs.now)
+    noted.put(agent_id, {conversation_id: digest} | ({FACTS + conversation_id: digest} if facts else {}))
 
 
 def _returning(tx: Tx, conversation: Conversation, messages: Sequence[ImportedMessage]) -> Sequence[ImportedMessage]:
@@ -272,10 +303,11 @@ class PassageCounts:
 
 
 def put_passages(
-    tx: Tx, agent_id: AgentId, passages: Sequence[Passage], new_id: ArchiveId, *, at: datetime, dry: bool
+    tx: Tx, agent_id: AgentId, passages: Sequence[Passage], inputs: UnitInputs, *, facts: bool, dry: bool
 ) -> PassageCounts:
     """Add the passages that were never imported, and change those whose text is another at the source since, and still
-    the imported one here; with `dry` only count. Raises: NotFound, TooMany, InvalidInput."""
+    the imported one here; have them read for `facts` or passed over. With `dry` only count. Raises: NotFound, TooMany,
+    InvalidInput."""
     by_id = {one.id: one for one in passages}
     found, places = tx.of(ImportedItems).find(agent_id, [*by_id]), tx.passages.find_places([*by_id])
     known = {id_ for id_, digest in found.items() if digest != WITHDRAWN}
@@ -284,12 +316,15 @@ def put_passages(
     untouched = [one for one in here if one.source.get(DIGEST) == hash_of(one.text)]
     changed = [one for one in untouched if by_id[one.id].text != one.text]
     deleted = sum(id_ in known and id_ not in places for id_ in by_id)
-    if not dry:
-        if new:
-            import_passages(tx, own_archive(tx, agent_id, new_id, at=at).id, new)
-            tx.of(ImportedItems).put(agent_id, dict.fromkeys((one.id for one in new), ""))
+    unread = {id_ for id_ in by_id if found.get(id_) != FACTS}
+    if not dry and (new or changed or (facts and unread)):
+        archive = own_archive(tx, agent_id, ArchiveId(inputs.ids.new("archive")), at=inputs.now)
+        import_passages(tx, archive.id, new)
         for one in changed:
-            update_passage(tx, one, {"text": by_id[one.id].text, "source": by_id[one.id].source}, at=at)
+            update_passage(tx, one, {"text": by_id[one.id].text, "source": by_id[one.id].source}, at=inputs.now)
+        IMPORTED(tx, agent_id, archive, unread, facts, inputs.ids, inputs.now)
+        noted = (unread & {*places}) | {one.id for one in new} if facts else {one.id for one in new}
+        tx.of(ImportedItems).put(agent_id, dict.fromkeys(noted, FACTS if facts else ""))
     return PassageCounts(len(new), len(passages) - len(new) - deleted, len(changed), deleted)
 
 
@@ -300,7 +335,7 @@ def drop_pieces(
     that nobody has changed here; with `dry` only count them. Return how many. Raises: NotFound."""
     dropped = 0
     while counts:
-        numbers = {id_of("passage", agent_id, source, key, count + 1): key for key, count in counts.items()}
+        numbers = {id_of("passage", (agent_id,), source, key, count + 1): key for key, count in counts.items()}
         known, places = (
             tx.of(ImportedItems).find(agent_id, [*numbers]),
             tx.passages.find_places([*map(PassageId, numbers)]),

@@ -21,7 +21,7 @@ from perdure.core.agents import AgentFilter
 from perdure.core.errors import AlreadyExists, ApprovalPending, ConversationBusy, InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.forgetting.redaction import REDACTED, Redactor
-from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.ids import AgentId, ArchiveId, ConversationId, PassageId
 from perdure.core.incoming.addresses import is_postgres
 from perdure.core.messages import parts_from_json, parts_to_json
 from perdure.core.passages import Passage
@@ -29,6 +29,7 @@ from perdure.core.sources import Source, WriteSource
 from perdure.domain.archives.passages import check_passage
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.values import batches
+from perdure.engine.records.leases import is_dead, process_owner
 from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import read_agent_file
 from perdure.features.imports import units
@@ -61,8 +62,9 @@ TOO_LONG = "messages of more than {limit:,} characters"
 ITEMS_AT_ONCE = 50
 PIECE_CHARS = 8_000
 """A longer memory becomes several passages, of whole paragraphs where these are not longer."""
-_UNFINISHED = " - being imported"
-ABANDONED_AFTER, ABANDONED_AT_ONCE = timedelta(hours=1), 100
+_UNFINISHED = " - being imported by process"
+_LEFT = re.compile(rf".*{_UNFINISHED} (\d+) (\S+) (\w+) \w+", re.DOTALL)
+ABANDONED_AFTER, ABANDONED_AT_ONCE = timedelta(minutes=15), 100
 _NOT_IN_NAME = re.compile(r"[^\w '-]+")
 _NAME_CHARS = 150
 
@@ -82,9 +84,16 @@ class ImportWork:
     or that the only agent of the source gets."""
 
     def __init__(
-        self, app: App, source: ImportSource, agent: str | None, *, dry: bool, progress: Progress = lambda done: None
+        self,
+        app: App,
+        source: ImportSource,
+        agent: str | None,
+        *,
+        dry: bool,
+        facts: bool = False,
+        progress: Progress = lambda done: None,
     ) -> None:
-        self._app, self._store, self._source, self._dry = app, app.ports.store, source, dry
+        self._app, self._store, self._source, self._dry, self._facts = app, app.ports.store, source, dry, facts
         self._library, self._named, self._progress = AsyncPerdure(app), agent, progress
         self._agents: dict[str, AgentId] = {}
         self._seen: dict[tuple[str, str], Counter[str]] = {}  # conversation -> how often it has equal messages
@@ -92,7 +101,9 @@ class ImportWork:
         self.report = ImportReport(source=source)
 
     async def run(self, place: Place, label: str) -> ImportReport:
-        """Take everything that the source holds. Raises: InvalidInput, StoreError: what was stored stays."""
+        """Take everything that the source holds; `label` is what errors call it. Raises: InvalidInput, StoreError: what
+        was stored stays."""
+        label = label or (Path(place).name if isinstance(place, (str, Path)) else "the file")
         if not self._dry:
             await self._drop_unfinished()
         items = read_items(self._source, place, label)
@@ -130,12 +141,16 @@ class ImportWork:
             self._set(found.id, await self._store.read(units.free_name, name), AgentId(""))
             return
         if there is None:
-            made = await self._make(found, f"{name[:_NAME_CHARS]}{_UNFINISHED} {token_hex(4)}")
-            there = await self._store.write(units.claim_agent, made, key, named, name, self._app.ports.clock.now())
-            if there.id != made:
-                await self._library.delete_agent(made)
+            machine, pid, start, _ = process_owner().rsplit("/", 3)
+            unfinished = f"{name[: _NAME_CHARS - 50]}{_UNFINISHED} {pid} {start} {hash_of(machine)[:6]} {token_hex(2)}"
+            made = await self._make(found, unfinished)
+            try:
+                there = await self._store.write(units.claim_agent, made, key, named, name, self._app.ports.clock.now())
+            finally:
+                if there is None or there.id != made:
+                    await self._library.delete_agent(made)
         if found.file is not None and not self._dry:
-            await self._store.write(units.note_moved, there.id, found.id)
+            await self._store.write(units.note_moved, there.id, found.former)
         self._set(found.id, there.name, there.id)
 
     async def _make(self, found: SourceAgent, name: str) -> AgentId:
@@ -153,11 +168,15 @@ class ImportWork:
         return agent_id
 
     async def _drop_unfinished(self) -> None:
-        """Delete agents that killed imports have left; one that is made now is younger."""
-        before = self._app.ports.clock.now() - ABANDONED_AFTER
+        """Delete agents that killed imports have left: at once where their process is known to be dead."""
+        machine, before = process_owner().rsplit("/", 3)[0], self._app.ports.clock.now() - ABANDONED_AFTER
         page = Page(ABANDONED_AT_ONCE, ascending=True)
         for one in await self._library.all_agents.page(AgentFilter(text=_UNFINISHED), page):
-            if one.created_at < before:
+            if (left := _LEFT.fullmatch(one.name)) is None:
+                continue
+            if one.created_at < before or (
+                left[3] == hash_of(machine)[:6] and is_dead(f"{machine}/{left[1]}/{left[2]}/")
+            ):
                 with suppress(NotFound):
                     await self._library.delete_agent(one.id)
 
@@ -211,26 +230,37 @@ class ImportWork:
         else:
             conversation_id, messages = await self._store.read(units.find_conversation, agent_id, self._source, found)
             found = replace(found, messages=messages)
-        of_source = (agent_id, conversation_id, found, self._source)
-        standing = await self._store.read(units.look, *of_source)
-        if self._dry or standing.state in ("done", "deleted"):
+        put = partial(units.put_conversation, source=self._source, inputs=self._app.ports.inputs())
+        standing = await self._store.read(put, agent_id, conversation_id, found, dry=True)
+        if self._dry or standing.state == "deleted" or (standing.state == "done" and not self._facts):
             return standing
+        imported = 0
+        finish = partial(units.finish, agent_id=agent_id, conversation_id=conversation_id, facts=self._facts)
         try:
-            messages, withdrawn = await self._store.write(units.begin, *of_source, self._app.ports.inputs())
-            end = len(messages) - found.waiting
-            result = await self._library.agent_of(agent_id).import_messages(
-                messages[:end], conversation=conversation_id, checked=True, source=self._source
-            )
-            ids = units.message_ids(agent_id, conversation_id, found.messages)
-            waits = ids[end:] and not await self._store.read(lambda tx: tx.messages.find_existing(ids[end:]))
-            if waits:
-                here = await self._library.agent_of(agent_id).find_conversation(conversation_id)
-                await self._library.messages.import_waiting(here, messages[end:])
-            await self._store.write(units.finish, agent_id, conversation_id, ids)
+            if standing.state != "done":
+                standing = await self._store.write(put, agent_id, conversation_id, found, dry=False)
+                found = replace(found, messages=standing.messages)
+                imported = await self._store_messages(agent_id, conversation_id, found)
+            await self._store.write(finish, messages=found.messages, inputs=self._app.ports.inputs())
         except (ConversationBusy, ApprovalPending):
             self.report.leave_out(BUSY)
             return units.Standing(standing.state)
-        return units.Standing(standing.state, result.imported + (found.waiting if waits else 0), withdrawn)
+        return replace(standing, new=imported)
+
+    async def _store_messages(
+        self, agent_id: AgentId, conversation_id: ConversationId, found: SourceConversation
+    ) -> int:
+        """Store the messages that are not here; return how many. Raises: ConversationBusy, ApprovalPending."""
+        agent, end = self._library.agent_of(agent_id), len(found.messages) - found.waiting
+        result = await agent.import_messages(
+            found.messages[:end], conversation=conversation_id, checked=True, source=self._source
+        )
+        ids = units.message_ids(agent_id, conversation_id, found.messages)[end:]
+        if not ids or await self._store.read(lambda tx: tx.messages.find_existing(ids)):
+            return result.imported
+        here = await agent.find_conversation(conversation_id)
+        await self._library.messages.import_waiting(here, found.messages[end:])
+        return result.imported + found.waiting
 
     async def _fitting(self, agent_id: AgentId, found: SourceConversation) -> Sequence[ImportedMessage]:
         """Return the messages of a conversation that are not too long, without what the agent has forgotten since they
@@ -282,9 +312,9 @@ class ImportWork:
             report.memories.new += len(passages)
             return
         for batch in batches(passages):
-            new_id, at = ArchiveId(self._app.ports.ids.new("archive")), self._app.ports.clock.now()
-            put = partial(units.put_passages, agent_id=agent_id, passages=batch, new_id=new_id, at=at, dry=self._dry)
-            counts = await (self._store.read(put) if self._dry else self._store.write(put))
+            put = partial(units.put_passages, facts=self._facts, dry=self._dry)
+            do = self._store.read if self._dry else self._store.write
+            counts = await do(put, agent_id, batch, self._app.ports.inputs())
             report.memories.new += counts.new
             report.memories.already += counts.already
             report.changed += counts.changed
@@ -304,12 +334,12 @@ class ImportWork:
         """Yield the passages that a memory becomes, without what is too large beside its text. Raises: InvalidInput."""
         limits = self._app.ports.settings.limits
         if memory.passage is not None:
-            yield replace(memory.passage, id=PassageId(units.id_of("passage", agent_id, self._source, memory.id)))
+            yield replace(memory.passage, id=PassageId(units.id_of("passage", (agent_id,), self._source, memory.id)))
             return
         for number, text in enumerate(pieces(memory.text), 1):
             yield check_passage(
                 Passage(
-                    id=PassageId(units.id_of("passage", agent_id, self._source, memory.id, number)),
+                    id=PassageId(units.id_of("passage", (agent_id,), self._source, memory.id, number)),
                     archive_id=ArchiveId(""),
                     text=text,
                     tags=tuple(tag[: limits.name_limit_chars] for tag in memory.tags[: limits.tags_per_item]),

@@ -31,10 +31,10 @@ def retract_changed(tx: Tx, refs: Sequence[str], at: datetime) -> None:
         retract_facts(tx, tx.of(Graphs).get(graph_id), episodes, at=at)
         tx.of(Episodes).mark_waiting(graph_id, [episode.seq for episode in episodes])
     for ref in dict.fromkeys(refs):
-        _queue_elsewhere(tx, ref, {episode.graph_id for episode in found if episode.ref == ref}, at=at)
+        queue_passed(tx, ref, {episode.graph_id for episode in found if episode.ref == ref}, at=at)
 
 
-def _queue_elsewhere(tx: Tx, ref: str, done: Collection[GraphId], *, at: datetime) -> None:
+def queue_passed(tx: Tx, ref: str, done: Collection[GraphId], *, at: datetime) -> None:
     """Have a changed message or passage extracted for agents whose graph has no episode of it, as its old text had no
     fact. `done` are the graphs that have one. What extraction has not reached yet is left to it."""
     new = Episode(id=EpisodeId(""), graph_id=GraphId(""), kind="text", ref=ref, occurred_at=at, created_at=at)

@@ -26,6 +26,7 @@ class SourceAgent:
 
     Args:
         id: its id at the source, which `agent` of the other items names.
+        former: agents whose exports were read one into the other, and the last into this one: the newest first.
         file: its agent file, where the source has one.
     """
 
@@ -35,6 +36,7 @@ class SourceAgent:
     description: str | None = None
     blocks: tuple[NewBlock, ...] = ()
     file: bytes | None = None
+    former: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

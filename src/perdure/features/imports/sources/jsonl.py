@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, get_args
 
 from perdure.core.errors import InvalidInput
+from perdure.core.ids import is_id
 from perdure.core.messages import ToolCall, ToolResult, parts_from_json, text_of
 from perdure.core.passages import Passage
 from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, ImportedRole
@@ -26,6 +27,7 @@ EMPTY = "lines without a text"
 OPEN_CALLS = "calls of tools without a result, or results without a call"
 AGENT, MESSAGES, PASSAGES = "agent.json", "messages.jsonl", "passages.jsonl"
 """The files of a folder that `perdure export` writes."""
+FORMER_MAX = 20
 NO_TIME = datetime.min.replace(tzinfo=UTC)
 _AGENT_BYTES = 256 << 20
 
@@ -49,7 +51,11 @@ def _agent(files: SourceFiles, folder: PurePosixPath) -> Iterator[SourceItem]:
     try:
         document = json.loads(file)
         id_ = key_of(document.get("exported_agent_id") or folder.as_posix())
-        yield SourceAgent(id=id_, name=str(document["agents"][0]["name"]), file=file)
+        former = tuple(
+            tuple(one for one in (id_, *chain) if is_id("agent", one))[:FORMER_MAX]
+            for chain in document.get("former_agents") or [()]
+        )
+        yield SourceAgent(id=id_, name=str(document["agents"][0]["name"]), file=file, former=former)
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise InvalidInput(f"{name}: it is no agent that `perdure export` has written") from error
     for found in files.find(MESSAGES, PASSAGES):
@@ -173,7 +179,8 @@ def _message(value: Mapping[str, Any]) -> ImportedMessage | None:
     if not (text or parts):
         return None
     id_ = key_of(value["id"]) if value.get("id") not in (None, "") else None
-    return ImportedMessage(role=role, text=text, occurred_at=at, name=name or None, id=id_, parts=parts)
+    source = text_in(value.get("import"))
+    return ImportedMessage(role=role, text=text, occurred_at=at, name=name or None, id=id_, parts=parts, source=source)
 
 
 def _text(value: Any) -> str:
