@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.features.files.converters.charset import decode
-from perdure.features.files.converters.limits import Refusal
+from perdure.features.files.converters.limits import Unreadable
 
 CHINESE = "今天天气很好，我们去公园散步吧。他说这个国家的人都很好，没有什么问题。"
 TAIWANESE = "今天天氣很好，我們去公園散步吧。他說這個國家的人都很好，沒有什麼問題。"
@@ -119,7 +119,7 @@ def test_a_few_damaged_bytes_do_not_change_the_encoding() -> None:
 )
 def test_binary_data_is_refused(data: bytes) -> None:
     """By its NULs and control characters, or a mark that it does not keep."""
-    with pytest.raises(Refusal):
+    with pytest.raises(Unreadable):
         decode(data)
 
 
@@ -128,7 +128,7 @@ def test_any_bytes_are_text_or_refused(data: bytes) -> None:
     """Nothing else comes out, and the text can be stored."""
     try:
         text, _ = decode(data)
-    except Refusal:
+    except Unreadable:
         return
     text.encode()
     assert "\0" not in text

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.features.files.converters.columns import in_columns
-from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.limits import ReadLimits
 from perdure.features.files.converters.pdf import pdf_document
 from tests.support.office_files import drawn_pdf_of, pdf_text
 
@@ -47,7 +47,7 @@ HEADING = "A heading that is set over both columns of this page, so long that it
 def read(drawing: str) -> list[str]:
     """The lines of a PDF of one page."""
     file = io.BytesIO(drawn_pdf_of([drawing]))
-    return pdf_document("a.pdf", file, Limits(), lambda done, total: None).text.rstrip("\n").split("\n")
+    return pdf_document("a.pdf", file, ReadLimits(), lambda done, total: None).text.rstrip("\n").split("\n")
 
 
 def at_places(rows: Rows, at: Sequence[int] = (50, 300), *, lower: int = 0) -> str:

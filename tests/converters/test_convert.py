@@ -17,7 +17,7 @@ import pytest
 from perdure.core.documents import Document
 from perdure.core.errors import ConversionFailed, ExtraMissing, FileNameInvalid, FileTooLarge, FileTypeUnsupported
 from perdure.features.files.converters.convert import convert_file
-from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.limits import ReadLimits
 from tests.support.office_files import docx_of, pdf_of, xlsx_of, zip_of
 
 WORD = "word/document.xml"
@@ -35,7 +35,7 @@ def convert(name: str, data: bytes, **options: Any) -> Document:
         return asyncio.run(convert_file(name, Path(file.name), **options))
 
 
-def refusal(name: str, data: bytes, limits: Limits | None = None) -> str:
+def refusal(name: str, data: bytes, limits: ReadLimits | None = None) -> str:
     """Why `data` is refused."""
     with pytest.raises(ConversionFailed) as raised:
         convert(name, data, limits=limits)
@@ -119,7 +119,7 @@ def test_a_workbook_is_read_as_a_table_for_each_sheet() -> None:
 
 def test_a_sparse_workbook_costs_what_stands_in_it() -> None:
     """A value in the first and in the last of 17 billion cells are two rows of two columns."""
-    document = convert("a.xlsx", xlsx_of({"Far": SPARSE}), limits=Limits(memory_bytes=300_000_000, cpu_s=5))
+    document = convert("a.xlsx", xlsx_of({"Far": SPARSE}), limits=ReadLimits(memory_bytes=300_000_000, cpu_s=5))
 
     assert document.text == "## Far\n\n| 1 |  |\n|---|---|\n|  | 2 |\n"
 
@@ -207,18 +207,18 @@ def test_a_file_that_can_not_be_read_says_why(name: str, data: bytes, reason: st
 @pytest.mark.parametrize(
     ("limits", "name", "data", "reason"),
     [
-        (Limits(pages=2), "a.pdf", pdf_of(["x"] * 3), "3 pages, the limit is 2"),
-        (Limits(pages=1), "a.xlsx", xlsx_of({"a": [["x"]], "b": [["x"]]}), "2 worksheets, the limit is 1"),
-        (Limits(text_chars=10), "a.pdf", pdf_of(["twelve chars"]), "10 characters"),
-        (Limits(text_chars=10), "a.html", b"<p>twelve chars", "10 characters"),
-        (Limits(text_chars=10), "a.txt", b"twelve chars", "10 characters"),
-        (Limits(archive_bytes=900), "a.docx", docx_of(["x"]), "unpack to"),
-        (Limits(wall_s=0.01), "a.pdf", pdf_of(["x"]), "0.01 seconds"),
-        (Limits(cpu_s=1), "a.html", b"<p>x" * 500_000, "1 seconds of computing"),
-        (Limits(memory_bytes=60_000_000), "a.csv", b"a,b,c\n" * 300_000, "60,000,000 bytes of memory"),
+        (ReadLimits(pages=2), "a.pdf", pdf_of(["x"] * 3), "3 pages, the limit is 2"),
+        (ReadLimits(pages=1), "a.xlsx", xlsx_of({"a": [["x"]], "b": [["x"]]}), "2 worksheets, the limit is 1"),
+        (ReadLimits(text_chars=10), "a.pdf", pdf_of(["twelve chars"]), "10 characters"),
+        (ReadLimits(text_chars=10), "a.html", b"<p>twelve chars", "10 characters"),
+        (ReadLimits(text_chars=10), "a.txt", b"twelve chars", "10 characters"),
+        (ReadLimits(archive_bytes=900), "a.docx", docx_of(["x"]), "unpack to"),
+        (ReadLimits(wall_s=0.01), "a.pdf", pdf_of(["x"]), "0.01 seconds"),
+        (ReadLimits(cpu_s=1), "a.html", b"<p>x" * 500_000, "1 seconds of computing"),
+        (ReadLimits(memory_bytes=60_000_000), "a.csv", b"a,b,c\n" * 300_000, "60,000,000 bytes of memory"),
     ],
 )
-def test_a_file_past_a_limit_says_which(limits: Limits, name: str, data: bytes, reason: str) -> None:
+def test_a_file_past_a_limit_says_which(limits: ReadLimits, name: str, data: bytes, reason: str) -> None:
     """Of pages, text, unpacked bytes, time, computing and memory; the next file is read."""
     assert reason in refusal(name, data, limits)
     assert convert("b.html", b"<p>x").text == "x\n"
@@ -227,7 +227,7 @@ def test_a_file_past_a_limit_says_which(limits: Limits, name: str, data: bytes, 
 def test_a_file_of_too_many_bytes_is_not_opened() -> None:
     """With both numbers."""
     with pytest.raises(FileTooLarge, match="5 bytes, the limit is 4"):
-        convert("a.txt", b"12345", limits=Limits(file_bytes=4))
+        convert("a.txt", b"12345", limits=ReadLimits(file_bytes=4))
 
 
 @pytest.mark.parametrize("name", ["a.doc", "a.png", "a.zip", "A.EXE", "unknown.xyz"])
@@ -292,7 +292,7 @@ def test_a_child_is_trusted_as_little_as_its_file(
     (tmp_path / "sitecustomize.py").write_text(program)
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    assert reason in refusal("a.html", b"<p>x", Limits(wall_s=1))
+    assert reason in refusal("a.html", b"<p>x", ReadLimits(wall_s=1))
 
 
 @pytest.mark.parametrize(("name", "package"), [("a.pdf", "pypdf"), ("a.docx", "mammoth")])

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.features.files.converters.docx import docx_document
 from perdure.features.files.converters.html import html_to_markdown
-from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.limits import ReadLimits
 from perdure.features.files.converters.tables import csv_to_markdown
 from perdure.features.files.converters.xlsx import xlsx_document
 from tests.support.office_files import docx_of, xlsx_of
@@ -263,7 +263,7 @@ def test_a_number_is_the_date_or_duration_that_its_style_shows(style: int, value
     rows = f'<sheetData><row><c s="{style}"><v>{value}</v></c></row></sheetData>'
     file = io.BytesIO(xlsx_of({"S": rows}, extra={"xl/styles.xml": STYLES.encode()}))
 
-    assert f"| {shown} |" in xlsx_document("a.xlsx", file, Limits(), lambda done, total: None).text
+    assert f"| {shown} |" in xlsx_document("a.xlsx", file, ReadLimits(), lambda done, total: None).text
 
 
 def test_a_workbook_keeps_powers_and_struck_out_text() -> None:
@@ -276,7 +276,7 @@ def test_a_workbook_keeps_powers_and_struck_out_text() -> None:
     sheet = f'<sheetData><row><c t="s"><v>0</v></c><c t="inlineStr"><is>{runs}</is></c></row></sheetData>'
     file = io.BytesIO(xlsx_of({"S": sheet}, extra={"xl/sharedStrings.xml": f"<sst><si>{runs}</si></sst>".encode()}))
 
-    assert "| 10^6~~no~~ 1st | 10^6~~no~~ 1st |" in xlsx_document("a.xlsx", file, Limits(), lambda *_: None).text
+    assert "| 10^6~~no~~ 1st | 10^6~~no~~ 1st |" in xlsx_document("a.xlsx", file, ReadLimits(), lambda *_: None).text
 
 
 @pytest.mark.parametrize(("day", "shown"), [("0", "1904-01-01"), ("1", "1904-01-02"), ("42538", "2020-06-18")])
@@ -290,7 +290,7 @@ def test_days_of_a_workbook_that_counts_from_1904(day: str, shown: str) -> None:
     extra = {"xl/styles.xml": STYLES.encode(), "xl/workbook.xml": book.encode()}
     file = io.BytesIO(xlsx_of({"S": f'<sheetData><row><c s="1"><v>{day}</v></c></row></sheetData>'}, extra=extra))
 
-    assert f"| {shown} |" in xlsx_document("a.xlsx", file, Limits(), lambda *_: None).text
+    assert f"| {shown} |" in xlsx_document("a.xlsx", file, ReadLimits(), lambda *_: None).text
 
 
 def test_merged_cells_of_a_workbook_stand_in_each_row() -> None:
@@ -301,7 +301,7 @@ def test_merged_cells_of_a_workbook_stand_in_each_row() -> None:
         '<row r="2"><c r="A2"/><c r="B2"><v>12</v></c></row><row r="4"><c r="B4"><v>13</v></c></row></sheetData>'
         '<mergeCells><mergeCell ref="A1:A3"/></mergeCells>'
     )
-    text = xlsx_document("a.xlsx", io.BytesIO(xlsx_of({"S": rows})), Limits(), lambda done, total: None).text
+    text = xlsx_document("a.xlsx", io.BytesIO(xlsx_of({"S": rows})), ReadLimits(), lambda done, total: None).text
 
     assert text == "## S\n\n| Basic | a b _x |\n|---|---|\n| Basic | 12 |\n|  | 13 |\n"
 
@@ -319,7 +319,7 @@ def test_a_docx_keeps_powers_struck_out_text_and_merged_cells() -> None:
     document = f"<w:document {word}><w:body>{body}</w:body></w:document>".encode()
     file = io.BytesIO(docx_of(["x"], extra={"word/document.xml": document}))
 
-    assert docx_document("a.docx", file, Limits()).text == "10^6~~no~~\n\n| A | 1 |\n|---|---|\n| A | 2 |\n"
+    assert docx_document("a.docx", file, ReadLimits()).text == "10^6~~no~~\n\n| A | 1 |\n|---|---|\n| A | 2 |\n"
 
 
 def t(text: str) -> str:
@@ -380,14 +380,14 @@ def docx_with(equation: str, runs: str = "", extra: Mapping[str, bytes] | None =
 def test_an_equation_of_a_docx_is_a_line_of_text(name: str) -> None:
     """In its place among the words, as the formula of a page is."""
     equation, line = EQUATIONS[name]
-    document = docx_document("a.docx", docx_with(equation), Limits())
+    document = docx_document("a.docx", docx_with(equation), ReadLimits())
 
     assert (document.text, document.warnings) == (f"is {line} now\n", ())
 
 
 def test_a_docx_says_what_of_an_equation_it_does_not_know() -> None:
     """Its text stays, but what it meant may be lost."""
-    document = docx_document("a.docx", docx_with(f"<m:spiral>{e(t('x'))}</m:spiral>"), Limits())
+    document = docx_document("a.docx", docx_with(f"<m:spiral>{e(t('x'))}</m:spiral>"), ReadLimits())
 
     assert document.text == "is x now\n"
     assert document.warnings == ("parts of its equations may be missing: spiral",)
@@ -400,7 +400,7 @@ def test_equations_on_lines_of_their_own_are_kept() -> None:
         docx_with(
             f"</m:oMath><m:oMathPara><m:oMath>{t('a=1')}</m:oMath><m:oMath>{t('b=2')}</m:oMath></m:oMathPara><m:oMath>"
         ),
-        Limits(),
+        ReadLimits(),
     )
 
     assert document.text == "is a=1 b=2 now\n"
@@ -432,7 +432,7 @@ def test_what_marks_mean_in_a_docx_is_kept(name: str) -> None:
     """As it is in a page; of changes what holds after them."""
     runs, line = RUNS[name]
 
-    assert docx_document("a.docx", docx_with("", runs), Limits()).text == f"{line}\n"
+    assert docx_document("a.docx", docx_with("", runs), ReadLimits()).text == f"{line}\n"
 
 
 def test_a_docx_says_which_parts_are_left_out() -> None:
@@ -441,5 +441,5 @@ def test_a_docx_says_which_parts_are_left_out() -> None:
     parts = {f"word/header{n}.xml": f"<w:hdr {word}><w:p>{run('draft')}</w:p></w:hdr>".encode() for n in (1, 2)}
     parts["word/footer1.xml"] = f"<w:ftr {word}><w:p/></w:ftr>".encode()
 
-    document = docx_document("a.docx", docx_with("", run("text"), parts), Limits())
+    document = docx_document("a.docx", docx_with("", run("text"), parts), ReadLimits())
     assert (document.text, document.warnings) == ("text\n", ("its headers were left out",))

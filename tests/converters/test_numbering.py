@@ -9,7 +9,7 @@ from xml.sax.saxutils import quoteattr
 import pytest
 
 from perdure.features.files.converters.docx import docx_document
-from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.limits import ReadLimits
 from perdure.features.files.converters.numbering import number_text
 from tests.support.hostile import growth
 from tests.support.office_files import docx_of
@@ -53,7 +53,7 @@ def text_of(numbering: str, body: str, styles: str = "") -> str:
         **({"word/styles.xml": f"<w:styles {WORD}>{styles}</w:styles>"} if styles else {}),
     }
     data = docx_of(["x"], extra={name: part.encode() for name, part in parts.items()})
-    return docx_document("a.docx", io.BytesIO(data), Limits()).text.rstrip("\n")
+    return docx_document("a.docx", io.BytesIO(data), ReadLimits()).text.rstrip("\n")
 
 
 PLAIN = p("between", "")

@@ -48,7 +48,7 @@ from perdure.features.facts.units.documents import render_json
 from perdure.features.facts.units.known import names_in as entities_in
 from perdure.features.files.converters.charset import decode as decode_bytes
 from perdure.features.files.converters.html import html_to_markdown
-from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.limits import ReadLimits
 from perdure.features.files.converters.plain import json_in_lines, plain_document
 from perdure.features.files.converters.tables import csv_to_markdown
 from perdure.features.files.tools import sources_of_grep
@@ -154,7 +154,7 @@ READERS: dict[str, Read] = {
     "CSV": csv_to_markdown,
     "charset": lambda text: decode_bytes(text.encode()),
     "charset to guess": lambda text: decode_bytes(b"\xe9 " + text.encode()),
-    "Markdown": lambda text: plain_document("a.md", "markdown", text.encode(), Limits()),
+    "Markdown": lambda text: plain_document("a.md", "markdown", text.encode(), ReadLimits()),
     "chunks": chunks_of,
     "outline": outline_of_lines,
     "tags": lambda text: unescape_tags(escape_tags(text)),

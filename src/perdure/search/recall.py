@@ -26,7 +26,7 @@ from perdure.search.packing.packing import Candidate, PackedText, pack
 from perdure.search.passages import RankedPassages, rank_passages, why_passage
 from perdure.search.ranking.fuse import Ranking
 from perdure.search.ranking.history import LogColumns
-from perdure.search.ranking.hits import Recalled, RecallScope, SearchReport, SearchRequest, Source
+from perdure.search.ranking.hits import Recalled, RecallScope, RecallSource, SearchReport, SearchRequest
 from perdure.search.ranking.matching import clause_counts
 from perdure.storage.tx import Tx
 
@@ -56,7 +56,7 @@ class Candidates:
     conversations: dict[int, ConversationId] = field(default_factory=dict)
 
     def add(self, candidate: Candidate, **facts: Any) -> None:
-        """Add a candidate; `facts` are fields of the `Source` that it gets if it is selected."""
+        """Add a candidate; `facts` are fields of the `RecallSource` that it gets if it is selected."""
         self.candidates.append(candidate)
         self.facts.setdefault((candidate.kind, candidate.id), facts)
 
@@ -376,11 +376,11 @@ def rank_cost(place: int) -> float:
     return place / 10_000
 
 
-def _sources(packed: PackedText, collection: Candidates) -> Iterator[Source]:
+def _sources(packed: PackedText, collection: Candidates) -> Iterator[RecallSource]:
     """Yield the source of each part of the packed text, in its order."""
     for number, part in enumerate(packed.parts, 1):
         candidate = part.candidate
-        yield Source(
+        yield RecallSource(
             number=number,
             kind=candidate.kind,
             id=candidate.id,

@@ -20,7 +20,7 @@ from perdure.core.errors import ConversionFailed, ExtraMissing
 from perdure.core.tools.sandbox import SandboxLimits
 from perdure.features.files.converters import sandbox as reader
 from perdure.features.files.converters.convert import convert_file
-from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.limits import ReadLimits
 from perdure.toolbox.sandbox.choose import NoSandbox
 from tests.support.office_files import docx_of, pdf_of, xlsx_of, zip_of
 from tests.toolbox.sandbox.cages import Cage
@@ -128,7 +128,7 @@ FILES = {
 }
 
 
-def read(cage: Cage, path: Path, limits: Limits | None = None) -> tuple[Document, list[tuple[int, int]]]:
+def read(cage: Cage, path: Path, limits: ReadLimits | None = None) -> tuple[Document, list[tuple[int, int]]]:
     reports: list[tuple[int, int]] = []
     progress = lambda done, total: reports.append((done, total))  # noqa: E731
     return cage.wait(convert_file(path.name, path, limits=limits, progress=progress, sandbox=cage.sandbox)), reports
@@ -148,16 +148,21 @@ def test_every_kind_is_read_as_it_is_without_a_sandbox(cage: Cage, tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "data", "limits", "reason"),
     [
-        ("a.pdf", b"%PDF-1.7\n" + bytes(range(256)) * 20, Limits(), "damaged"),
-        ("a.docx", docx_of(["text"], extra={"inner.zip": zip_of({"a": b"x"})}), Limits(), "another archive"),
-        ("a.docx", docx_of(["x"], extra={"word/document.xml": b"<a>" * 20_000}), Limits(), "nested too deeply|damaged"),
-        ("a.html", b"<p>twelve chars", Limits(text_chars=10), "10 characters"),
-        ("a.pdf", pdf_of(["x"] * 3), Limits(pages=2), "3 pages, the limit is 2"),
-        ("a.csv", b"a,b,c\n" * 400_000, Limits(memory_bytes=100 << 20), "bytes of memory, the limit"),
+        ("a.pdf", b"%PDF-1.7\n" + bytes(range(256)) * 20, ReadLimits(), "damaged"),
+        ("a.docx", docx_of(["text"], extra={"inner.zip": zip_of({"a": b"x"})}), ReadLimits(), "another archive"),
+        (
+            "a.docx",
+            docx_of(["x"], extra={"word/document.xml": b"<a>" * 20_000}),
+            ReadLimits(),
+            "nested too deeply|damaged",
+        ),
+        ("a.html", b"<p>twelve chars", ReadLimits(text_chars=10), "10 characters"),
+        ("a.pdf", pdf_of(["x"] * 3), ReadLimits(pages=2), "3 pages, the limit is 2"),
+        ("a.csv", b"a,b,c\n" * 400_000, ReadLimits(memory_bytes=100 << 20), "bytes of memory, the limit"),
     ],
 )
 def test_what_can_not_be_read_says_why(
-    cage: Cage, tmp_path: Path, name: str, data: bytes, limits: Limits, reason: str
+    cage: Cage, tmp_path: Path, name: str, data: bytes, limits: ReadLimits, reason: str
 ) -> None:
     """In the words that the process without a sandbox has."""
     path = tmp_path / name
@@ -196,7 +201,7 @@ def test_an_answer_is_trusted_as_little_as_the_file(
     path = tmp_path / "a.html"
     path.write_bytes(b"<p>x")
 
-    limits = Limits(text_chars=10, cpu_s=1 if "while" in answer else 20, wall_s=1.5 if "sleep" in answer else 20)
+    limits = ReadLimits(text_chars=10, cpu_s=1 if "while" in answer else 20, wall_s=1.5 if "sleep" in answer else 20)
     with pytest.raises(ConversionFailed, match=reason):
         read(cage, path, limits)
 

@@ -29,7 +29,7 @@ from perdure.engine.log.run_log import NO_RECALL, AutoRecalled, RunLog
 from perdure.engine.ports import Ports, UnitInputs, as_requested, in_effect
 from perdure.engine.prompt.prefixes import current_prefix
 from perdure.engine.records.rows import decode_drafts
-from perdure.search.ranking.hits import RecallScope, Source
+from perdure.search.ranking.hits import RecallScope, RecallSource
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ def _left_out(problem: str) -> AutoRecalled:
     return AutoRecalled("", MemoryRecalled(tokens=0, sources=(), problem=problem))
 
 
-def _name(source: Source) -> str:
+def _name(source: RecallSource) -> str:
     """Return the name of a source for people: file and lines, who a fact is about, or speaker and day."""
     if source.kind == "passage":
         place = source.source or {}

@@ -175,7 +175,7 @@ _REFERENCE = re.compile(r"@\d+")
 
 
 @dataclass(slots=True)
-class Document:
+class JsonDocument:
     """A parsed document.
 
     Args:
@@ -219,7 +219,7 @@ def _number(text: str) -> float:
     return number
 
 
-def _extract_blocks(node: Any, document: Document) -> Any:
+def _extract_blocks(node: Any, document: JsonDocument) -> Any:
     """Return a value in which references stand for its tables and long strings, which become blocks of the document.
     Raises: ReferenceError: a string looks like a reference."""
     if isinstance(node, (dict, list)) and _is_flat(node.values() if isinstance(node, dict) else node):
@@ -264,7 +264,7 @@ def _is_matrix(node: list[Any]) -> bool:
     return len(set(map(len, node))) == 1 and not any(isinstance(cell, (dict, list)) for row in node for cell in row)
 
 
-def _json_string(text: str, document: Document) -> str | None:
+def _json_string(text: str, document: JsonDocument) -> str | None:
     """Add a string that is JSON as a block; return its reference. None: it is no JSON, or of an unknown style."""
     try:
         value = parse_json(text)
@@ -277,7 +277,7 @@ def _json_string(text: str, document: Document) -> str | None:
     return _add(document, f"json-{style}", dump(_extract_blocks(value, document)))
 
 
-def _add(document: Document, kind: str, content: Columns | str) -> str:
+def _add(document: JsonDocument, kind: str, content: Columns | str) -> str:
     """Add a block to the document; return its reference."""
     document.blocks.append((kind, content))
     return f"@{len(document.blocks)}"
@@ -303,16 +303,16 @@ class JsonFamily(Family):
     note = f"@n stands for the table or text below; {TABLE_NOTE}"
     sure_share = SURE_SHARE_JSON
 
-    def parse(self, text: str) -> Document | None:
+    def parse(self, text: str) -> JsonDocument | None:
         """Return a document with its blocks; None: the text is no JSON object or list, or would lose something."""
         try:
-            document = Document(parse_json(text))
+            document = JsonDocument(parse_json(text))
             document.root = _extract_blocks(document.value, document)
         except (ValueError, ReferenceError, RecursionError):
             return None
         return document
 
-    def encode(self, parsed: Document) -> str:
+    def encode(self, parsed: JsonDocument) -> str:
         """Return the root as JSON, then each block after a line with its reference, kind and size."""
         lines = [dump(parsed.root)]
         for number, (kind, content) in enumerate(parsed.blocks, start=1):
@@ -344,10 +344,10 @@ class JsonFamily(Family):
                     blocks[name] = rows_of(table)
         return _resolve(root, blocks) if blocks else root
 
-    def equals(self, text: str, parsed: Document, decoded: Any) -> bool:
+    def equals(self, text: str, parsed: JsonDocument, decoded: Any) -> bool:
         return bool(parsed.value == decoded)
 
-    def shorten(self, parsed: Document, room: Room) -> str | None:
+    def shorten(self, parsed: JsonDocument, room: Room) -> str | None:
         """Return the root, and each block shortened to its share of the room."""
         sizes = [
             sum(sum(map(len, cells)) for cells in content.cells) if isinstance(content, Columns) else len(content)

@@ -43,7 +43,7 @@ BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 60.0
 
 
-class Session:
+class McpSession:
     """The session with one server.
 
     Attributes:

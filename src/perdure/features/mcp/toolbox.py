@@ -20,7 +20,7 @@ from perdure.core.specs import Tool, ToolOutcome
 from perdure.core.text.json_strings import compact_json
 from perdure.features.mcp.connect import is_installed
 from perdure.features.mcp.errors import McpGone, McpLate
-from perdure.features.mcp.session import Session
+from perdure.features.mcp.session import McpSession
 from perdure.features.mcp.units import McpRegistry, why_unused
 from perdure.features.mcp.values import McpServer, McpTool, ServerSecrets, ToolListing
 
@@ -59,7 +59,7 @@ class McpToolbox:
         self, registry: McpRegistry, *, timeout_s: float = 60.0, why_unused: Callable[[McpServer], str] = lambda _: ""
     ) -> None:
         self._registry, self._timeout_s, self._why_unused = registry, timeout_s, why_unused
-        self._sessions: dict[McpServerId, Session] = {}
+        self._sessions: dict[McpServerId, McpSession] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._watching: dict[McpServerId, asyncio.Task[None]] = {}
 
@@ -104,7 +104,7 @@ class McpToolbox:
     async def look(self, server: McpServer, secrets: ServerSecrets) -> ToolListing:
         """The listing of a server that is not registered yet. The connection stays open for its first call. Raises:
         McpUnreachable, ExtraMissing."""
-        session = Session(server, secrets, None)
+        session = McpSession(server, secrets, None)
         try:
             await session.prepare()
         except BaseException:
@@ -144,7 +144,7 @@ class McpToolbox:
         outcome = build_outcome(await session.call(current.name, arguments, timeout_s=timeout_s))
         return replace(outcome, sources=(Source.of("mcp", session.server.name),))
 
-    async def _session(self, server_id: McpServerId) -> Session:
+    async def _session(self, server_id: McpServerId) -> McpSession:
         """The session of a server as it is registered now. Raises: NotFound; InvalidInput: it is not used."""
         server = await self._registry.get_server(server_id)
         if why := self._why_unused(server):
@@ -162,7 +162,7 @@ class McpToolbox:
         if server.plugin and server_id not in self._watching:
             self._watching[server_id] = asyncio.ensure_future(self._watch(server))
         # Another call may have been quicker.
-        return self._sessions.setdefault(server_id, Session(server, secrets, self._registry))
+        return self._sessions.setdefault(server_id, McpSession(server, secrets, self._registry))
 
     async def _watch(self, server: McpServer) -> None:
         """End the session with a server of a plug-in soon after that is out of use, also if another process saw to

@@ -25,7 +25,7 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.providers.extractive.language import CJK, Sentence, is_question, sentences_in
 from perdure.scratch import replace_file
-from perdure.search.ranking.hits import Source
+from perdure.search.ranking.hits import RecallSource
 
 READ, READ_CHARS = 300, 1_000
 """So many of the user's newest messages are looked at, and so much of each."""
@@ -224,7 +224,7 @@ def _with_sources(text: str, lines: Sequence[str], budget: Budget) -> str:
     return found if budget.fits(found) else ""
 
 
-def _source_line(source: Source) -> str:
+def _source_line(source: RecallSource) -> str:
     label = f" {source.label}" if source.label else ""
     date = f", {source.occurred_at:%Y-%m-%d}" if source.occurred_at else ""
     return f"[{source.number}] {source.id}{label}{date}{tags_text(source.tags)}"

@@ -16,7 +16,7 @@ from perdure.engine.log.run_log import open_calls_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class ReplyTurn:
     """An answer of the model or a result of a tool, by its tokens.
 
     Args:
@@ -31,7 +31,7 @@ class Turn:
     tool: str | None = None
 
     @classmethod
-    def of_answer(cls, text: str, response: Mapping[str, Any]) -> Turn:
+    def of_answer(cls, text: str, response: Mapping[str, Any]) -> ReplyTurn:
         """The turn of an answer with this text, with the tokens that the provider's response tells of."""
         ids = tuple(response["token_ids"]) if "token_ids" in response else None
         entries = (response.get("logprobs") or {}).get("content") or ()
@@ -65,7 +65,7 @@ class Reply:
 
     questions: tuple[Question, ...] = ()
     logprobs: Mapping[str, Any] | None = None
-    turns: tuple[Turn, ...] | None = None
+    turns: tuple[ReplyTurn, ...] | None = None
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:

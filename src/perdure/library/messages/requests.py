@@ -23,7 +23,7 @@ from perdure.engine.approvals.decisions import calls_of_request
 from perdure.engine.records.run_request import NewMessage, RunRequest, callback_to_store, with_run
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.batch import named_request
-from perdure.library.messages.reply import Reply, Turn
+from perdure.library.messages.reply import Reply, ReplyTurn
 from perdure.library.parts.part import AsyncAgentPart
 from perdure.library.parts.providers import ModelHandles
 from perdure.storage.tx import Tx
@@ -135,13 +135,13 @@ def _with_tokens(tx: Tx, run: Run, reply: Reply) -> Reply:
     """The reply with its `logprobs` and `turns`, if the run asked for them and the providers told them."""
     exchanges = {step.id: tx.steps.exchange(step) for step in tx.steps.list_by_run(run.key)}
     responses = {step_id: exchange.response for step_id, exchange in exchanges.items() if exchange is not None}
-    turns: list[Turn] = []
+    turns: list[ReplyTurn] = []
     last: Mapping[str, Any] = {}
     for message in reply.messages:
         if message.role == "assistant" and message.step_id is not None:
             last = responses.get(message.step_id, {})
-            turns.append(Turn.of_answer(message.text, last))
-        turns += [Turn(text=result.text, tool=result.name) for result in message.results]
+            turns.append(ReplyTurn.of_answer(message.text, last))
+        turns += [ReplyTurn(text=result.text, tool=result.name) for result in message.results]
     options = run.options
     return replace(
         reply,

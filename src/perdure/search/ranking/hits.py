@@ -193,7 +193,7 @@ class RecallScope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class RecallSource:
     """The source of one piece of a recalled text. Fields of other kinds are None.
 
     Args:
@@ -261,6 +261,6 @@ class Recalled:
     text: str
     tokens: int
     budget_tokens: int
-    sources: tuple[Source, ...] = ()
+    sources: tuple[RecallSource, ...] = ()
     left_out: int = 0
     ran: Mapping[str, SearchReport] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from perdure.library.memory.passages import passage_filter
 from perdure.library.memory.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
 from perdure.library.perdure import AsyncPerdure
 from perdure.search.ranking import hits as found
-from perdure.search.ranking.hits import HITS_MAX, SearchReport, Source
+from perdure.search.ranking.hits import HITS_MAX, RecallSource, SearchReport
 from perdure.server.wire import archives
 from perdure.server.wire import fields as ids
 from perdure.server.wire.base import WireRequest, fields
@@ -134,7 +134,7 @@ class WireRecalled(WireShape, of=found.Recalled, fields="text tokens budget_toke
     ran: Object = computed(lambda recalled: {name: asdict(report) for name, report in recalled.ran.items()})
 
 
-def _source_shape(source: Source) -> dict[str, Any]:
+def _source_shape(source: RecallSource) -> dict[str, Any]:
     """A source of a recalled text, with the fields of its kind."""
     shape = fields(source, *_SOURCE_FIELDS, *_SOURCE_FIELDS_BY_KIND[source.kind])
     if source.kind == "passage":

@@ -14,7 +14,7 @@ from perdure.core.secrets import hide_secret
 from perdure.domain.conversations import spans
 from perdure.domain.conversations.spans import StepTimes, trace_id
 from perdure.domain.conversations.units import join_batches
-from perdure.library.messages.reply import Reply, Turn
+from perdure.library.messages.reply import Reply, ReplyTurn
 from perdure.library.runs.steps import StepOfRun
 from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, fields_in, nulls
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, RunIdIn, Tags, ToolIdIn
@@ -269,7 +269,7 @@ def letta_response(reply: Reply, display: Display) -> dict[str, Any]:
     }
 
 
-def _turn_shape(turn: Turn) -> dict[str, Any]:
+def _turn_shape(turn: ReplyTurn) -> dict[str, Any]:
     """An answer or a result by its tokens."""
     pairs = turn.token_logprobs
     return {

@@ -21,16 +21,16 @@ from typing import Any, BinaryIO
 
 from perdure.core.documents import Document, FileKind
 from perdure.core.errors import ExtraMissing
-from perdure.features.files.converters.limits import Limits, Refusal
+from perdure.features.files.converters.limits import ReadLimits, Unreadable
 
 MALFORMED = "the converter answered what it should not"
 _LIBRARIES = {"pdf": "pypdf", "docx": "mammoth"}
 
 
 def read_document(
-    name: str, kind: FileKind, file: BinaryIO, limits: Limits, progress: Callable[[int, int], None]
+    name: str, kind: FileKind, file: BinaryIO, limits: ReadLimits, progress: Callable[[int, int], None]
 ) -> Document:
-    """The document of `file`, in this process. Raises: Refusal, ExtraMissing."""
+    """The document of `file`, in this process. Raises: Unreadable, ExtraMissing."""
     match kind:
         case "pdf":
             from perdure.features.files.converters.pdf import pdf_document
@@ -62,9 +62,9 @@ def answer_to(name: str, kind: FileKind, limits: Mapping[str, Any]) -> dict[str,
     file = io.BytesIO(sys.stdin.buffer.read())  # archives need to seek, which a pipe can't
     try:
         document = read_document(
-            name, kind, file, Limits(**limits), lambda done, total: print(f"[{done},{total}]", flush=True)
+            name, kind, file, ReadLimits(**limits), lambda done, total: print(f"[{done},{total}]", flush=True)
         )
-    except Refusal as error:
+    except Unreadable as error:
         return {"refused": str(error)}
     except ExtraMissing as error:
         return {"missing": [error.what, error.extra]}
@@ -73,10 +73,10 @@ def answer_to(name: str, kind: FileKind, limits: Mapping[str, Any]) -> dict[str,
     return asdict(document)
 
 
-def document_of(answer: object, name: str, kind: FileKind, limits: Limits) -> Document:
+def document_of(answer: object, name: str, kind: FileKind, limits: ReadLimits) -> Document:
     """The document in an answer of `answer_to`, which is trusted as little as the file.
 
-    Raises: Refusal: the file is refused, the text is too long, or the answer is malformed; ExtraMissing.
+    Raises: Unreadable: the file is refused, the text is too long, or the answer is malformed; ExtraMissing.
     """
     match answer:
         case {"text": str(text), "page_starts": list(starts), "title": str(title), "warnings": list(warnings)} if all(
@@ -92,17 +92,17 @@ def document_of(answer: object, name: str, kind: FileKind, limits: Limits) -> Do
                 warnings=tuple(map(str, warnings)),
             )
         case {"refused": str(reason)}:
-            raise Refusal(reason)
+            raise Unreadable(reason)
         case {"missing": [str(what), str(extra)]}:
             raise ExtraMissing(what, extra=extra)
         case _:
-            raise Refusal(MALFORMED)
+            raise Unreadable(MALFORMED)
 
 
 def main() -> None:
     """Read the request, convert, answer."""
     request = json.loads(sys.argv[1])
-    limits = Limits(**request["limits"])
+    limits = ReadLimits(**request["limits"])
     # Imported before the limits: an import that fails for lack of memory looks like a missing library.
     with suppress(ImportError):
         importlib.import_module(_LIBRARIES.get(request["kind"], "json"))
@@ -115,7 +115,7 @@ def main() -> None:
     sys.stdout.buffer.write(answer + b"\n")
 
 
-def _confine(limits: Limits) -> None:
+def _confine(limits: ReadLimits) -> None:
     """Limit this process as far as the system can; the parent's time limit ends it in any case."""
     import resource
 

@@ -13,7 +13,7 @@ from perdure.core.errors import ConversionFailed, FileEncodingInvalid, FileTooLa
 from perdure.core.tools.sandbox import Sandbox
 from perdure.features.files.converters.child import read_document
 from perdure.features.files.converters.kinds import HEAD_BYTES, SUFFIXES, kind_of, safe_path
-from perdure.features.files.converters.limits import Limits, Refusal
+from perdure.features.files.converters.limits import ReadLimits, Unreadable
 from perdure.features.files.converters.sandbox import read_in_child, read_in_sandbox
 from perdure.settings import Settings
 
@@ -29,7 +29,7 @@ async def convert_file(
     name: str,
     file: Path,
     *,
-    limits: Limits | None = None,
+    limits: ReadLimits | None = None,
     progress: Progress | None = None,
     sandbox: Sandbox | None = None,
 ) -> Document:
@@ -45,21 +45,21 @@ async def convert_file(
     Raises: FileNameInvalid, FileTooLarge, FileTypeUnsupported; ConversionFailed: the file has no text, for `reason`;
         ExtraMissing: its kind needs the extra `files`; OSError: the file can't be read.
     """
-    name, limits, report = safe_path(name), limits or Limits(), progress or _ignore
+    name, limits, report = safe_path(name), limits or ReadLimits(), progress or _ignore
     try:
         kind, size = await asyncio.to_thread(_inspect, name, file, limits)
         if kind in _PAGED:  # their readers report pages and worksheets; every other file is one part
             return await _read(name, kind, size, file, limits, report, sandbox)
         report(0, 1)
         document = await _read(name, kind, size, file, limits, report, sandbox)
-    except Refusal as error:
+    except Unreadable as error:
         raise ConversionFailed(name, str(error)) from error
     report(1, 1)
     return document
 
 
-def _inspect(name: str, file: Path, limits: Limits) -> tuple[FileKind, int]:
-    """The kind and the size in bytes of a file. Raises: FileTooLarge, FileTypeUnsupported, Refusal."""
+def _inspect(name: str, file: Path, limits: ReadLimits) -> tuple[FileKind, int]:
+    """The kind and the size in bytes of a file. Raises: FileTooLarge, FileTypeUnsupported, Unreadable."""
     size = file.stat().st_size
     if size > limits.file_bytes:
         raise FileTooLarge(name, size=size, limit=limits.file_bytes)
@@ -68,7 +68,7 @@ def _inspect(name: str, file: Path, limits: Limits) -> tuple[FileKind, int]:
 
 
 async def _read(
-    name: str, kind: FileKind, size: int, file: Path, limits: Limits, progress: Progress, sandbox: Sandbox | None
+    name: str, kind: FileKind, size: int, file: Path, limits: ReadLimits, progress: Progress, sandbox: Sandbox | None
 ) -> Document:
     """Read a file: a plain text here, anything else in the sandbox, or in a child process if that does not work."""
     if kind in _IN_PROCESS and (size <= _IN_PROCESS_BYTES or kind not in {"csv", "json"}):
@@ -86,7 +86,7 @@ def _ignore(done: int, total: int) -> None:
 
 async def convert(settings: Settings, sandbox: Sandbox, name: str, file: Path, progress: Progress) -> Document:
     """Convert a file to a document within the settings' limits, see `convert_file`."""
-    limits = Limits(file_bytes=settings.file_limit_bytes)
+    limits = ReadLimits(file_bytes=settings.file_limit_bytes)
     return await convert_file(name, file, limits=limits, progress=progress, sandbox=sandbox)
 
 
@@ -96,7 +96,7 @@ def check_file(name: str, head: bytes) -> str:
     Raises: FileNameInvalid; FileTypeUnsupported: such files can't be converted to text.
     """
     safe = safe_path(name)
-    with suppress(Refusal):  # a damaged file gets its error when it is read
+    with suppress(Unreadable):  # a damaged file gets its error when it is read
         kind_of(safe, head)
     return safe
 

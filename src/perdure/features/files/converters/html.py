@@ -16,7 +16,7 @@ from html.parser import HTMLParser
 from perdure.core.documents import Document
 from perdure.core.text.markup import strip_unreadable
 from perdure.features.files.converters.charset import decode
-from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.limits import ReadLimits
 from perdure.features.files.converters.mathml import Formula
 from perdure.features.files.converters.numbering import list_form, number_text, whole_number
 from perdure.features.files.converters.tables import has_outlier_rows, markdown_table
@@ -480,8 +480,8 @@ def _code_language(attributes: dict[str, str]) -> str:
     return match[1] if match else ""
 
 
-def html_document(name: str, data: bytes, limits: Limits) -> Document:
-    """The document of a page. Raises: Refusal: it is not text, more than the limit, or has no content."""
+def html_document(name: str, data: bytes, limits: ReadLimits) -> Document:
+    """The document of a page. Raises: Unreadable: it is not text, more than the limit, or has no content."""
     limits.check_text(len(data) // 8)  # markup is seldom more than half
     markup, charset_warning = decode(data)
     text, title = html_to_markdown(markup)

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from perdure.core.documents import FileKind
 from perdure.core.errors import FileNameInvalid, FileTypeUnsupported
-from perdure.features.files.converters.limits import Refusal
+from perdure.features.files.converters.limits import Unreadable
 
 HEAD_BYTES = 4_096
 """How much of a file `kind_of` needs."""
@@ -85,7 +85,7 @@ def kind_of(name: str, head: bytes) -> FileKind:
     """The kind of a file with this name and these first bytes. Without a known ending it is text, or by its bytes a
     PDF.
 
-    Raises: FileTypeUnsupported: such files are not converted; Refusal: the first bytes don't fit the name.
+    Raises: FileTypeUnsupported: such files are not converted; Unreadable: the first bytes don't fit the name.
     """
     suffix = PurePosixPath(name.lower()).suffix
     format_name = _format_of(head)
@@ -99,15 +99,15 @@ def kind_of(name: str, head: bytes) -> FileKind:
             raise _unsupported(name, f"it is {format_name}")
         return "text"
     if not head and kind in _BINARY_KINDS:
-        raise Refusal("the file is empty")
+        raise Unreadable("the file is empty")
     if kind == "pdf" and format_name != "a PDF":
-        raise Refusal(f"it is no PDF: {_beginning(format_name)}")
+        raise Unreadable(f"it is no PDF: {_beginning(format_name)}")
     if kind in {"docx", "xlsx"} and format_name != "a ZIP archive":
         if format_name.startswith("an Office file"):
-            raise Refusal(f"it is {format_name}: save it as {kind.upper()}, without a password")
-        raise Refusal(f"it is no {kind.upper()}: {_beginning(format_name)}")
+            raise Unreadable(f"it is {format_name}: save it as {kind.upper()}, without a password")
+        raise Unreadable(f"it is no {kind.upper()}: {_beginning(format_name)}")
     if format_name and kind not in _BINARY_KINDS:
-        raise Refusal(f"its name ends with {suffix}, but it begins like {format_name}: give it the name it should have")
+        raise Unreadable(f"its name ends with {suffix}, but it begins like {format_name}: give it its right name")
     return kind
 
 

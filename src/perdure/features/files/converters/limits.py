@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from perdure.core.tools.sandbox import READING_BYTES
 
 
-class Refusal(Exception):
+class Unreadable(Exception):
     """The file can't be converted; the message is the reason. Callers of this package see a `ConversionFailed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ReadLimits:
     """The limits of one conversion.
 
     Args:
@@ -42,6 +42,6 @@ class Limits:
         return 4 * self.text_chars + (1 << 20)
 
     def check_text(self, chars: int) -> None:
-        """Check the length of a text. Raises: Refusal: it is over the limit."""
+        """Check the length of a text. Raises: Unreadable: it is over the limit."""
         if chars > self.text_chars:
-            raise Refusal(f"it holds more than {self.text_chars:,} characters of text, the limit: split it")
+            raise Unreadable(f"it holds more than {self.text_chars:,} characters of text, the limit: split it")

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from perdure.core.documents import Document
 from perdure.core.errors import ExtraMissing
 from perdure.features.files.converters.columns import SCALE, in_columns
-from perdure.features.files.converters.limits import Limits, Refusal
+from perdure.features.files.converters.limits import ReadLimits, Unreadable
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
@@ -19,11 +19,11 @@ COLUMNS_PAGES = 50
 """After so many pages without columns none are looked for, which costs as much as reading the page."""
 
 
-def pdf_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[int, int], None]) -> Document:
+def pdf_document(name: str, file: BinaryIO, limits: ReadLimits, progress: Callable[[int, int], None]) -> Document:
     """The text of each page, column by column, a blank line between two pages; `progress` after each. Pages without
     text have one blank line.
 
-    Raises: Refusal: damaged, encrypted, too long, or no page has text; ExtraMissing.
+    Raises: Unreadable: damaged, encrypted, too long, or no page has text; ExtraMissing.
     """
     try:
         from pypdf import PdfReader
@@ -34,16 +34,16 @@ def pdf_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[
         reader = PdfReader(file)
         # Many files are encrypted without a password, only to say what may be done with them.
         if reader.is_encrypted and not reader.decrypt(""):
-            raise Refusal("it is encrypted: save it without a password")
+            raise Unreadable("it is encrypted: save it without a password")
         total = len(reader.pages)
-    except (Refusal, MemoryError):
+    except (Unreadable, MemoryError):
         raise
     except DependencyError as error:
         raise ExtraMissing("reading encrypted PDF files", extra="files") from error
     except Exception as error:  # pypdf raises whatever a broken structure leads to
-        raise Refusal(f"it is damaged: {' '.join(str(error).split())[:200] or type(error).__name__}") from error
+        raise Unreadable(f"it is damaged: {' '.join(str(error).split())[:200] or type(error).__name__}") from error
     if total > limits.pages:
-        raise Refusal(f"it has {total:,} pages, the limit is {limits.pages:,}: split it")
+        raise Unreadable(f"it has {total:,} pages, the limit is {limits.pages:,}: split it")
     progress(0, total)
     texts: list[str] = []
     starts: list[int] = []
@@ -77,8 +77,8 @@ def pdf_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[
     empty = [number for number, text in enumerate(texts, start=1) if text.isspace() and number not in unreadable]
     if not whole.strip():
         if unreadable:
-            raise Refusal(f"it is damaged: none of its {total:,} pages can be read")
-        raise Refusal(
+            raise Unreadable(f"it is damaged: none of its {total:,} pages can be read")
+        raise Unreadable(
             f"none of its {total:,} pages holds text: they may be scanned images."
             " Run text recognition (OCR) on it first"
         )

@@ -6,7 +6,7 @@ import re
 
 from perdure.core.documents import Document, FileKind
 from perdure.features.files.converters.charset import decode
-from perdure.features.files.converters.limits import Limits
+from perdure.features.files.converters.limits import ReadLimits
 from perdure.features.files.converters.tables import csv_to_markdown
 
 LONG_LINE_CHARS = 2_000
@@ -16,8 +16,8 @@ _TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*"?|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL
 _HEADING = re.compile(r"^#[ \t]+(\S.{0,300})$", re.MULTILINE)
 
 
-def plain_document(name: str, kind: FileKind, data: bytes, limits: Limits) -> Document:
-    """The document of the bytes of a text file. Raises: Refusal: it is not text, or more than the limit."""
+def plain_document(name: str, kind: FileKind, data: bytes, limits: ReadLimits) -> Document:
+    """The document of the bytes of a text file. Raises: Unreadable: it is not text, or more than the limit."""
     limits.check_text(len(data) // 4)  # no encoding has more bytes for a character
     text, charset_warning = decode(data)
     limits.check_text(len(text))

@@ -19,7 +19,7 @@ from perdure.core.errors import SandboxUnavailable
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 from perdure.features.files.converters.child import MALFORMED, document_of
-from perdure.features.files.converters.limits import Limits, Refusal
+from perdure.features.files.converters.limits import ReadLimits, Unreadable
 
 SOURCE = """
 def read(name, kind, limits):
@@ -36,11 +36,11 @@ log = logging.getLogger(__name__)
 
 
 async def read_in_sandbox(
-    sandbox: Sandbox, name: str, kind: FileKind, file: Path, limits: Limits, progress: Callable[[int, int], None]
+    sandbox: Sandbox, name: str, kind: FileKind, file: Path, limits: ReadLimits, progress: Callable[[int, int], None]
 ) -> Document:
     """The document of a file. A cancellation ends the process.
 
-    Raises: SandboxUnavailable: this machine can't hold code back, or our own code can't be read in there; Refusal:
+    Raises: SandboxUnavailable: this machine can't hold code back, or our own code can't be read in there; Unreadable:
         it was refused, or the process crashed, hung or said what it should not; ExtraMissing; OSError.
     """
     job = SandboxJob(
@@ -79,25 +79,25 @@ def _lacks_our_code(result: SandboxResult) -> bool:
     return result.status == "error" and result.error.startswith("ModuleNotFoundError: No module named 'perdure")
 
 
-def _failure(result: SandboxResult, limits: Limits) -> Exception:
+def _failure(result: SandboxResult, limits: ReadLimits) -> Exception:
     """The error that says why a job without success failed."""
     match result.status:
         case "timeout":
-            return Refusal(f"it took more than {limits.cpu_s:g} seconds of computing, or {limits.wall_s:g} in all")
+            return Unreadable(f"it took more than {limits.cpu_s:g} seconds of computing, or {limits.wall_s:g} in all")
         case "memory":
-            return Refusal(f"it needs more than {limits.memory_bytes:,} bytes of memory, the limit")
+            return Unreadable(f"it needs more than {limits.memory_bytes:,} bytes of memory, the limit")
         case "crash":
-            return Refusal(f"reading it crashed the converter: {result.error}")
+            return Unreadable(f"reading it crashed the converter: {result.error}")
         case _:
-            return Refusal(f"reading it failed in the converter: {result.error}")
+            return Unreadable(f"reading it failed in the converter: {result.error}")
 
 
 async def read_in_child(
-    name: str, kind: FileKind, file: Path, limits: Limits, progress: Callable[[int, int], None]
+    name: str, kind: FileKind, file: Path, limits: ReadLimits, progress: Callable[[int, int], None]
 ) -> Document:
     """The document of a file. A cancellation ends the process.
 
-    Raises: Refusal: it was refused, or the process crashed, hung or said too much; ExtraMissing; OSError.
+    Raises: Unreadable: it was refused, or the process crashed, hung or said too much; ExtraMissing; OSError.
     """
     process = _start(name, kind, file, limits)
     try:
@@ -105,13 +105,13 @@ async def read_in_child(
         async with asyncio.timeout(limits.wall_s):
             return await _read_answer(process, name, kind, limits, progress)
     except TimeoutError as error:
-        raise Refusal(f"it took longer than {limits.wall_s:g} seconds, the limit") from error
+        raise Unreadable(f"it took longer than {limits.wall_s:g} seconds, the limit") from error
     finally:
         process.kill()
         process.wait()
 
 
-def _start(name: str, kind: FileKind, file: Path, limits: Limits) -> subprocess.Popen[bytes]:
+def _start(name: str, kind: FileKind, file: Path, limits: ReadLimits) -> subprocess.Popen[bytes]:
     """Start the process with the file as its stdin."""
     request = json.dumps({"name": name, "kind": kind, "limits": asdict(limits)})
     with file.open("rb") as stdin:
@@ -127,13 +127,13 @@ def _start(name: str, kind: FileKind, file: Path, limits: Limits) -> subprocess.
 
 
 async def _read_answer(
-    process: subprocess.Popen[bytes], name: str, kind: FileKind, limits: Limits, progress: Callable[[int, int], None]
+    child: subprocess.Popen[bytes], name: str, kind: FileKind, limits: ReadLimits, progress: Callable[[int, int], None]
 ) -> Document:
-    """Read the output of the process, report progress, and return the document. Raises: Refusal, ExtraMissing."""
-    assert process.stdout is not None
+    """Read the output of the process, report progress, and return the document. Raises: Unreadable, ExtraMissing."""
+    assert child.stdout is not None
     lines = asyncio.StreamReader(limit=limits.answer_bytes)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(lines), process.stdout
+        lambda: asyncio.StreamReaderProtocol(lines), child.stdout
     )
     try:
         async for line in lines:
@@ -143,15 +143,15 @@ async def _read_answer(
                 return value
             progress(*value)
     except ValueError as error:  # it is no JSON, or too much
-        raise Refusal(MALFORMED) from error
+        raise Unreadable(MALFORMED) from error
     finally:
         transport.close()
-    process.kill()  # a process that has closed its output only is not waited for
-    raise Refusal(_ending(process.wait(), limits))
+    child.kill()  # a process that has closed its output only is not waited for
+    raise Unreadable(_ending(child.wait(), limits))
 
 
-def _parse_line(line: bytes, name: str, kind: FileKind, limits: Limits) -> Document | tuple[int, int]:
-    """The document, or (pages done, pages in all). Raises: Refusal, ExtraMissing; ValueError: no JSON."""
+def _parse_line(line: bytes, name: str, kind: FileKind, limits: ReadLimits) -> Document | tuple[int, int]:
+    """The document, or (pages done, pages in all). Raises: Unreadable, ExtraMissing; ValueError: no JSON."""
     match parse_json(line, JsonLimits(size_bytes=limits.answer_bytes)):
         case [int(done), int(total)]:
             return done, total
@@ -159,7 +159,7 @@ def _parse_line(line: bytes, name: str, kind: FileKind, limits: Limits) -> Docum
             return document_of(answer, name, kind, limits)
 
 
-def _ending(code: int, limits: Limits) -> str:
+def _ending(code: int, limits: ReadLimits) -> str:
     """Why a process that gave no answer ended, by its exit code; below 0 it is the number of a signal."""
     if code in {-signal.SIGXCPU, -signal.SIGKILL}:
         return f"it took more than {limits.cpu_s:g} seconds of computing, the limit, or was killed for want of memory"

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from perdure.core.documents import Document
 from perdure.features.files.converters.archives import open_archive, read_xml, title_of
 from perdure.features.files.converters.html import IS_NO_POWER, SPAN_CHARS
-from perdure.features.files.converters.limits import Limits, Refusal
+from perdure.features.files.converters.limits import ReadLimits, Unreadable
 from perdure.features.files.converters.mathml import group
 from perdure.features.files.converters.numbering import whole_number
 from perdure.features.files.converters.tables import markdown_table
@@ -33,18 +33,18 @@ _MERGED = re.compile(r"\$?([A-Z]{1,3})\$?([0-9]{1,7}):\$?([A-Z]{1,3})\$?([0-9]{1
 _ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
 
 
-def xlsx_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[int, int], None]) -> Document:
+def xlsx_document(name: str, file: BinaryIO, limits: ReadLimits, progress: Callable[[int, int], None]) -> Document:
     """Each worksheet as a heading and a table whose head is its first row that is not blank; `progress` after each.
 
     Blank rows and columns are left out; formulas give the value last computed; dates are written as ISO 8601, durations
     as hours. A cell that is merged with others below it stands in each of their rows that holds a value.
 
-    Raises: Refusal: damaged, a trap, too large, or no values in it.
+    Raises: Unreadable: damaged, a trap, too large, or no values in it.
     """
     archive, warnings = open_archive(file, limits, kind="XLSX", required="xl/workbook.xml")
     sheets, epoch = _sheets(archive)
     if len(sheets) > limits.pages:
-        raise Refusal(f"it has {len(sheets):,} worksheets, the limit is {limits.pages:,}: split it")
+        raise Unreadable(f"it has {len(sheets):,} worksheets, the limit is {limits.pages:,}: split it")
     strings, styles = _shared_strings(archive), _styles(archive)
     progress(0, len(sheets))
     parts: list[str] = []
@@ -58,7 +58,7 @@ def xlsx_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[
             warnings.append(f"worksheet {title!r} is empty")
         progress(number, len(sheets))
     if not parts:
-        raise Refusal("none of its worksheets holds a value")
+        raise Unreadable("none of its worksheets holds a value")
     return Document(name=name, kind="xlsx", text="\n".join(parts), title=title_of(archive), warnings=tuple(warnings))
 
 
@@ -168,7 +168,7 @@ def _styles(archive: zipfile.ZipFile) -> list[_Style]:
 
 
 def _table(
-    archive: zipfile.ZipFile, part: str, strings: list[str], styles: list[_Style], epoch: datetime, limits: Limits
+    archive: zipfile.ZipFile, part: str, strings: list[str], styles: list[_Style], epoch: datetime, limits: ReadLimits
 ) -> list[str]:
     """The lines of a worksheet's table; none: it is empty."""
     rows: dict[int, dict[int, str]] = {}

@@ -205,7 +205,7 @@ class BlockState:
         return f"Block(label={self._label!r}, value={self._value!r})"
 
 
-class MemoryState:
+class SandboxMemory:
     """The agent's blocks by label."""
 
     def __init__(self, blocks: Mapping[str, str]) -> None:
@@ -246,7 +246,7 @@ class VisibleAgent:
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self.__dict__.update({key: value for key, value in facts.items() if key.isidentifier()})
-        self.memory = MemoryState(facts.get("blocks") or {})
+        self.memory = SandboxMemory(facts.get("blocks") or {})
 
     @property
     def blocks(self) -> list[BlockState]:
