@@ -89,5 +89,5 @@ def checksum(text: str) -> int:
 
 def message_item(before: Message, after: Message) -> CorrectionItem:
     """Return what undoing a change of a message needs."""
-    parts = parts_to_json(after.parts)
-    return CorrectionItem(kind="message", id=before.id, before=parts_to_json(before.parts), after=checksum(parts))
+    shown = parts_to_json(before.parts) + (f"\n{before.name}" if before.name != after.name else "")
+    return CorrectionItem(kind="message", id=before.id, before=shown, after=checksum(parts_to_json(after.parts)))

@@ -313,3 +313,27 @@ def test_a_name_is_one_entity_in_every_form(tmp_path: Path) -> None:
         assert [entity.name for entity in agent.facts.entities() if entity.name.startswith("Jos")] == ["José"]
         assert len(agent.facts.list(entity=unicodedata.normalize("NFD", "JOSÉ"))) == 2
         assert len(agent.facts.list()) == 2
+
+
+def test_the_name_of_a_speaker_is_forgotten_and_comes_back(tmp_path: Path) -> None:
+    """As imports store it; requests that were sent before are built as they were."""
+    with open_sync(tmp_path / "perdure.db", *map(says, "abcd")) as perdure:
+        agent = perdure.create_agent("ada")
+        rows = [("user", name, f"I am {number}", "2024-01-01T00:00:00Z") for number, name in enumerate(("Zorb", "Ann"))]
+        agent.import_messages(rows)
+        said = [agent.send("and?")]
+        mentions = agent.find_mentions("Zorb").counts
+        agent.forget("zorb")
+        said.append(agent.send("and now?"))
+        shown = [one.name for one in agent.messages()][:2]
+        agent.undo()
+        said.append(agent.send("and then?"))
+        requests = [agent.request(agent.steps(run_id=one.run_id)[0].id) for one in said]
+        back = [one.name for one in agent.messages()][:2]
+        agent.forget("zorb", erase=True)
+        gone = [one.name for one in agent.messages()][:2]
+
+    assert mentions["message"] == 1
+    assert (shown, back, gone) == (["[redacted]", "Ann"], ["Zorb", "Ann"], ["[redacted]", "Ann"])
+    assert len(requests) == 3
+    assert b"zorb" not in b"".join(one.read_bytes().lower() for one in tmp_path.iterdir())

@@ -166,7 +166,8 @@ def _mention(
             if message is not None:
                 id_, name = message.id, message.role if message.kind == "message" else message.kind
                 parts = parts_to_json(message.parts)
-                if message.revision == revision and redactor.redact_parts(parts) != parts:
+                is_said = redactor.redact_parts(parts) != parts or redactor.finds(message.name)
+                if message.revision == revision and is_said:
                     place = "message"
         case "summary_nodes":
             id_ = f"{found.key[0]}:{found.key[1]}"

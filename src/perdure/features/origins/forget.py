@@ -146,10 +146,10 @@ def _forget_spot(
         case "message":
             message = tx.messages.get(MessageId(spot.mention.id))
             parts = parts_to_json(message.parts)
-            redacted = redactor.redact_parts(parts)
-            if redacted == parts:
+            redacted, name = redactor.redact_parts(parts), redactor.redact(message.name or "")
+            if (redacted, name) == (parts, message.name or ""):
                 return None
-            return revise_message(tx, message, parts_from_json(redacted), inputs, author=author)
+            return revise_message(tx, message, parts_from_json(redacted), inputs, author=author, name=name)
         case "summary":
             (node,) = tx.nodes.list_by_seqs(AgentId(spot.owner_id), int(spot.key[0]), [int(spot.key[1])])
             text = redactor.redact_summary(node.text)
@@ -161,10 +161,11 @@ def _forget_spot(
 
 
 def revise_message(
-    tx: Tx, message: Message, parts: Sequence[Part], inputs: UnitInputs, *, author: Author
+    tx: Tx, message: Message, parts: Sequence[Part], inputs: UnitInputs, *, author: Author, name: str | None = None
 ) -> CorrectionItem:
-    """Show a message with other parts, its row unchanged, and return what undoing that needs."""
-    tx.messages.revise(message.id, parts, author=author, at=inputs.now)
+    """Show a message with other parts and another name of its speaker, its row unchanged, and return what undoing that
+    needs."""
+    tx.messages.revise(message.id, parts, author=author, at=inputs.now, name=name)
     after = tx.messages.get(message.id)
     recount_view(tx, message, after, inputs)
     return message_item(message, after)
@@ -245,7 +246,8 @@ def _restore(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs
             message = tx.messages.get(MessageId(item.id))
             if checksum(parts_to_json(message.parts)) != item.after:
                 return f"{message.id} was changed again"
-            revise_message(tx, message, parts_from_json(item.before), inputs, author=author)
+            before, _, name = item.before.partition("\n")  # JSON on one line
+            revise_message(tx, message, parts_from_json(before), inputs, author=author, name=name or None)
         case "summary" if item.after is not None:  # else it was written again as its messages were, and is once more
             conversation_seq, _, seq = item.id.partition(":")
             (node,) = tx.nodes.list_by_seqs(agent_id, int(conversation_seq), [int(seq)])

@@ -55,7 +55,7 @@ TEXT_TABLES: Mapping[str, TextUse] = {
     "archives": _table("settings", "archives", "id", "", "description metadata"),
     **_feature_tables(agents=False),
     "messages": _agent_table("message", "seq", "parts name otid"),
-    "message_revisions": _agent_table("earlier_message", "seq revision", "parts"),
+    "message_revisions": _agent_table("earlier_message", "seq revision", "parts name"),
     "summary_nodes": _agent_table("summary", "conversation_seq seq", "text rejected"),
     "conversations": _agent_table("settings", "seq", "summary settings"),
     "identities": _agent_table("settings", "id", "properties", _IDENTITIES),

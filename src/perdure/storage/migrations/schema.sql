@@ -180,7 +180,7 @@ CREATE TABLE message_revisions (
     settings_revision BIGINT NOT NULL,
     author_kind TEXT NOT NULL,
     author_id TEXT NOT NULL,
-    created_at TEXT NOT NULL, checksum BIGINT,
+    created_at TEXT NOT NULL, checksum BIGINT, name TEXT,
     PRIMARY KEY (agent_id, seq, revision)
 ) {clustered};
 CREATE TABLE runs (

@@ -94,16 +94,19 @@ def read_rows(db: Database, where: str, params: dict[str, Any], *, of_conversati
 
 
 def with_revisions(db: Database, messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages with the parts of their newest revisions."""
+    """The messages with the parts of their newest revisions, and the names of the speakers if these have others."""
     sql = (
-        "SELECT v.agent_id, v.seq, v.parts FROM message_revisions v JOIN messages m"
+        "SELECT v.agent_id, v.seq, v.parts, v.name FROM message_revisions v JOIN messages m"
         " ON m.agent_id = v.agent_id AND m.seq = v.seq AND m.revision = v.revision WHERE {keys}"
     )
     keys = [(one.agent_id, one.seq) for one in messages if one.revision]
     found = rows_of_each(db, sql, "v.agent_id = ? AND v.seq = ?", keys)
-    return [
-        replace(one, parts=parts_of(found[one.agent_id, one.seq][0][0])) if one.revision else one for one in messages
-    ]
+    return [_revised(one, *found[one.agent_id, one.seq][0]) if one.revision else one for one in messages]
+
+
+def _revised(message: Message, parts: str, name: str | None) -> Message:
+    """The message with the parts of a revision, and its name if it has one, both as the columns store them."""
+    return replace(message, parts=parts_of(parts), name=message.name if name is None else row_format.restore(name))
 
 
 def revised_parts(db: Database, agent_id: AgentId, seq: int, revision: int) -> str:
@@ -121,14 +124,14 @@ def load_revision(db: Database, message: Message, settings_revision: int) -> Mes
     if not message.revision:
         return message
     rows = db.rows(
-        "SELECT revision, parts FROM message_revisions WHERE agent_id = :agent_id AND seq = :seq"
+        "SELECT revision, parts, name FROM message_revisions WHERE agent_id = :agent_id AND seq = :seq"
         " AND settings_revision <= :settings_revision ORDER BY revision DESC LIMIT 1",
         {"agent_id": message.agent_id, "seq": message.seq, "settings_revision": settings_revision},
     )
     if not rows:
         return replace(message, revision=0)
-    revision, parts = rows[0]
-    return None if parts is None else replace(message, revision=revision, parts=parts_of(parts))
+    revision, parts, name = rows[0]
+    return None if parts is None else replace(_revised(message, parts, name), revision=revision)
 
 
 def reset_pending(table: str, *, agent: str = ":agent_id") -> str:

@@ -365,9 +365,18 @@ class Messages(Table):
         messages = read_messages(self._db, self._org_id, agent_id, seqs)
         return [messages[seq] for seq in seqs if seq in messages]
 
-    def revise(self, message_id: MessageId, parts: Sequence[Part] | None, *, author: Author, at: datetime) -> None:
-        """Replace the parts that are shown, or remove the message from view with None; the row itself stays. Raises:
-        NotFound; InvalidInput: a call would lose its result, or a result its call."""
+    def revise(
+        self,
+        message_id: MessageId,
+        parts: Sequence[Part] | None,
+        *,
+        author: Author,
+        at: datetime,
+        name: str | None = None,
+    ) -> None:
+        """Replace the parts that are shown, or remove the message from view with None; the row itself stays. `name`:
+        that of the speaker, if it is another. Raises: NotFound; InvalidInput: a call would lose its result, or a result
+        its call."""
         before = self.get(message_id)
         check_same_calls(before, parts)
         # The settings revision makes the next request build a new prefix, and tells which revisions a request showed.
@@ -386,6 +395,7 @@ class Messages(Table):
             "author_kind": author.kind,
             "author_id": storable(author.id),
             "created_at": iso(at),
+            "name": storable(before.name if name is None else name) if before.name else None,
         }
         self._run(
             insert_into("message_revisions", f"{', '.join(row)}, checksum"), checksum=REVISION_CHECKSUMS.of(row), **row
