@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perdure.library.parts.checks import Page
 from perdure.testing import InlineStore
 
 pytestmark = pytest.mark.usefixtures("frameworks")
@@ -72,6 +74,20 @@ def test_what_is_deleted_is_returned(store: Any) -> None:
     assert store.delete_messages("a") is None
     assert store.delete_last_message("a") is None
     assert store.delete_message("a", -1) is None
+
+
+def test_of_two_that_set_at_once_one_counts(tmp_path: Path) -> None:
+    """Nothing is doubled, and a large message leaves no parts."""
+    from perdure.adapters.llama_index import PerdureChatStore
+
+    texts = [[message(f"{name} {number}" + "x" * 300_000 * (number == 0)) for number in range(3)] for name in "abc"]
+    with PerdureChatStore(tmp_path / "a.db") as store, ThreadPoolExecutor(3) as pool:
+        store.set_messages("k", texts[0])
+        list(pool.map(lambda messages: store.set_messages("k", messages), texts))
+
+        assert store.get_messages("k") in texts
+        archive = store._store.run(store._store.archive())
+        assert len(store._store.run(archive.list_passages(Page(50, ascending=True)))) == 5
 
 
 def test_llama_indexs_own_memory_runs_over_the_store(store: Any) -> None:

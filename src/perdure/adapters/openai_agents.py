@@ -46,7 +46,8 @@ class PerdureSession(OfSession, SessionABC):
         return list(await self._run(self._store.load(self.session_id, limit=most)))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Add items at the end. Up to 500 are added all or not at all. Raises: InvalidInput."""
+        """Add items at the end. Up to 500, of 250,000 characters together, are added all or not at
+        all. Raises: InvalidInput."""
         await self._run(self._store.append(self.session_id, [SessionItem(one, _text(one)) for one in items]))
 
     async def pop_item(self) -> TResponseInputItem | None:

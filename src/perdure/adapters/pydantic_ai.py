@@ -24,7 +24,8 @@ class MessageHistory(OfSession):
         return ModelMessagesTypeAdapter.validate_python(list(self._store.run(self._store.load(self.session_id))))
 
     def append(self, messages: Sequence[ModelMessage]) -> None:
-        """Add messages at the end. Up to 500 are added all or not at all. Raises: InvalidInput."""
+        """Add messages at the end. Up to 500, of 250,000 characters together, are added all or not at
+        all. Raises: InvalidInput."""
         values = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
         items = [SessionItem(value, "\n".join(_texts(one))) for value, one in zip(values, messages, strict=True)]
         self._store.run(self._store.append(self.session_id, items))

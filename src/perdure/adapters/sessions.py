@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,15 +36,20 @@ class SessionArchive(ArchiveStore):
     An agent that has the archive finds what was said in any session.
     """
 
+    def __init__(self, address: str | Path | None = None, *, archive: str, **options: Any) -> None:
+        super().__init__(address, archive=archive, **options)
+        self._in_order = asyncio.Lock()
+        """Held while messages are added: many take several transactions, which those of others may not come between."""
+
     async def load(self, session: str, *, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the values of a session's messages, oldest first; with a limit, those of the newest."""
-        return [await self._value(one) for one in await self._load(session, limit=limit)]
+        return await self._values(await self._load(session, limit=limit))
 
     async def append(self, session: str, items: Sequence[SessionItem]) -> None:
-        """Add messages at the end of a session. Up to 500 are added all or not at all. Raises: InvalidInput."""
-        session = name_form(session)
-        new = [passage for item in items for passage in _new_passages(session, item)]
-        await (await self.archive()).insert_many(new)
+        """Add messages at the end of a session. Up to 500, of 250,000 characters together, are added all or not at
+        all. Raises: InvalidInput."""
+        async with self._in_order:
+            await self._append(session, items)
 
     async def remove(self, session: str, place: int) -> dict[str, Any] | None:
         """Remove the message at a place, from 0, or with -1 the newest one; return its value. None: there is none."""
@@ -50,21 +57,23 @@ class SessionArchive(ArchiveStore):
             passages = await self._load(session, limit=1 if place == -1 else None)
             if not -1 <= place < len(passages) or not passages:
                 return None
-            value = await self._value(passages[place])
+            values = await self._values([passages[place]])
             with suppress(NotFound):  # somebody else has removed it: look again
                 await self._delete(passages[place])
-                return value
+                return values[0] if values else None
 
     async def replace(self, session: str, items: Sequence[SessionItem]) -> list[dict[str, Any]]:
         """Put messages in the place of all that a session has; return the values of those. The new ones are stored
-        before the old ones are removed, so that nothing is lost if the process is killed. Raises: InvalidInput."""
-        before = await self._load(session)
-        values = [await self._value(one) for one in before]
-        await self.append(session, items)
-        for one in before:
-            with suppress(NotFound):
-                await self._delete(one)
-        return values
+        before the old ones are removed, so that nothing is lost if the process is killed. Of two at once the later one
+        counts. Raises: InvalidInput."""
+        async with self._in_order:
+            new = {one.id for one in await self._append(session, items)}
+            before = list(itertools.takewhile(lambda one: one.id not in new, await self._load(session)))
+            values = await self._values(before)
+            for one in before:
+                with suppress(NotFound):  # another process has removed it
+                    await self._delete(one)
+            return values
 
     async def clear(self, session: str) -> None:
         """Remove all messages of a session."""
@@ -78,7 +87,11 @@ class SessionArchive(ArchiveStore):
     async def search(self, session: str, text: str, *, limit: int) -> list[dict[str, Any]]:
         """Return the values of a session's messages that match a text best, best first."""
         hits = await (await self.archive()).search(text, tags=[_tag(session)], limit=limit)
-        return [await self._value(hit.passage) for hit in hits]
+        return await self._values([hit.passage for hit in hits])
+
+    async def _append(self, session: str, items: Sequence[SessionItem]) -> Sequence[Passage]:
+        new = [passage for item in items for passage in _new_passages(name_form(session), item)]
+        return await (await self.archive()).insert_many(new)
 
     async def _load(self, session: str, *, limit: int | None = None) -> Sequence[Passage]:
         """Return a session's passages, oldest first; with a limit, the newest of them."""
@@ -90,13 +103,16 @@ class SessionArchive(ArchiveStore):
                 break
         return found[::-1]
 
-    async def _value(self, passage: Passage) -> dict[str, Any]:
-        """Return the value of the message that a passage stores."""
-        if (key := passage.metadata.get("parts")) is None:
-            return dict(passage.metadata["value"])
-        parts = [one.metadata async for one in self.passages([f"part:{key}"])]
-        value: dict[str, Any] = json.loads("".join(one["part"] for one in sorted(parts, key=lambda one: one["number"])))
-        return value
+    async def _values(self, passages: Sequence[Passage]) -> list[dict[str, Any]]:
+        """Return the values of the messages that passages store, but not of those whose parts were removed meanwhile."""
+        values: list[dict[str, Any]] = []
+        for passage in passages:
+            if (key := passage.metadata.get("parts")) is None:
+                values.append(dict(passage.metadata["value"]))
+            elif parts := [one.metadata async for one in self.passages([f"part:{key}"])]:
+                parts.sort(key=lambda one: one["number"])
+                values.append(json.loads("".join(one["part"] for one in parts)))
+        return values
 
     async def _delete(self, passage: Passage) -> None:
         """Remove a message, then its parts. Raises: NotFound."""
