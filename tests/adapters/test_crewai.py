@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from types import ModuleType
 from typing import Any
@@ -81,6 +83,44 @@ def test_vectors_of_another_model_are_refused(storage: Any) -> None:
 
     with pytest.raises(backend.EmbeddingDimensionMismatchError, match="2-dimensional"):
         storage.search([1.0, 0.0, 0.0])
+    with pytest.raises(backend.EmbeddingDimensionMismatchError, match="3-dimensional"):
+        storage.save([record(3), record(4, embedding=[1.0, 0.0, 0.0])])
+    assert storage.count() == 2
+
+
+def test_what_was_recalled_says_so(storage: Any) -> None:
+    one = record(1)
+    storage.save([one])
+    storage.touch_records([one.id, "none"])
+
+    touched = storage.get_record(one.id)
+    assert touched.last_accessed > one.last_accessed
+    assert touched == one.model_copy(update={"last_accessed": touched.last_accessed})
+
+
+def test_a_search_holds_a_page_of_the_records(storage: Any) -> None:
+    """Of 400 with vectors as long as those of OpenAI, which have 20 MB as lists of numbers."""
+    storage.save(
+        [record(number % 20, embedding=[float(number + place) for place in range(1536)]) for number in range(400)]
+    )
+    tracemalloc.start()
+    found = storage.search([1.0] * 1536, limit=3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert [one.embedding[0] for one, _ in found] == [399.0, 398.0, 397.0]
+    assert peak < 8_000_000
+
+
+def test_two_threads_save_and_search_at_once(storage: Any) -> None:
+    def work(start: int) -> int:
+        for number in range(start, start + 5):
+            storage.save([record(number)])
+            storage.search([1.0, 0.0])
+        return int(storage.count())
+
+    with ThreadPoolExecutor(2) as pool:
+        assert max(pool.map(work, (0, 10))) == 10
 
 
 def test_scopes_and_categories_are_counted(storage: Any) -> None:

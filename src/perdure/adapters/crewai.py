@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
+import heapq
+from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from perdure import NewPassage, Passage
-from perdure.adapters.opening import ArchiveStore, Closing
+from perdure.adapters.opening import OfArchive, in_store, in_thread
 
 try:
     from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
@@ -21,35 +20,57 @@ try:
 except ImportError as error:
     raise ImportError("the storage for CrewAI needs its records: install crewai") from error
 
+PAGE = 100
+"""How many records are read at once: each has a vector of some kilobytes."""
 
-class PerdureStorage(Closing[ArchiveStore]):
+DIMENSIONS = "dimensions:"
+"""How the tag begins that says how long a vector is."""
+
+
+class PerdureStorage(OfArchive):
     """CrewAI's `StorageBackend`: records in scopes such as `/team/ada`, found by the vectors that CrewAI makes.
 
     A scope holds the scopes below it too. Each record is a passage, so an agent that has the archive finds it by words.
-
-    Args:
-        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
-        archive: the name of the archive; it is created with the first call.
-        options: as `Perdure` takes them.
-    Raises: StoreError, InvalidInput.
+    `OfArchive` says what it takes.
     """
 
-    def __init__(self, address: str | Path | None = None, *, archive: str = "crewai", **options: Any) -> None:
-        self._store = ArchiveStore(address, archive=archive, **options)
+    _archive = "crewai"
 
-    def save(self, records: list[MemoryRecord]) -> None:
-        """Store records; one whose id is there already is replaced. Raises: InvalidInput."""
-        self._store.run(self._save(records))
+    @in_store
+    async def save(self, records: list[MemoryRecord]) -> None:
+        """Store records; one whose id is there already is replaced. Raises: InvalidInput,
+        EmbeddingDimensionMismatchError."""
+        archive = await self._store.archive()
+        dimensions = await self._dimensions()
+        for record in records:
+            dimensions = dimensions or len(record.embedding or [])
+            if record.embedding and len(record.embedding) != dimensions:
+                raise EmbeddingDimensionMismatchError(dimensions, len(record.embedding))
+        for record in records:
+            vector = b64encode(np.asarray(record.embedding or [], dtype=np.float32).tobytes()).decode()
+            metadata = {"record": record.model_dump_json(), "vector": vector}
+            tags = [f"scope:{scope}" for scope in _scopes(record.scope)]
+            tags += [f"{DIMENSIONS}{dimensions}"] if record.embedding else []
+            new = NewPassage(text=record.content or "(no text)", tags=tags, metadata=metadata)
+            await archive.put_named((record.id,), new)
 
     def update(self, record: MemoryRecord) -> None:
         """Replace the record with this id. Raises: InvalidInput."""
         self.save([record])
 
-    def get_record(self, record_id: str) -> MemoryRecord | None:
-        """Return the record with this id; None: there is none."""
-        return self._store.run(self._get(record_id))
+    def touch_records(self, record_ids: list[str]) -> None:
+        """Note that records were recalled now."""
+        found = [one for one in map(self.get_record, record_ids) if one is not None]
+        self.save([one.model_copy(update={"last_accessed": _naive(datetime.now(UTC))}) for one in found])
 
-    def search(
+    @in_store
+    async def get_record(self, record_id: str) -> MemoryRecord | None:
+        """Return the record with this id; None: there is none."""
+        passage = await (await self._store.archive()).find_named((record_id,))
+        return None if passage is None else _record(passage)
+
+    @in_store
+    async def search(
         self,
         query_embedding: list[float],
         scope_prefix: str | None = None,
@@ -60,24 +81,23 @@ class PerdureStorage(Closing[ArchiveStore]):
     ) -> list[tuple[MemoryRecord, float]]:
         """Return the records whose vectors are nearest, best first, each with its cosine from 0 to 1. Raises:
         EmbeddingDimensionMismatchError."""
-        query = np.asarray(query_embedding, dtype=np.float32)
-        records = [
-            one
-            for one in self._select(scope_prefix, categories, metadata_filter)
-            if one.embedding and any(one.embedding)
-        ]
-        for one in records:
-            if len(one.embedding or ()) != len(query):
-                raise EmbeddingDimensionMismatchError(len(one.embedding or ()), len(query))
-        if not records or not query.any():
-            return []
-        vectors = np.asarray([one.embedding for one in records], dtype=np.float32)
-        cosines = vectors @ query / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(query))
-        best = np.argsort(-cosines, kind="stable")[:limit]
-        scored = [(records[place], max(0.0, min(1.0, float(cosines[place])))) for place in best]
-        return [(record, score) for record, score in scored if score >= min_score]
+        query, count = np.asarray(query_embedding, dtype=np.float32), 0
+        if (stored := await self._dimensions() or len(query)) != len(query):
+            raise EmbeddingDimensionMismatchError(stored, len(query))
+        best: list[tuple[float, int, Passage]] = []
+        async for passage, _ in self._select(scope_prefix, categories, metadata_filter):
+            vector = _vector(passage)
+            if not (vector.any() and query.any()):
+                continue
+            cosine = float(vector @ query / (np.linalg.norm(vector) * np.linalg.norm(query)))
+            if (score := max(0.0, min(1.0, cosine))) >= min_score:
+                count += 1
+                keep = heapq.heappush if len(best) < limit else heapq.heappushpop
+                keep(best, (score, -count, passage))
+        return [(_record(passage), score) for score, _, passage in sorted(best, reverse=True)]
 
-    def delete(
+    @in_store
+    async def delete(
         self,
         scope_prefix: str | None = None,
         categories: list[str] | None = None,
@@ -86,23 +106,32 @@ class PerdureStorage(Closing[ArchiveStore]):
         metadata_filter: dict[str, Any] | None = None,
     ) -> int:
         """Remove the records that meet all of these conditions, and return how many; without a condition all."""
+        archive = await self._store.archive()
         chosen = [
             one.id
-            for one in self._select(scope_prefix, categories, metadata_filter)
+            async for _, one in self._select(scope_prefix, categories, metadata_filter)
             if (record_ids is None or one.id in record_ids)
             and (older_than is None or _naive(one.created_at) < _naive(older_than))
         ]
-        self._store.run(self._delete(chosen))
+        for record_id in chosen:
+            await archive.delete_named((record_id,))
         return len(chosen)
 
-    def list_records(self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0) -> list[MemoryRecord]:
+    @in_store
+    async def list_records(
+        self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
+    ) -> list[MemoryRecord]:
         """Return the records of a scope, newest first."""
-        records = sorted(self._select(scope_prefix), key=lambda one: _naive(one.created_at), reverse=True)
-        return records[offset : offset + limit]
+        times = [(_naive(one.created_at), one.id) async for _, one in self._select(scope_prefix)]
+        archive = await self._store.archive()
+        chosen = sorted(times, key=lambda one: one[0], reverse=True)[offset : offset + limit]
+        found = [await archive.find_named((record_id,)) for _, record_id in chosen]
+        return [_record(one) for one in found if one is not None]
 
-    def get_scope_info(self, scope: str) -> ScopeInfo:
+    @in_store
+    async def get_scope_info(self, scope: str) -> ScopeInfo:
         """Return how many records a scope has, of which categories and times, and the scopes right below it."""
-        records = list(self._select(scope))
+        records = [one async for _, one in self._select(scope)]
         times = sorted(_naive(one.created_at) for one in records)
         return ScopeInfo(
             path=_path(scope),
@@ -110,72 +139,60 @@ class PerdureStorage(Closing[ArchiveStore]):
             categories=sorted({name for one in records for name in one.categories}),
             oldest_record=times[0] if times else None,
             newest_record=times[-1] if times else None,
-            child_scopes=_children(records, scope),
+            child_scopes=_children(await (await self._store.archive()).tags(), scope),
         )
 
-    def list_scopes(self, parent: str = "/") -> list[str]:
+    @in_store
+    async def list_scopes(self, parent: str = "/") -> list[str]:
         """Return the scopes right below one."""
-        return _children(self._select(parent), parent)
+        return _children(await (await self._store.archive()).tags(), parent)
 
-    def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
+    @in_store
+    async def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
         """Return the categories of a scope's records, each with how many have it."""
-        return dict(Counter(name for one in self._select(scope_prefix) for name in one.categories))
+        return dict(Counter([name async for _, one in self._select(scope_prefix) for name in one.categories]))
 
-    def count(self, scope_prefix: str | None = None) -> int:
+    @in_store
+    async def count(self, scope_prefix: str | None = None) -> int:
         """Return how many records a scope has."""
-        return sum(1 for _ in self._select(scope_prefix))
+        return await (await self._store.archive()).delete_where(tags=[_tag(scope_prefix)], dry_run=True)
 
-    def reset(self, scope_prefix: str | None = None) -> None:
+    @in_store
+    async def reset(self, scope_prefix: str | None = None) -> None:
         """Remove all records of a scope; None: of all scopes."""
-        self.delete(scope_prefix)
+        await (await self._store.archive()).delete_where(tags=[_tag(scope_prefix)])
 
-    async def asave(self, records: list[MemoryRecord]) -> None:
-        """As `save`, in a thread: the store has an event loop of its own."""
-        await asyncio.to_thread(self.save, records)
+    asave = in_thread(save)
+    asearch = in_thread(search)
+    adelete = in_thread(delete)
 
-    async def asearch(self, query_embedding: list[float], *args: Any, **named: Any) -> list[tuple[MemoryRecord, float]]:
-        """As `search`, in a thread."""
-        return await asyncio.to_thread(lambda: self.search(query_embedding, *args, **named))
+    async def _dimensions(self) -> int:
+        """Return how many numbers each vector has; 0: there is none."""
+        tags = await (await self._store.archive()).tags()
+        return next((int(tag.removeprefix(DIMENSIONS)) for tag in tags if tag.startswith(DIMENSIONS)), 0)
 
-    async def adelete(self, *args: Any, **named: Any) -> int:
-        """As `delete`, in a thread."""
-        return await asyncio.to_thread(lambda: self.delete(*args, **named))
-
-    def _select(
+    async def _select(
         self,
         scope_prefix: str | None = None,
         categories: Sequence[str] | None = None,
         metadata: dict[str, Any] | None = None,
-    ) -> Iterator[MemoryRecord]:
-        """Yield the records of a scope, oldest first, that have one of the categories and all of these metadata."""
-        for one in self._store.run(self._load(_path(scope_prefix))):
+    ) -> AsyncIterator[tuple[Passage, MemoryRecord]]:
+        """Yield the records of a scope that have one of the categories and all of these metadata, but no vectors."""
+        async for passage in self._store.passages([_tag(scope_prefix)], page_size=PAGE):
+            one = MemoryRecord.model_validate_json(passage.metadata["record"])
             has_category = not categories or any(name in one.categories for name in categories)
             if has_category and all(one.metadata.get(name) == value for name, value in (metadata or {}).items()):
-                yield one
+                yield passage, one
 
-    async def _load(self, scope: str) -> list[MemoryRecord]:
-        """Return all records of a scope, oldest first."""
-        return [_record(one) async for one in self._store.passages([f"scope:{scope}"])]
 
-    async def _get(self, record_id: str) -> MemoryRecord | None:
-        passage = await (await self._store.archive()).find_named((record_id,))
-        return None if passage is None else _record(passage)
-
-    async def _save(self, records: Sequence[MemoryRecord]) -> None:
-        archive = await self._store.archive()
-        for record in records:
-            value = {**record.model_dump(mode="json"), "embedding": record.embedding}
-            tags = [f"scope:{scope}" for scope in _scopes(record.scope)]
-            new = NewPassage(text=record.content or "(no text)", tags=tags, metadata={"record": json.dumps(value)})
-            await archive.put_named((record.id,), new)
-
-    async def _delete(self, record_ids: Sequence[str]) -> None:
-        for record_id in record_ids:
-            await (await self._store.archive()).delete_named((record_id,))
+def _vector(passage: Passage) -> Any:
+    """Return the vector that CrewAI made of a record; an empty one: it has none."""
+    return np.frombuffer(b64decode(passage.metadata["vector"]), dtype=np.float32)
 
 
 def _record(passage: Passage) -> MemoryRecord:
-    return MemoryRecord.model_validate_json(passage.metadata["record"])
+    record, vector = MemoryRecord.model_validate_json(passage.metadata["record"]), _vector(passage)
+    return record.model_copy(update={"embedding": vector.tolist() if len(vector) else None})
 
 
 def _path(scope: str | None) -> str:
@@ -183,20 +200,22 @@ def _path(scope: str | None) -> str:
     return "/" + "/".join(filter(None, (scope or "").split("/")))
 
 
+def _tag(scope: str | None) -> str:
+    """Return the tag of the records in a scope and in those below it."""
+    return f"scope:{_path(scope)}"
+
+
 def _scopes(scope: str) -> Iterator[str]:
     """Yield a scope and all that it lies in, the root first."""
-    path = ""
-    yield "/"
-    for name in filter(None, scope.split("/")):
-        path += f"/{name}"
-        yield path
+    names = _path(scope).split("/")[1:]
+    yield from ("/" + "/".join(names[:length]) for length in range(len(names) + 1 if names[0] else 1))
 
 
-def _children(records: Any, scope: str) -> list[str]:
-    """Return the scopes right below one that these records are in."""
+def _children(tags: Iterable[str], scope: str) -> list[str]:
+    """Return the scopes right below one that records with these tags are in."""
     below = _path(scope).rstrip("/") + "/"
-    paths = {_path(one.scope) for one in records} - {_path(scope)}
-    return sorted({below + path.removeprefix(below).partition("/")[0] for path in paths})
+    paths = [tag.removeprefix("scope:") for tag in tags if tag.startswith("scope:")]
+    return sorted({path for path in paths if path.startswith(below) and path != "/" and "/" not in path[len(below) :]})
 
 
 def _naive(at: datetime) -> datetime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
@@ -95,6 +96,48 @@ class Closing(Generic[Store]):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class OfArchive(Closing[ArchiveStore]):
+    """The base of adapters over one archive, by default `_archive`.
+
+    Args:
+        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
+        archive: the name of the archive; it is created with the first call.
+        options: as `Perdure` takes them.
+    Raises: StoreError, InvalidInput.
+    """
+
+    _archive: str
+
+    def __init__(self, address: str | Path | None = None, *, archive: str | None = None, **options: Any) -> None:
+        self._store = ArchiveStore(address, archive=archive or self._archive, **options)
+
+
+Adapter = TypeVar("Adapter", bound=Closing[Any])
+
+
+def in_store(method: Callable[Concatenate[Adapter, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Adapter, P], T]:
+    """Return a coroutine method of an adapter as a plain one, which runs in the event loop of its store."""
+
+    @functools.wraps(method)
+    def call(adapter: Adapter, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return adapter._store.run(method(adapter, *args, **kwargs))
+
+    return call
+
+
+def in_thread(
+    method: Callable[Concatenate[Adapter, P], T],
+) -> Callable[Concatenate[Adapter, P], Coroutine[Any, Any, T]]:
+    """Return a plain method of an adapter as a coroutine method, which runs it in a thread: an event loop that calls it
+    goes on meanwhile, and the store has one of its own."""
+
+    @functools.wraps(method)
+    async def call(adapter: Adapter, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, adapter, *args, **kwargs)
+
+    return call
 
 
 class OfGraph:

@@ -104,7 +104,7 @@ class SessionArchive(ArchiveStore):
         return found[::-1]
 
     async def _values(self, passages: Sequence[Passage]) -> list[dict[str, Any]]:
-        """Return the values of the messages that passages store, but not of those whose parts were removed meanwhile."""
+        """Return the values of the messages that passages store, without those whose parts are gone."""
         values: list[dict[str, Any]] = []
         for passage in passages:
             if (key := passage.metadata.get("parts")) is None:
