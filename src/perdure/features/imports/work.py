@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 from pathlib import Path
 from secrets import token_hex
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from perdure.app import App
 from perdure.core.agents import AgentFilter
@@ -74,8 +74,7 @@ def read_items(source: ImportSource, place: Place, label: str) -> Generator[Sour
     if source == "letta-db" and isinstance(place, str) and is_postgres(place):
         yield from read_server(str(place))
         return
-    opened = Path(place).expanduser() if isinstance(place, (str, Path)) else place
-    with closing(SourceFiles(opened, label)) as files:
+    with closing(SourceFiles(place, label)) as files:
         yield from reader_of(source)(files)
 
 
@@ -343,13 +342,21 @@ class ImportWork:
                     archive_id=ArchiveId(""),
                     text=text,
                     tags=tuple(tag[: limits.name_limit_chars] for tag in memory.tags[: limits.tags_per_item]),
-                    metadata=memory.metadata if len(json.dumps(memory.metadata)) < limits.metadata_limit_chars else {},
+                    metadata=memory.metadata if _fits(memory.metadata, limits.metadata_limit_chars) else {},
                     source={"import": self._source, "id": memory.id, units.DIGEST: hash_of(text)},
                     created_at=self._app.ports.clock.now(),
                     occurred_at=memory.created_at,
                     sources=(WriteSource(Source.of("import", self._source)),),
                 )
             )
+
+
+def _fits(metadata: Mapping[str, Any], limit_chars: int) -> bool:
+    """Whether metadata is JSON of no more than so many characters."""
+    try:
+        return len(json.dumps(metadata, allow_nan=False)) < limit_chars
+    except (ValueError, RecursionError):
+        return False
 
 
 def _with_ids(messages: Sequence[ImportedMessage], repeats: Counter[str]) -> Iterator[ImportedMessage]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from fnmatch import fnmatch
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, BinaryIO
 
 from perdure.core.errors import InvalidInput
@@ -24,17 +24,26 @@ RATIO_MAX, RATIO_FROM_BYTES = 200, 1 << 20
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
+def _is_hidden(name: PurePath) -> bool:
+    """Whether a file is hidden, or what a Mac puts into ZIP files beside it."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in name.parts)
+
+
 class SourceFiles:
     """The files of an export by their names, with slashes; `label` is what errors call the whole.
 
     Raises: InvalidInput: it can't be read, is too large, or has names that lead out of it.
     """
 
-    def __init__(self, place: Path | BinaryIO, label: str = "") -> None:
-        self.place, self.label = place, label or (place.name if isinstance(place, Path) else "the file")
+    def __init__(self, place: str | Path | BinaryIO, label: str = "") -> None:
+        self.place: Path | BinaryIO = Path(place) if isinstance(place, str) else place
+        self.label = label or (self.place.name if isinstance(self.place, Path) else "the file")
         self._zip: zipfile.ZipFile | None = None
         self._sizes: dict[str, int] = {}
         try:
+            if isinstance(self.place, Path):
+                self.place = self.place.expanduser()
+            place = self.place
             if isinstance(place, Path) and place.is_dir():
                 self._list_folder(place)
             elif zipfile.is_zipfile(place):
@@ -43,7 +52,7 @@ class SourceFiles:
                 self._sizes = {place.name: place.stat().st_size}
             else:
                 self._sizes = {self.label: place.seek(0, 2)}
-        except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
             raise InvalidInput(f"{self.label} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
     @property
@@ -115,9 +124,7 @@ class SourceFiles:
         root = folder.resolve()
         for path in folder.rglob("*"):
             name = path.relative_to(folder)
-            if any(part.startswith(".") for part in name.parts) or not path.is_file():
-                continue
-            if path.resolve().is_relative_to(root):
+            if not _is_hidden(name) and path.is_file() and path.resolve().is_relative_to(root):
                 self._sizes[name.as_posix()] = path.stat().st_size
                 self._check_count(len(self._sizes))
 
@@ -136,7 +143,7 @@ class SourceFiles:
                     f"{self.label} has a file {name!r:.120} of {entry.file_size:,} bytes that were packed into"
                     f" {entry.compress_size:,}: no export is like that"
                 )
-            if not entry.is_dir():
+            if not (entry.is_dir() or _is_hidden(PurePosixPath(name))):
                 self._sizes[name] = entry.file_size
 
     def _check_count(self, count: int) -> None:

@@ -196,7 +196,7 @@ def _text(value: Any) -> str:
 def _time(value: Mapping[str, Any], otherwise: datetime) -> datetime:
     """Return the time of a line, `otherwise` where it says none. Raises: InvalidInput."""
     said = value.get("occurred_at", value.get("created_at", value.get("timestamp")))
-    if (at := otherwise if said is None else time_of(said)) is None:
+    if (at := otherwise if said in (None, "") else time_of(said)) is None:
         raise InvalidInput(f"occurred_at is {said!r:.60}: give a time, such as 2026-11-20T15:30:00+01:00")
     return at
 

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perdure.domain.conversations.importing import KEY_MAX_CHARS
 
-_MILLISECONDS = 1e11
-"""A larger number is a time in milliseconds, for in seconds it would be in the year 5138."""
+_SECONDS_MAX = 1e11
+"""A larger number is a time in milliseconds or less, for in seconds it would be in the year 5138."""
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def time_of(value: Any) -> datetime | None:
-    """Return the time of seconds or milliseconds since 1970, or of ISO 8601 text, in UTC, which a text without a zone
-    is in; None: it is none of them."""
+    """Return the time of seconds, milliseconds and so on since 1970, also as a text, or of ISO 8601 text, in UTC, which
+    a text without a zone is in; None: it is none of them."""
     try:
+        if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+            value = float(value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            seconds = value / 1000 if abs(value) > _MILLISECONDS else value
+            seconds = float(value)
+            while _SECONDS_MAX < seconds < 1e21:
+                seconds /= 1000
             return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds) if seconds > 0 else None
         if isinstance(value, str):
             found = datetime.fromisoformat(value.strip().replace(" UTC", "+00:00"))

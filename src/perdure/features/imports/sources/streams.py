@@ -71,6 +71,8 @@ def json_items(files: SourceFiles, name: str, *keys: str) -> Iterator[Any]:
         start = text.skip(" \t\r\n")
         if start == "[":
             yield from text.items()
+            if text.skip(_CLOSERS):
+                raise text.error("there is more behind the list")
             return
         if start != "{":
             raise text.error("it is no JSON" if start else "it is empty")
@@ -142,6 +144,7 @@ class _Text:
             if not start:
                 raise self.error("it ends in the middle; get the file once more")
             yield self._item()
+        self._at += 1
 
     def error(self, why: str, at: int | None = None) -> InvalidInput:
         """Return an error about the text at this place of `pending`."""
