@@ -97,6 +97,7 @@ async def test_the_page_of_data_looks_first_and_imports_when_that_is_confirmed(t
         none = await client.post("/data/imports", data=fields, files={"other": b""})
         names = [one.name for one in await library.agents()]
 
+    assert "more than 50 MB" in text_of(empty.text) and "perdure import SOURCE FILE" in text_of(empty.text)
     buttons = [[values.get("id") for _, values in tags_of(page.text)] for page in (empty, looked, done)]
     assert ["import-run" in found for found in buttons] == [False, True, False]
     assert "2 memories: 2 new, 0 here already" in text_of(looked.text) and "mem0" not in before

@@ -26,6 +26,7 @@ PROGRAMS: Mapping[ImportSource, str] = {
 async def load(request: Request, library: AsyncPerdure) -> Data:
     """The programs to choose from, and what an import that was just asked for did or would do."""
     found: Data = {"programs": [*PROGRAMS.items()], "lines": [], "new": False, "dry": True, "why": ""}
+    found["limit_mb"] = library.app.settings.file_limit_bytes // 1_000_000
     return found | getattr(request.state, "imported", {})
 
 
