@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from perdure import AsyncPerdure, Settings
-from perdure.features.openai_front.proxy import Proxy
+from perdure.features.openai_front.proxy import HELD_PIECES, Passing, Proxy
 from perdure.library.memory.search import AsyncSearch
 from perdure.server.config import ServerConfig
 from perdure.testing import InlineStore, ScriptedModel, calls, says
@@ -121,7 +121,7 @@ async def test_an_answer_is_kept_when_the_program_leaves(monkeypatch: pytest.Mon
         for _ in range(100):
             await asyncio.sleep(0.05)
             with contextlib.suppress(Exception):
-                if await proxy.conversations():
+                if len((await proxy.conversations())[0]) == 2:
                     break
 
         assert await proxy.conversations() == [["U1", "a long answer"]]
@@ -149,7 +149,7 @@ async def test_a_header_names_the_agent(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_a_provider_s_error_has_openai_s_form(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its key; nothing is kept."""
+    """Without its key; what the user said is kept."""
     refusal = {"error": {"message": "Incorrect API key provided: sk-secret", "type": "x", "code": "invalid_api_key"}}
     async with proxied(monkeypatch, Status(401, refusal), Status(429, "slow down")) as proxy:
         refused, limited = await proxy.ask("U1"), await proxy.ask("U2")
@@ -157,7 +157,7 @@ async def test_a_provider_s_error_has_openai_s_form(monkeypatch: pytest.MonkeyPa
         assert refused.status_code == 401 and "sk-secret" not in refused.text
         assert refused.json()["error"]["code"] == "llm_authentication"
         assert limited.status_code == 429
-        assert await proxy.conversations() == []
+        assert await proxy.conversations() == [["U1"], ["U2"]]
 
 
 async def test_chores_of_a_program_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,18 +212,116 @@ async def test_what_is_remembered_stands_before_the_newest_words(monkeypatch: py
         assert "oolong" in newest["content"][0]["text"] and newest["content"][1:] == [said, picture]
 
 
-async def test_a_slow_program_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer is kept while most of it is still to be read."""
-    async with proxied(monkeypatch, says("word " * 20_000)) as proxy:
-        body = {"model": HANDLE, "messages": [{"role": "user", "content": "U1"}], "stream": True}
-        async with proxy.http.stream("POST", PATH, json=body) as answer:
-            await anext(answer.aiter_bytes(100))
-            async with asyncio.timeout(20):
-                while proxy.library.app.service(Proxy)._tasks:  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
-            [conversation] = await proxy.conversations()
+async def fill(passing: Passing, count: int) -> None:
+    for number in range(count):
+        await passing.put(b"%d " % number)
+    passing.end()
 
-        assert conversation[0] == "U1" and len(conversation[1]) > 90_000
+
+async def test_a_slow_program_has_little_held_for_it() -> None:
+    """The provider waits with the rest, until the program reads on; nothing is lost."""
+    passing = Passing("text/event-stream")
+    filling = asyncio.create_task(fill(passing, 1_000))
+    await asyncio.sleep(0.05)
+    held, waits = passing._pieces.qsize(), not filling.done()
+    text = b"".join([piece async for piece in passing.pieces()])
+
+    assert (held, waits) == (HELD_PIECES, True)
+    assert text.split() == [b"%d" % number for number in range(1_000)]
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_nobody_waits_for_a_program_that_has_left(monkeypatch: pytest.MonkeyPatch, leaves: bool) -> None:
+    """Nor for one that reads nothing for a minute: the rest is read from the provider, and not held."""
+    monkeypatch.setattr("perdure.features.openai_front.proxy.STALLED_S", 30 if leaves else 0.05)
+    passing = Passing("text/event-stream")
+    filling = asyncio.create_task(fill(passing, 1_000))
+    pieces = passing.pieces()
+    await anext(pieces)
+    if leaves:
+        await pieces.aclose()  # type: ignore[attr-defined]
+    async with asyncio.timeout(10):
+        await filling
+
+    assert passing._pieces.qsize() <= 2
+
+
+async def test_what_is_said_is_kept_before_the_model_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is killed meanwhile has it; the next try adds the answer."""
+    async with proxied(monkeypatch, Status(500, "it is down"), says("A1"), says("A2")) as proxy:
+        await proxy.ask("U1", headers={"x-stainless-retry-count": "0"})
+        before = await proxy.conversations()
+        await proxy.ask("U1", headers={"x-stainless-retry-count": "1"})
+        await proxy.ask("U1", "A1", "U2")
+
+        assert before == [["U1"]]
+        assert await proxy.conversations() == [["U1", "A1", "U2", "A2"]]
+
+
+async def test_two_models_that_are_asked_the_same_at_once_have_conversations_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a program asks that shows both answers side by side."""
+    async with proxied(monkeypatch, Later(0.3, says("A1")), says("A2")) as proxy:
+        first = asyncio.create_task(proxy.ask("U1"))
+        await asyncio.sleep(0.15)
+        await proxy.ask("U1", temperature=0.5)
+        await first
+        await proxy.kept()
+
+        assert sorted(await proxy.conversations()) == [["U1", "A1"], ["U1", "A2"]]
+
+
+ODD = {
+    "messages": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+                {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AAAA"}},
+            ],
+        }
+    ],
+    "tools": [
+        {"type": "function", "function": {"name": "a.b", "parameters": {}}},
+        {"type": "custom", "custom": {"name": "grep"}},
+        {"type": "web_search", "x": 1},
+    ],
+}
+
+
+async def test_whatever_a_provider_may_take_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sound, files, other kinds of tools and names: the provider decides."""
+    async with proxied(monkeypatch, says("A1")) as proxy:
+        answer = await proxy.http.post(PATH, json={"model": HANDLE, **ODD})
+        await proxy.kept()
+
+        assert answer.status_code == 200, answer.text
+        assert {name: proxy.provider.requests[0][name] for name in ODD} == ODD
+        assert await proxy.conversations() == [["[audio]", "A1"]]
+
+
+@pytest.mark.parametrize("name", [*ODD])
+async def test_a_model_of_another_api_refuses_what_it_can_not_have(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """With the reason; nothing is kept."""
+    async with proxied(monkeypatch) as proxy:
+        body = {"messages": [{"role": "user", "content": "U1"}], name: ODD[name]}
+        answer = await proxy.http.post(PATH, json={"model": f"memory/{MODEL}", **body})
+
+        assert answer.status_code == 400
+        assert ("input_audio" if name == "messages" else "custom") in answer.json()["error"]["message"]
+        assert await proxy.conversations() == []
+
+
+async def test_what_is_kept_waits_for_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As what an agent is told does."""
+    async with proxied(monkeypatch, says("A1")) as proxy:
+        noted: list[Any] = []
+        proxy.library.app.ports.unread.listeners.append(lambda line, **_: noted.append(line))
+        await proxy.ask("I planted a quince.")
+        agent = await proxy.library.agent("memory")
+
+        assert noted == [(agent.id, 1)]
 
 
 async def test_what_the_chat_says_itself_is_not_recalled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,3 +131,20 @@ async def test_wrong_types_are_refused_before_anything_is_made(fields: dict[str,
 
         assert answer.status_code == 400, answer.text
         assert await chat.conversations() == []
+
+
+async def test_results_of_tools_that_come_again_after_a_failure_are_answered() -> None:
+    """The model is asked anew; the chat goes on in its conversation."""
+    async with program(calls("look", at="a"), fails("it is down"), says("A1"), says("A2")) as chat:
+        body = chat.body("go", tools=LOOK)
+        made = (await chat.server.http.post(PATH, json=body)).json()["choices"][0]["message"]
+        result = {"role": "tool", "tool_call_id": made["tool_calls"][0]["id"], "content": "seen"}
+        again = {**body, "messages": [*body["messages"], made, result]}
+        failed = await chat.server.http.post(PATH, json=again)
+        answer = await send(chat, again)
+        messages = [*again["messages"], {"role": "assistant", "content": answer}, {"role": "user", "content": "go on"}]
+        last = await send(chat, {**body, "messages": messages})
+
+        assert failed.status_code == 500 and (answer, last) == ("A1", "A2")
+        [said] = await chat.conversations()
+        assert said[-3:] == ["A1", "go on", "A2"] and "seen" in said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -19,6 +19,8 @@ from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, Max
 
 _EXTRA = ("stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias", "service_tier", "verbosity")
 """Fields that go to the model as they are."""
+_UNREAD = {"image_url": "image", "input_audio": "audio", "file": "file"}
+"""A part without a text -> how the chain of a chat names it."""
 
 
 class CompletionMessage(WireRequest):
@@ -35,6 +37,14 @@ class CompletionMessage(WireRequest):
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
         return "\n".join(one["text"] for one in self.content if isinstance(one.get("text"), str))
+
+    @property
+    def said(self) -> str:
+        """Its texts; the kind of its first part, where it has none."""
+        if self.text or not self.content or isinstance(self.content, str):
+            return self.text
+        kind = str(self.content[0].get("type"))
+        return f"[{_UNREAD.get(kind, 'image')}]"
 
 
 class CompletionFunction(WireRequest):
@@ -58,23 +68,26 @@ class StreamOptions(WireRequest):
     include_usage: bool = False
 
 
+def function_shapes(tools: Sequence[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
+    """The caller's functions, as a run stores them; None: there are none. Raises: InvalidInput: no tool can be made of
+    one."""
+    shapes: list[Mapping[str, Any]] = []
+    for place, tool in enumerate(tools or ()):
+        if (kind := tool.get("type", "function")) != "function":
+            raise InvalidInput(f"tools.{place}: {kind!r:.60} is no function, and only functions are taken here")
+        one = tool.get("function", tool)
+        if not isinstance(one, Mapping):
+            raise InvalidInput(f"tools.{place}.function: it is {one!r:.80}: give its name and parameters")
+        shapes.append({name: one[name] for name in ("name", "description", "parameters") if one.get(name) is not None})
+    return client_tools_of(shapes).shapes or None
+
+
 class ChatBody(WireRequest):
     """What requests to an agent have in common with those to a model with memory."""
 
     messages: Annotated[list[CompletionMessage], MaxItems("imports_per_request"), keywords(minItems=1)]
     stream: bool | None = False
     stream_options: StreamOptions | None = None
-    tools: Annotated[list[CompletionTool], MaxItems("tools_per_agent")] | None = None
-
-    @property
-    def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
-        """The caller's tools, as a run stores them. Raises: InvalidInput: no tool can be made of one."""
-        functions = [tool.function for tool in self.tools or ()]
-        shapes = [
-            {"name": one.name, "description": one.description or "", "parameters": one.parameters or {"type": "object"}}
-            for one in functions
-        ]
-        return client_tools_of(shapes).shapes or None
 
     @property
     def with_usage(self) -> bool:
@@ -105,6 +118,12 @@ class CompletionRequest(ChatBody):
 
     model: Annotated[AgentIdIn, Field(description="The id of an agent.")]
     messages: Annotated[list[CompletionMessage], MaxItems("messages_per_request"), keywords(minItems=1)]
+    tools: Annotated[list[CompletionTool], MaxItems("tools_per_agent")] | None = None
+
+    @property
+    def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
+        """The caller's tools, as a run stores them. Raises: InvalidInput: no tool can be made of one."""
+        return function_shapes([tool.model_dump() for tool in self.tools or ()])
 
     def contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer] | None]:
         """The messages of users behind the last answer, and what the caller's tools returned. Raises: InvalidInput,
@@ -123,56 +142,18 @@ class ChosenFunction(WireRequest):
     name: Name | None = None
 
 
-class AnswerOptions(WireRequest):
-    """What both of OpenAI's APIs say about the answer in the same words."""
+class ChatRequest(ChatBody):
+    """A request to an agent, or to a model with memory (`memory/HANDLE`). The whole chat may be sent again each time:
+    only what is new is added to its conversation. An agent gives one answer: `n` can be 1 only."""
 
+    model: Annotated[str, Field(description="The name or id of an agent, or memory/ and the handle of a model.")]
+    tools: Annotated[list[JsonObject], MaxItems("tools_per_agent")] | None = None
+    tool_choice: str | ChosenFunction | dict[str, Any] | None = None
     temperature: float | None = None
     top_p: float | None = None
     parallel_tool_calls: bool | None = None
-    tool_choice: str | ChosenFunction | dict[str, Any] | None = None
     user: str | JsonObject | None = None
     metadata: JsonObject | None = None
-    stream: bool | None = False
-
-    def anchor(self, name: str | None) -> Anchor:
-        """What the request names of its conversation: this `name`, or else `metadata.conversation`; and whose chat it
-        is, by `user`. Raises: NotFound."""
-        user = self.user.get("id") if isinstance(self.user, dict) else self.user
-        return Anchor(name=str(name or (self.metadata or {}).get("conversation") or ""), user=str(user or ""))
-
-    def settings(self, tools: Sequence[Mapping[str, Any]], **others: Any) -> dict[str, Any]:
-        """The options by the names of an agent's settings. Raises: InvalidInput."""
-        settings = {
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "parallel_tool_calls": self.parallel_tool_calls if tools else None,
-            "tool_choice": self._tool_choice([one["name"] for one in tools]),
-            **others,
-        }
-        settings = {name: value for name, value in settings.items() if value is not None}
-        check_options(settings, {})
-        return settings
-
-    def _tool_choice(self, names: Sequence[str]) -> list[str] | None:
-        """The caller's tools of which one has to be called; None: none has to be. Raises: InvalidInput."""
-        choice, name = self.tool_choice, None
-        if choice in (None, "auto", "none") or not names:
-            return None
-        if choice == "required":
-            return list(names)
-        if isinstance(choice, ChosenFunction):
-            name = choice.name or choice.function.get("name")
-            if name in names:
-                return [str(name)]
-        shown = choice if isinstance(choice, str) else f"the function {name!r:.80}"
-        raise InvalidInput(f"tool_choice is {shown}: give auto, none, required, or one of the functions in tools")
-
-
-class ChatRequest(ChatBody, AnswerOptions):
-    """A request to an agent, or to a model with memory (`memory/HANDLE`). The whole chat may be sent again each time:
-    only what is new is added to its conversation. `n` can be 1 only."""
-
-    model: Annotated[str, Field(description="The name or id of an agent, or memory/ and the handle of a model.")]
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     response_format: JsonObject | None = None
@@ -188,43 +169,57 @@ class ChatRequest(ChatBody, AnswerOptions):
     service_tier: str | None = None
     verbosity: str | None = None
 
+    def anchor(self, name: str | None) -> Anchor:
+        """What the request names of its conversation: this `name`, or else `metadata.conversation`; and whose chat it
+        is, by `user`."""
+        user = self.user.get("id") if isinstance(self.user, dict) else self.user
+        return Anchor(name=str(name or (self.metadata or {}).get("conversation") or ""), user=str(user or ""))
+
     @property
     def tools_offered(self) -> tuple[Mapping[str, Any], ...] | None:
-        """The caller's tools that may be called."""
-        return None if self.tool_choice == "none" else self.client_shapes
+        """The caller's tools that may be called. Raises: InvalidInput."""
+        return None if self.tool_choice == "none" else function_shapes(self.tools)
 
     @property
     def run_options(self) -> RunOptions:
-        """What the request sets for the answer. Raises: InvalidInput."""
+        """What the request sets for the answer, by the names of an agent's settings. Raises: InvalidInput."""
         if self.n not in (None, 1):
             raise InvalidInput(f"n is {self.n}: an agent gives one answer")
-        extra = {name: value for name in _EXTRA if (value := getattr(self, name)) is not None}
-        settings = self.settings(
-            self.tools_offered or (),
-            max_output_tokens=self.max_completion_tokens or self.max_tokens,
-            response_format=response_format(self.response_format),
-            reasoning_effort=self.reasoning_effort,
-            extra=extra or None,
-        )
+        names, form = [one["name"] for one in self.tools_offered or ()], self.response_format
+        settings = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "parallel_tool_calls": self.parallel_tool_calls if names else None,
+            "tool_choice": self._tool_choice(names),
+            "max_output_tokens": self.max_completion_tokens or self.max_tokens,
+            "response_format": None if form is None or form.get("type") == "text" else form,
+            "reasoning_effort": self.reasoning_effort,
+            "extra": self.non_null(*_EXTRA) or None,
+        }
+        settings = {name: value for name, value in settings.items() if value is not None}
+        check_options(settings, {})
         return RunOptions(settings=settings, logprobs=bool(self.logprobs), top_logprobs=self.top_logprobs)
+
+    def _tool_choice(self, names: Sequence[str]) -> list[str] | None:
+        """The caller's tools of which one has to be called; None: none has to be. Raises: InvalidInput."""
+        choice, name = self.tool_choice, None
+        if choice in (None, "auto", "none") or not names:
+            return None
+        if choice == "required":
+            return list(names)
+        if isinstance(choice, ChosenFunction):
+            name = choice.name or choice.function.get("name")
+            if name in names:
+                return [str(name)]
+        shown = choice if isinstance(choice, str) else f"the function {name!r:.80}"
+        raise InvalidInput(f"tool_choice is {shown}: give auto, none, required, or one of the functions in tools")
 
     @property
     def texts(self) -> Sequence[ChatText]:
         """What users and assistants say in it."""
-        return list(_texts(self.messages))
+        return [ChatText(one.role, one.said) for one in self.messages if one.role in ("user", "assistant")]
 
     @property
     def system(self) -> str:
         """What the program says to the model beside the chat."""
         return "\n\n".join(one.text for one in self.messages if one.role in ("system", "developer") and one.text)
-
-
-def response_format(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The form that an answer has to have; None: any."""
-    return None if value is None or value.get("type") == "text" else value
-
-
-def _texts(messages: Sequence[CompletionMessage]) -> Iterator[ChatText]:
-    for message in messages:
-        if message.role in ("user", "assistant"):
-            yield ChatText(message.role, message.text or ("[image]" if message.content else ""))

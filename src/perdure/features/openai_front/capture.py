@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.app import App
@@ -15,7 +15,7 @@ from perdure.core.ids import AgentId, KeyId
 from perdure.features.openai_front import units
 from perdure.features.openai_front.feature import MEMORY_OF
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import FOR_KEY, Chat, typed_text
+from perdure.features.openai_front.values import FOR_KEY, Chat, ChatPlace, typed_text
 from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
@@ -103,9 +103,31 @@ def with_recalled(messages: Sequence[Mapping[str, Any]], recalled: str) -> list[
     return [*messages[:place], {**newest, "content": said}, *messages[place + 1 :]]
 
 
-async def keep_chat(app: App, agent_id: AgentId, chat: Chat, answer: str) -> None:
-    """Keep what a chat says that its conversation has not, and the answer. An error is logged: the answer is given."""
-    try:
-        await Chats(app, agent_id).keep(chat, answer)
-    except PerdureError as error:
-        log.warning("an answer of a model was not kept in the memory of %s: %s", agent_id, error)
+class ChatKeeping:
+    """Keeps a chat with a model in the memory of an agent. Errors are logged: the answer is given all the same.
+
+    Attributes:
+        place: where what the user says was kept; None: nowhere yet.
+    """
+
+    def __init__(self, app: App, agent_id: AgentId, chat: Chat) -> None:
+        self._chats, self._agent_id, self._chat = Chats(app, agent_id), agent_id, chat
+        self.place: ChatPlace | None = None
+
+    async def before(self) -> None:
+        """Keep what the chat says that its conversation has not."""
+        if self._chat.new:
+            with self._logged():
+                self.place = await self._chats.find_place(self._chat, "")
+
+    async def answer(self, text: str) -> None:
+        """Keep the answer, too."""
+        with self._logged():
+            await self._chats.keep_answer(self._chat, self.place, text)
+
+    @contextlib.contextmanager
+    def _logged(self) -> Iterator[None]:
+        try:
+            yield
+        except PerdureError as error:
+            log.warning("a chat with a model was not kept in the memory of %s: %s", self._agent_id, error)

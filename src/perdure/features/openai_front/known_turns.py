@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from perdure.context.sections.envelopes import KEEP_ALIVE
 from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound
 from perdure.core.ids import MessageId, RunId, is_id
@@ -46,6 +47,11 @@ class KnownTurn:
     def is_open(self) -> bool:
         """Whether the answer is still being made."""
         return not self.messages or (self.run is not None and not self.run.ended)
+
+    @property
+    def waits_for_model(self) -> bool:
+        """Whether it was kept for a model outside, which has given no answer."""
+        return self.is_last and self.run is None and bool(self.messages) and not self.answer
 
     def matches(self, turn: ChatTurn) -> bool:
         """Whether the answer is what the program sends again, which may be cut where a person stopped it."""
@@ -103,6 +109,6 @@ def _messages_from(tx: Tx, conversation: Conversation, seq: int) -> Iterator[Mes
             limit=ROWS,
             kinds=("message",),
         )
-        yield from rows
+        yield from (row for row in rows if row.text != KEEP_ALIVE)  # said when an answer that failed is tried again
         if not rows:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from perdure.app import App
@@ -18,35 +19,49 @@ from perdure.server.wire.http import json_bytes
 from perdure.server.wire.sse import DONE
 
 
-async def ask_port(app: App, handle: str, shape: Mapping[str, Any]) -> AsyncIterator[bytes]:
-    """The body of the answer, in pieces. Raises: ModelError, ModelNotFound, InvalidInput, NotSupported."""
-    body = ChatRequest.model_validate(shape)
-    if (model := app.models.find(handle)) is None:
-        raise app.models.not_found(handle)
-    request = ModelRequest(
-        model=handle,
-        system=body.system,
-        messages=tuple([message async for message in _messages(app, body.messages, shape["messages"])]),
-        tools=body.tools_offered or (),
-        options=ModelOptions.from_settings(body.run_options.settings),
-    )
-    head = Answer(f"chatcmpl-{app.ports.ids.new('message')}", body.model, int(app.ports.clock.now().timestamp()))
-    reply: ModelReply | None = None
-    async for piece in model.respond(request):
-        if isinstance(piece, ModelReply):
-            reply = piece
-        elif body.stream and isinstance(piece, ModelDelta) and piece.kind == "text":
-            yield data_line(head.chunk({"role": "assistant", "content": piece.text}))
-    assert reply is not None
-    calls = [_call_shape(part) for part in reply.parts if isinstance(part, ToolCall)]
-    text = text_of([part for part in reply.parts if isinstance(part, Text)])
-    answer = head.ended(reply.stop_reason, reply.usage, calls, text=text)
-    if not body.stream:
-        yield json_bytes(answer.shape)
-        return
-    for chunk in answer.last_chunks(with_usage=body.with_usage):
-        yield data_line(chunk)
-    yield DONE
+@dataclass(frozen=True, slots=True)
+class PortRequest:
+    """A request to a model of another API."""
+
+    body: ChatRequest
+    request: ModelRequest
+
+    @classmethod
+    async def of(cls, app: App, handle: str, shape: Mapping[str, Any]) -> PortRequest:
+        """The request of this body. Raises: ModelNotFound, InvalidInput, NotSupported."""
+        body = ChatRequest.model_validate(shape)
+        if app.models.find(handle) is None:
+            raise app.models.not_found(handle)
+        request = ModelRequest(
+            model=handle,
+            system=body.system,
+            messages=tuple([message async for message in _messages(app, body.messages, shape["messages"])]),
+            tools=body.tools_offered or (),
+            options=ModelOptions.from_settings(body.run_options.settings),
+        )
+        return cls(body, request)
+
+    async def answer(self, app: App) -> AsyncIterator[bytes]:
+        """The body of the answer, in pieces. Raises: ModelError."""
+        model, body = app.models.find(self.request.model), self.body
+        assert model is not None
+        head = Answer(f"chatcmpl-{app.ports.ids.new('message')}", body.model, int(app.ports.clock.now().timestamp()))
+        reply: ModelReply | None = None
+        async for piece in model.respond(self.request):
+            if isinstance(piece, ModelReply):
+                reply = piece
+            elif body.stream and isinstance(piece, ModelDelta) and piece.kind == "text":
+                yield data_line(head.chunk({"role": "assistant", "content": piece.text}))
+        assert reply is not None
+        calls = [_call_shape(part) for part in reply.parts if isinstance(part, ToolCall)]
+        text = text_of([part for part in reply.parts if isinstance(part, Text)])
+        answer = head.ended(reply.stop_reason, reply.usage, calls, text=text)
+        if not body.stream:
+            yield json_bytes(answer.shape)
+            return
+        for chunk in answer.last_chunks(with_usage=True):
+            yield data_line(chunk)
+        yield DONE
 
 
 def _call_shape(call: ToolCall) -> dict[str, Any]:

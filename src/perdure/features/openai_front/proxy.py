@@ -7,20 +7,19 @@ are asked through the model port. The answer is read to its end and kept, also i
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import logging
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Protocol
 
 import httpx
 
 from perdure.app import App, Endpoint
 from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError
-from perdure.core.runs import NO_USAGE, Usage
 from perdure.engine.budget import CallBudget
 from perdure.features.openai_front.answers import data_line
-from perdure.features.openai_front.port import ask_port
+from perdure.features.openai_front.port import PortRequest
+from perdure.features.openai_front.reading import STREAM, AnswerReader
 from perdure.providers.masking import answer_pieces
 from perdure.providers.openai_chat.faults import Target, error_of_connection, error_of_response
 from perdure.providers.openai_endpoint import HttpClients, api_url, request_headers
@@ -34,54 +33,57 @@ FIRST_S, NEXT_S = 600.0, 120.0
 ERROR_S = 60.0
 CLOSE_S = 5.0
 """So long answers that are still being made are waited for when the program ends."""
-STREAM = "text/event-stream"
-READ_BYTES = 32 * 2**20
-"""What is kept of an answer is read from so many bytes of it at most."""
+HELD_PIECES = 128
+"""So many pieces, of at most 64 KiB, wait for a program that reads slowly; then its provider waits."""
+STALLED_S = 60.0
+"""A program that reads nothing for so long has left."""
 
-_FINISHED = re.compile(rb'"finish_reason": ?"')
 
-Keep = Callable[[str], Awaitable[None]]
-"""Keeps the text of an answer."""
+class Keeping(Protocol):
+    """Keeps a chat: what the user says `before` a model is asked, and the text of its answer."""
+
+    async def before(self) -> None: ...
+
+    async def answer(self, text: str) -> None: ...
 
 
 class Passing:
-    """An answer that is passed on while it is made. `kind` is its media type.
+    """An answer that is passed on while it is made. `kind` is its media type."""
 
-    Args:
-        hides_usage: the program has not asked for the chunk with the tokens, so it is left out.
-    """
-
-    def __init__(self, kind: str, *, hides_usage: bool = False) -> None:
+    def __init__(self, kind: str) -> None:
         self.kind = kind
-        self._hides_usage = hides_usage
-        self._line = b""
-        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._is_read = True
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue(HELD_PIECES)
+        self._is_read, self._has_ended = True, False
 
-    def put(self, piece: bytes | None) -> None:
-        """Pass a piece on; None: it was the last one."""
+    async def put(self, piece: bytes) -> None:
+        """Pass a piece on, once there is room for it. Nobody waits for a program that has left, or has read nothing for
+        `STALLED_S`."""
         if self._is_read:
-            if self._hides_usage:
-                piece = self._without_usage(piece)
-            if piece != b"":
-                self._pieces.put_nowait(piece)
+            try:
+                async with asyncio.timeout(STALLED_S):
+                    await self._pieces.put(piece)
+            except TimeoutError:
+                self._leave()
 
-    def _without_usage(self, piece: bytes | None) -> bytes | None:
-        """The whole lines of a stream up to here, but for the chunk with the tokens; None: at its end."""
-        if piece is None:
-            if self._line:
-                self._pieces.put_nowait(self._line)
-            return None
-        *lines, self._line = (self._line + piece).split(b"\n")
-        return b"".join([line + b"\n" for line in lines if not _is_usage(line)])
+    def end(self) -> None:
+        """Say that this was all."""
+        self._has_ended = True
+        with contextlib.suppress(asyncio.QueueFull):
+            self._pieces.put_nowait(b"")
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The pieces, as they come."""
         try:
-            while (piece := await self._pieces.get()) is not None:
+            while not (self._has_ended and self._pieces.empty()) and (piece := await self._pieces.get()):
                 yield piece
         finally:
-            self._is_read = False
+            self._leave()
+
+    def _leave(self) -> None:
+        """Hold nothing any more, and wake who waits."""
+        self._is_read, self._has_ended = False, True
+        while not self._pieces.empty():
+            self._pieces.get_nowait()
 
 
 class Proxy:
@@ -106,29 +108,38 @@ class Proxy:
         for _, clients in self._clients.values():
             await clients.aclose()
 
-    async def ask(self, handle: str, body: Mapping[str, Any], budget: CallBudget, keep: Keep | None) -> Passing:
-        """Send a request to a model, and return its answer as it comes. `keep` is called with its text, whether the
-        pieces were read or not.
+    async def ask(
+        self, handle: str, body: Mapping[str, Any], budget: CallBudget, keeping: Keeping | None = None
+    ) -> Passing:
+        """Send a request to a model, and return its answer as it comes.
 
         Args:
             body: of the request, with what is recalled.
-        Raises: ModelError: the provider refuses it, or can't be reached; LimitReached.
+            keeping: keeps the chat, whether the answer is read or not.
+        Raises: ModelError: the provider refuses it, or can't be reached; LimitReached; of a model of another API
+            InvalidInput, NotSupported: it can't be asked so.
         """
         await budget.check()
+        is_stream = bool(body.get("stream"))
+        with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
         endpoint, name = self._app.models.provider_of(handle) or (None, "")
         speaks = endpoint is not None and endpoint.entry.api_name == "openai_chat" and endpoint.entry != SELF_SERVED
         if endpoint is None or not speaks or handle in self._app.models.own_handles:
-            kind = STREAM if body.get("stream") else "application/json"
-            return await self._begin(kind, ask_port(self._app, handle, body), handle, budget, keep)
+            asked = await PortRequest.of(self._app, handle, body)
+            if keeping is not None:
+                await keeping.before()
+            kind, pieces = STREAM if is_stream else "application/json", asked.answer(self._app)
+            hides_usage = is_stream and not with_usage
+            return await self._begin(kind, pieces, handle, budget, keeping, hides_usage=hides_usage)
         url = api_url(endpoint.base_url, "/chat/completions")
         headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
         target = Target.of_request(name, url, headers)
         client = self._client(endpoint)
-        with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
-        hides_usage = bool(body.get("stream")) and budget.is_counted and not with_usage
-        if hides_usage:
+        if hides_usage := is_stream and budget.is_counted and not with_usage:
             body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
         request = client.build_request("POST", url, content=json_bytes({**body, "model": name}), headers=headers)
+        if keeping is not None:
+            await keeping.before()
         try:
             async with asyncio.timeout(FIRST_S):
                 response = await client.send(request, stream=True)
@@ -140,7 +151,7 @@ class Proxy:
             finally:
                 await response.aclose()
         kind = response.headers.get("content-type", "application/json")
-        return await self._begin(kind, _pieces(response, target), handle, budget, keep, hides_usage=hides_usage)
+        return await self._begin(kind, _pieces(response, target), handle, budget, keeping, hides_usage=hides_usage)
 
     def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
         """The client for an endpoint, whose address may have changed."""
@@ -155,49 +166,54 @@ class Proxy:
         pieces: AsyncIterator[bytes],
         handle: str,
         budget: CallBudget,
-        keep: Keep | None,
+        keeping: Keeping | None,
         *,
         hides_usage: bool = False,
     ) -> Passing:
         """Begin to pass an answer on, once its first piece is there; a half answer is not kept. Raises: ModelError:
-        there is none."""
-        passing, first = Passing(kind, hides_usage=hides_usage), await anext(pieces, b"")
+        there is none.
 
-        async def work() -> None:
-            body, is_whole = await _pass_on(passing, first, pieces, handle)
+        Args:
+            hides_usage: the program has not asked for the chunk with the tokens, so it is left out.
+        """
+        passing, first = Passing(kind), await anext(pieces, b"")
+
+        async def settle(reader: AnswerReader) -> None:
             try:
-                text, usage = read_answer(body, kind)
-                await budget.count(handle, usage)
-                if keep is not None and is_whole:
-                    await keep(text)
+                await budget.count(handle, reader.usage)
+                if keeping is not None and reader.is_whole:
+                    await keeping.answer(reader.text)
             except Exception:
                 log.exception("an answer of %s was not kept", handle)
+
+        async def work() -> None:
+            reader, piece, is_settled = AnswerReader(kind), first, False
+            try:
+                while True:
+                    lines, shown = reader.read(piece), piece
+                    if hides_usage:
+                        shown = b"".join(line + b"\n" for line, _, is_usage in lines if not is_usage)
+                    if not is_settled and (reader.is_done or not piece):  # the program's next request finds the answer
+                        is_settled = True
+                        await settle(reader)
+                    if shown:
+                        await passing.put(shown)
+                    if not piece:
+                        return
+                    piece = await anext(pieces, b"")
+            except ModelError as error:
+                log.warning("an answer of %s broke: %s", handle, error)
+                failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
+                if reader.is_stream:
+                    await passing.put(data_line(failure))
+                await budget.count(handle, reader.usage)
+            finally:
+                passing.end()
 
         task = asyncio.create_task(work())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return passing
-
-
-async def _pass_on(passing: Passing, piece: bytes, pieces: AsyncIterator[bytes], handle: str) -> tuple[bytes, bool]:
-    """Pass the pieces of an answer on until its end; return (its bytes, whether it came whole)."""
-    whole, is_whole = bytearray(), False
-    try:
-        while piece:
-            passing.put(piece)
-            if len(whole) < READ_BYTES:
-                whole += piece
-            piece = await anext(pieces, b"")
-        is_streamed = passing.kind.startswith(STREAM) and len(whole) < READ_BYTES
-        is_whole = not is_streamed or b"[DONE]" in whole[-200:] or _FINISHED.search(whole) is not None
-    except ModelError as error:
-        log.warning("an answer of %s broke: %s", handle, error)
-        failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
-        if passing.kind.startswith(STREAM):
-            passing.put(data_line(failure))
-    finally:
-        passing.put(None)
-    return bytes(whole), is_whole
 
 
 async def _pieces(response: httpx.Response, target: Target) -> AsyncIterator[bytes]:
@@ -216,47 +232,3 @@ async def _pieces(response: httpx.Response, target: Target) -> AsyncIterator[byt
         raise error_of_connection(error, target, silence_s=silence_s, begun=begun) from error
     finally:
         await response.aclose()
-
-
-def _is_usage(line: bytes) -> bool:
-    """Whether a line of a stream is the chunk with nothing but the tokens."""
-    if b'"usage"' not in line or not line.startswith(b"data:"):
-        return False
-    try:
-        shape = json.loads(line[5:])
-    except ValueError:
-        return False
-    return isinstance(shape, dict) and not shape.get("choices") and bool(shape.get("usage"))
-
-
-def read_answer(body: bytes, kind: str) -> tuple[str, Usage]:
-    """(The text, the tokens) of an answer, whole or a stream; what can't be read is left out."""
-    texts: list[str] = []
-    usage = NO_USAGE
-    lines = [body] if not kind.startswith(STREAM) else body.replace(b"\r\n", b"\n").split(b"\n")
-    for line in lines:
-        data = line.removeprefix(b"data:").strip()
-        if not data.startswith(b"{"):
-            continue
-        try:
-            shape = json.loads(data)
-        except ValueError:
-            continue
-        for choice in (shape.get("choices") or ())[:1]:
-            said = choice.get("delta") or choice.get("message") or {}
-            if isinstance(text := said.get("content"), str):
-                texts.append(text)
-        usage = _usage_of(shape.get("usage")) or usage
-    return "".join(texts), usage
-
-
-def _usage_of(shape: Any) -> Usage | None:
-    """The tokens that an answer names; None: it names none."""
-    if not isinstance(shape, Mapping):
-        return None
-    details = shape.get("prompt_tokens_details") or {}
-    return Usage(
-        input_tokens=shape.get("prompt_tokens") or 0,
-        output_tokens=shape.get("completion_tokens") or 0,
-        cached_input_tokens=details.get("cached_tokens") or 0,
-    )

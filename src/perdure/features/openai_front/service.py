@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perdure.core.errors import EmptyMessage, InvalidInput, MessageTooLarge
+from perdure.core.errors import EmptyMessage, InvalidInput, MessageTooLarge, PerdureError
 from perdure.core.ids import ConversationId, MessageId, RunId
 from perdure.core.incoming.principals import current_principal
 from perdure.core.messages import Text
 from perdure.core.tools.answers import Answer, ToolReturn
-from perdure.domain.conversations.importing import ImportedMessage
-from perdure.engine.budget import check_key_size
 from perdure.engine.conversations.importing import make_room
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
 from perdure.features.openai_front import units
-from perdure.features.openai_front.values import Chat, ChatPlace, digest_of, in_one_form
+from perdure.features.openai_front.values import Chat, ChatPlace, ChatText
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.part import AsyncPart
 
@@ -40,7 +38,6 @@ class Chats(AsyncPart):
                 RunRequest(
                     agent_id=self._id,
                     conversation_seq=found.seq,
-                    idempotency_key=f"openai {chat.request_digest}" if chat.turns else None,
                     answers=chat.answers,
                     client_tools=chat.client_tools,
                     options=chat.options,
@@ -52,54 +49,65 @@ class Chats(AsyncPart):
             answers = await with_lost_results(agent, chat.answers, place.conversation.id)
         if place.system_is_new:
             new = (NewMessage((Text(chat.system),), role="system"), *new)
-        return await agent.send_request(
-            RunRequest(
-                agent_id=self._id,
-                conversation_seq=place.conversation.seq,
-                messages=new,
-                run_id=RunId(place.said_in),
-                idempotency_key=f"openai {place.said_in}",
-                identity=chat.request_digest,
-                answers=answers,
-                client_tools=chat.client_tools,
-                options=chat.options,
-            )
+        request = RunRequest(
+            agent_id=self._id,
+            conversation_seq=place.conversation.seq,
+            messages=new,
+            run_id=RunId(place.said_in),
+            idempotency_key=f"openai {place.said_in}",
+            identity=chat.request_digest,
+            answers=answers,
+            client_tools=chat.client_tools,
+            options=chat.options,
         )
+        try:
+            return await agent.send_request(request)
+        except PerdureError:
+            if not await agent.messages(conversation=place.conversation.id, limit=1):  # it was made for this
+                await agent.delete_conversation(place.conversation.id)
+            raise
 
     async def texts(self, ids: Sequence[MessageId]) -> Mapping[MessageId, str]:
         """The texts of those of these messages that the agent has."""
         return await self._ports.store.read(units.find_texts, self._id, ids) if ids else {}
 
-    async def find_place(self, chat: Chat, said_in: str, answer: str | None = None) -> ChatPlace:
-        """Where a request goes on, see `units.find_place`, with all that was said before it. Raises: EmptyMessage."""
+    async def earlier_texts(self, chat: Chat, behind: str) -> Sequence[ChatText]:
+        """What was said up to the answer with the id `behind`, or in the conversation that a chat names; nothing: it
+        names none. Raises: NotFound: there is no such answer."""
+        return await self._ports.store.read(units.find_earlier_texts, self._id, chat, behind)
+
+    async def find_place(self, chat: Chat, said_in: str) -> ChatPlace:
+        """Where a request goes on, see `units.find_place`, with all that was said before it. Raises: EmptyMessage,
+        InvalidInput, MessageTooLarge, NotFound, ConversationBusy, ApprovalPending."""
         if not chat.turns or not chat.new or chat.has_blank:
             raise EmptyMessage
-        if answer is None:
-            check_key_size(len(chat.asked))
+        if said_in:
             limit = self._ports.settings.message_limit_chars
             sizes = [sum(len(part.text) for part in one.parts if isinstance(part, Text)) for one in chat.new]
             if max(sizes) > limit:
                 raise MessageTooLarge(size=max(sizes), limit=limit)
-        new_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
-        most = current_principal.get().limits.message_chars if answer is None else None
+        inputs, most = self._ports.inputs(), current_principal.get().limits.message_chars if said_in else None
         place = await self._ports.store.write(
-            units.find_place, self._id, chat, said_in, new_id, inputs, answer=answer, most_chars=most
+            units.find_place, self._id, chat, said_in, self._new_id(), inputs, most_chars=most
         )
-        if place.added:
+        if place.added and said_in:
             await make_room(self._id, place.conversation.seq, self._ports)
         return place
 
-    async def keep(self, chat: Chat, answer: str) -> None:
-        """Add a chat that somebody else has answered to its conversation, and the answer. Raises: InvalidInput,
-        NotFound, StoreError."""
-        if chat.new:
-            await self.find_place(chat, "", answer)
-        elif answer:  # it goes on behind the results of tools
-            inputs, turn = self._ports.inputs(), chat.turns[-1]
-            found = await self._ports.store.read(units.find_answered, self._id, chat, inputs)
-            id_ = f"{turn.digest}:{digest_of(answer)}"
-            said = ImportedMessage(role="assistant", text=in_one_form(answer), occurred_at=inputs.now, id=id_)
-            await AsyncAgentById(self._app, self._id).import_messages([said], conversation=found.id)
+    async def keep_answer(self, chat: Chat, place: ChatPlace | None, answer: str) -> None:
+        """Add an answer that somebody else gave to a chat behind what was kept of it at `place`, or with all of it.
+        Raises: InvalidInput, NotFound, ConversationBusy, ApprovalPending, StoreError."""
+        if not answer and not chat.new:
+            return
+        inputs = self._ports.inputs()
+        conversation = await self._ports.store.write(
+            units.keep_answer, self._id, chat, place, answer, self._new_id(), inputs
+        )
+        await make_room(self._id, conversation.seq, self._ports)
+        self._ports.unread.note((self._id, conversation.seq))
+
+    def _new_id(self) -> ConversationId:
+        return ConversationId(self._ports.ids.new("conversation"))
 
 
 async def with_lost_results(

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from perdure.context.sections.envelopes import KEEP_ALIVE
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, MessageTooLarge, NotFound
-from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, derived_id, is_id
+from perdure.core.ids import PREFIXES, AgentId, ConversationId, MessageId, RunId, derived_id, is_id
+from perdure.core.messages import Message
 from perdure.core.runs import FAILED_REASONS, Run
 from perdure.domain.conversations.importing import ImportedMessage, Importer, imported_message
 from perdure.engine.approvals.answers import pending_calls
@@ -46,7 +48,8 @@ def find_place(
     said_in: str,
     new_id: ConversationId,
     inputs: UnitInputs,
-    answer: str | None = None,
+    *,
+    answer: str = "",
     most_chars: int | None = None,
 ) -> ChatPlace:
     """Return where a request goes on; note that it does, and add what that conversation lacks of what was said before.
@@ -70,7 +73,9 @@ def find_place(
             return ChatPlace(conversation=known.conversation, said_in=known.row.said_in, is_repeat=True)
     if not rows and len(digests) > NEWEST:
         rows = dict(tx.of(OpenaiHistories).find(agent_id, digests[:-NEWEST]))
-    conversation, before, missing, with_users = _choose(tx, agent_id, chat, rows, new_id, inputs)
+    conversation, before, missing, with_users = _choose(
+        tx, agent_id, chat, rows, new_id, inputs, is_kept=(is_kept := not said_in)
+    )
     said_in = said_in or message_id_of(agent_id, conversation.id, turns[-1])
     system = digest_of(chat.system)
     told = tx.of(OpenaiHistories).newest_system(agent_id, conversation.id) if before is None else before
@@ -87,7 +92,7 @@ def find_place(
         ],
     )
     lacking = turns[missing:-1]
-    if answer is not None:
+    if is_kept:
         lacking = [*lacking, replace(turns[-1], answer=in_one_form(answer))]
     count = add_turns(tx, conversation, lacking, inputs, with_users=with_users, most_chars=most_chars)
     is_new = system not in ("", told)
@@ -101,6 +106,8 @@ def _choose(
     rows: Mapping[str, Sequence[KnownChain]],
     new_id: ConversationId,
     inputs: UnitInputs,
+    *,
+    is_kept: bool,
 ) -> tuple[Conversation, str | None, int, bool]:
     """Return (the conversation of a request, the digest of what the program has said beside it, the first turn that it
     lacks, whether it lacks the users' words too). No digest: that of the conversation holds. `rows`: what is known of
@@ -117,6 +124,8 @@ def _choose(
         if not last or _ends_with(tx, named, turns[:-1]):
             return named, None, last, True
     same = [one for row in rows.get(turns[-1].digest, ()) if (one := find_turn(tx, row, inputs)) is not None]
+    if is_kept and same and same[0].waits_for_model:
+        return same[0].conversation, same[0].row.system_digest, last, True
     if same:  # a new try, or another request with the same words: what was said before goes on in another conversation
         known = next((one for one in same if one.is_last), same[0])
         first = known.messages[0] if known.messages else None
@@ -152,6 +161,36 @@ def add_turns(
     limit = inputs.settings.message_limit_chars
     drafts = [importer.draft(imported_message(one, limit_chars=limit)) for one in messages]
     return import_in_unit(tx, conversation.agent_id, conversation.seq, drafts, inputs).new
+
+
+def keep_answer(
+    tx: Tx,
+    agent_id: AgentId,
+    chat: Chat,
+    place: ChatPlace | None,
+    answer: str,
+    new_id: ConversationId,
+    inputs: UnitInputs,
+) -> Conversation:
+    """Add an answer that somebody else gave to a chat: behind what was kept of it at `place`, or with all of it; return
+    its conversation. Raises: as `find_place`."""
+    said = [replace(chat.turns[-1], answer=in_one_form(answer))]
+    if not chat.new:  # it goes on behind the results of tools
+        conversation = find_answered(tx, agent_id, chat, inputs)
+        text = said[0].answer
+        id_ = f"{said[0].digest}:{digest_of(text)}"
+        message = ImportedMessage(role="assistant", text=text, occurred_at=inputs.now, id=id_)
+        draft = Importer(agent_id, conversation.id).draft(message)
+        import_in_unit(tx, agent_id, conversation.seq, [draft], inputs)
+        return conversation
+    if place is not None:
+        with contextlib.suppress(NotFound):
+            conversation = tx.conversations.get(place.conversation.id)
+            turn, is_last = read_turn(tx, conversation, tx.messages.place(MessageId(place.said_in))[1])
+            if is_last and not any(one.role == "assistant" for one in turn):
+                add_turns(tx, conversation, said, inputs, with_users=False)
+                return conversation
+    return find_place(tx, agent_id, chat, "", new_id, inputs, answer=answer).conversation
 
 
 def _messages_of(turns: Sequence[ChatTurn], inputs: UnitInputs, *, with_users: bool) -> Iterator[ImportedMessage]:
@@ -202,6 +241,38 @@ def find_earlier(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> C
     return next((one.conversation.id for one in _find_last(tx, agent_id, chat, len(chat.turns) - 2, inputs)), None)
 
 
+def find_earlier_texts(tx: Tx, agent_id: AgentId, chat: Chat, behind: str) -> Sequence[ChatText]:
+    """Return what was said up to the answer with this id, of a run or to a message, or else in the conversation that a
+    chat names. Raises: NotFound: there is no such answer."""
+    upto: int | None = None
+    if behind:
+        conversation, upto = _end_of_answer(tx, agent_id, behind)
+    else:
+        try:
+            conversation = _get_named(tx, agent_id, chat)
+        except NotFound:
+            return ()
+    return [
+        ChatText(one.role, one.text)
+        for one in _newest(tx, conversation)
+        if one.role in ("user", "assistant") and (upto is None or one.seq <= upto)
+    ]
+
+
+def _end_of_answer(tx: Tx, agent_id: AgentId, response_id: str) -> tuple[Conversation, int]:
+    """Return (the conversation of an answer, the number of its last message). Raises: NotFound."""
+    try:
+        owner, seq = tx.messages.place(MessageId(f"{PREFIXES['message']}-{response_id}"))
+    except NotFound:
+        run = _run_of(tx, agent_id, RunId(f"{PREFIXES['run']}-{response_id}"))
+        owner, seq = agent_id, run.first_message_seq or 0
+    rows = tx.messages.list_by_seqs(agent_id, [seq]) if owner == agent_id else ()
+    if not rows:
+        raise NotFound("response", response_id)
+    conversation = tx.conversations.get_by_seq(agent_id, rows[0].conversation_seq)
+    return conversation, read_turn(tx, conversation, seq)[0][-1].seq
+
+
 def _find_last(
     tx: Tx, agent_id: AgentId, chat: Chat, place: int, inputs: UnitInputs, *, most: int = 8
 ) -> Iterator[KnownTurn]:
@@ -239,7 +310,7 @@ def message_id_of(agent_id: AgentId, conversation_id: ConversationId, turn: Chat
 def _is_sent_again(known: KnownTurn, chat: Chat, inputs: UnitInputs) -> bool:
     """Return whether a request that is known is sent once more, and is no new try: its answer is still being made, or
     was lost on the way."""
-    if not known.is_last:
+    if not known.is_last or known.waits_for_model:
         return False
     if known.is_open:
         return True
@@ -302,9 +373,15 @@ def _has_answer_of(tx: Tx, conversation: Conversation, turns: Sequence[ChatTurn]
 
 def _own_turns(tx: Tx, conversation: Conversation) -> Sequence[ChatTurn]:
     """Return the newest turns of a conversation; the first of them may have lost its beginning."""
+    rows = _newest(tx, conversation)
+    return chain_of([ChatText(one.role, one.text) for one in rows if one.role in ("user", "assistant")])
+
+
+def _newest(tx: Tx, conversation: Conversation) -> Sequence[Message]:
+    """Return the newest messages of a conversation, in order, without the engine's."""
     agent_id, seq = conversation.key
     rows = tx.messages.list(agent_id, conversation_seq=seq, newest_first=True, limit=WINDOW_ROWS, kinds=("message",))
-    return chain_of([ChatText(one.role, one.text) for one in reversed(rows) if one.role in ("user", "assistant")])
+    return [one for one in reversed(rows) if one.text != KEEP_ALIVE]
 
 
 def _behind_run(tx: Tx, agent_id: AgentId, run_id: RunId, new_id: ConversationId, inputs: UnitInputs) -> Conversation:

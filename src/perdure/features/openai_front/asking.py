@@ -1,0 +1,117 @@
+"""A request to an agent, or to a model with memory around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from perdure.core.messages import Text
+from perdure.core.tools.answers import Answer, ToolReturn
+from perdure.engine.budget import CallBudget, check_key_size
+from perdure.engine.records.run_request import NewMessage
+from perdure.engine.run.accept import Accepted
+from perdure.features.openai_front.bodies import ChatRequest
+from perdure.features.openai_front.capture import ChatKeeping, recall, with_recalled
+from perdure.features.openai_front.chores import is_chore
+from perdure.features.openai_front.models import MEMORY
+from perdure.features.openai_front.proxy import Passing, Proxy
+from perdure.features.openai_front.service import Chats
+from perdure.features.openai_front.values import Anchor, Chat, ChatPlace
+from perdure.library.agent import AsyncAgentById
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.wire.http import forget_body, principal_of
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request in the shape of the chat API.
+
+    Args:
+        sent: its body as it came, for providers that speak this API.
+        whole: the digest of all that the program has sent.
+    """
+
+    library: AsyncPerdure
+    request: Request
+    body: ChatRequest
+    sent: Mapping[str, Any]
+    anchor: Anchor
+    whole: str
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether a program asks this beside the chat: nothing of it is kept."""
+        texts = self.body.texts
+        return bool(texts) and texts[-1].role == "user" and is_chore(texts[-1].text, is_alone=len(texts) == 1)
+
+    async def with_earlier(self, chats: Chats, behind: str) -> Asked:
+        """The request with what was said in its conversation before, or up to an answer that it follows: a model
+        outside knows only what it is sent. Raises: NotFound."""
+        texts = await chats.earlier_texts(self._chat((), ()), behind)
+        said = [{"role": one.role, "content": one.text} for one in texts]
+        begins = [one for one in self.sent["messages"] if one["role"] in ("system", "developer")]
+        rest = [one for one in self.sent["messages"] if one["role"] not in ("system", "developer")]
+        sent = {**self.sent, "messages": [*begins, *said, *rest]} if said else self.sent
+        return replace(self, sent=sent, body=parse_chat(sent))
+
+    async def begin(self, agent: AsyncAgentById, echo: Mapping[str, Any] | None = None) -> Accepted:
+        """Begin the run of an agent that answers it. `echo`: what a `Response` shows of it. Raises: as `Chats`."""
+        options = self.body.run_options
+        if echo is not None:
+            options = replace(options, form={"response": dict(echo)})
+        chat = replace(self._chat(*self.body.new_contents()), client_tools=self.body.tools_offered, options=options)
+        return await Chats(self.library.app, agent.id).begin(chat)
+
+    async def pass_on(self, agent: AsyncAgentById) -> tuple[Passing, ChatPlace | None]:
+        """Ask the model that it names, or that of the agent, with the agent's memory around it; return (its answer as
+        it comes, where what the user said was kept). What is asked beside a chat goes on by itself."""
+        app, sent, found = self.library.app, dict(self.sent), (await agent.memory())[0]
+        named = self.body.model.startswith(MEMORY)
+        handle = await self.library.handles.resolve(self.body.model.removeprefix(MEMORY)) if named else found.model
+        if "max_completion_tokens" in sent and not handle.startswith("openai/"):  # most others know the older name only
+            sent["max_tokens"] = sent.pop("max_completion_tokens")
+        keeping: ChatKeeping | None = None
+        if not self.is_beside:
+            chat = self._chat(*_loose_contents(self.body))
+            check_key_size(len(chat.asked))
+            sent["messages"] = with_recalled(sent["messages"], await recall(app, agent, chat))
+            keeping = ChatKeeping(app, agent.id, chat)
+        budget = CallBudget(found, app.ports)
+        passing = await app.service(Proxy).ask(handle, sent, budget, keeping)
+        forget_body(self.request)
+        return passing, None if keeping is None else keeping.place
+
+    def _chat(self, new: Sequence[NewMessage], answers: Sequence[Answer]) -> Chat:
+        """The chat that it sends."""
+        return Chat(
+            texts=self.body.texts,
+            new=tuple(new),
+            answers=tuple(answers),
+            system=self.body.system,
+            anchor=self.anchor,
+            key=principal_of(self.request).key_id or "",
+            # OpenAI's own clients say so.
+            is_retry=self.request.headers.get("x-stainless-retry-count", "0") != "0",
+            whole=self.whole,
+        )
+
+
+def _loose_contents(body: ChatRequest) -> tuple[Sequence[NewMessage], Sequence[Answer]]:
+    """The texts behind the last answer, of users and of tools: of whatever else a provider takes nothing is kept."""
+    roles = [message.role for message in body.messages]
+    newest = body.messages[len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0 :]
+    new = [NewMessage((Text(one.said),)) for one in newest if one.role == "user"]
+    return new, [ToolReturn(one.tool_call_id or "", one.text) for one in newest if one.role == "tool"]
+
+
+def parse_chat(shape: Mapping[str, Any]) -> ChatRequest:
+    """The body of a request. Raises: RequestValidationError."""
+    try:
+        return ChatRequest.model_validate(shape)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from error
