@@ -18,7 +18,7 @@ from perdure.core.events import Event, MessageAdded, ModelChanged, RunQueued, Ru
 from perdure.core.features import Point
 from perdure.core.hooks import BEFORE_REQUESTS
 from perdure.core.messages import Draft, Message, Text
-from perdure.core.runs import Run, RunKey, RunOptions
+from perdure.core.runs import FAILED_REASONS, Run, RunKey, RunOptions
 from perdure.core.telemetry import LeaseTaken, RunAsked
 from perdure.core.tools.answers import Answer
 from perdure.domain.agents.options import LIMITS, limits_in
@@ -278,8 +278,8 @@ def _resume(
     answers, earlier = split_repeated_answers(
         tx, conversation, pending, answers, message_digest=request.message_digest, most_chars=most_chars
     )
-    if earlier is not None and pending is None and earlier.stop_reason == "cancelled":
-        return _continue_cancelled(tx, request, inputs, begin=begin)
+    if earlier is not None and pending is None and earlier.stop_reason in ("cancelled", *FAILED_REASONS):
+        return _continue_ended(tx, request, inputs, begin=begin)
     if earlier is not None and (pending is None or earlier.key != pending.run.key):
         return Accepted(earlier, (), repeated=True)
     if pending is None:
@@ -315,8 +315,9 @@ def _resume(
     return _begin(tx, log, next_action(log), opening.with_messages(added), events, inputs)
 
 
-def _continue_cancelled(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool) -> Accepted:
-    """Accept answers that a cancelled run went on with before: a new turn, with a message that says so."""
+def _continue_ended(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool) -> Accepted:
+    """Accept answers that a run which was cancelled or failed went on with before: a new turn, with a message that
+    says so."""
     turn = replace(request, answers=None, messages=(NewMessage((Text(KEEP_ALIVE),)),), idempotency_key=None)
     turn = with_run(turn, inputs, request.run_id)
     accepted = accept(tx, turn, replace(inputs, recalled=NO_RECALL), begin=begin)
