@@ -257,3 +257,15 @@ async def test_a_user_names_no_conversation_of_a_chat_that_is_sent_again() -> No
             ["other", "answer", "V1", "A2"],
             ["old", "answer", "U1", "A1", "W2", "A4"],
         ]
+
+
+async def test_a_name_means_another_conversation_when_the_first_was_deleted() -> None:
+    """As often as one is."""
+    async with program(*[says(f"A{number}") for number in range(4)]) as chat:
+        for number in range(4):
+            await chat.ask(f"U{number}", headers={"X-Conversation": "game"})
+            if number < 2:
+                [found] = [one for one in await chat.agent.conversations() if one.seq > 0]
+                await chat.agent.delete_conversation(found.id)
+
+        assert await chat.conversations() == [["U2", "A2", "U3", "A3"]]

@@ -113,3 +113,20 @@ async def test_streams_count_for_the_day_of_a_key(monkeypatch: pytest.MonkeyPatc
     assert [one.status_code for one in answers] == [200, 429]
     assert provider.requests[0]["stream_options"] == {"include_usage": True}
     assert "hi" in answers[0].text and '"choices": []' not in answers[0].text
+
+
+async def test_a_refused_request_leaves_no_empty_conversation(world: World) -> None:
+    """The system text alone is longer than the key's limit."""
+    agent = await world.library.create_agent("ann", tools=())
+    _, key = await world.access().create_key("short", "user", limits=UseLimits(message_chars=100))
+    messages = [{"role": "system", "content": "x" * 200}, {"role": "user", "content": "hello"}]
+    body = {"model": "ann", "messages": messages}
+    for headers in ({}, {"x-conversation": "tea"}):
+        answer = await world.http.post(PATH, json=body, headers={"authorization": f"Bearer {key}", **headers})
+        assert answer.status_code in (400, 413), answer.text
+
+    assert [one.seq for one in await agent.conversations()] == [0]
+    short = await world.http.post(
+        PATH, json={"model": "ann", "messages": messages[1:]}, headers={"authorization": f"Bearer {key}"}
+    )
+    assert short.status_code == 200

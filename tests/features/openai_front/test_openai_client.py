@@ -243,3 +243,52 @@ async def test_errors_have_openai_s_form() -> None:
         assert "n is 2" in wrong.value.message
         assert limited.value.code == "llm_rate_limit"
         assert "it is down" in str(broken.value)
+
+
+async def test_what_a_response_was_asked_is_listed() -> None:
+    async with client(says("A1")) as (own, _):
+        first = await own.responses.create(model="ann", input="U1")
+        items: list[Any] = [one async for one in own.responses.input_items.list(first.id)]
+
+        assert [(one.type, one.role, one.content[0].text) for one in items] == [("message", "user", "U1")]
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_file_reaches_the_agent_as_text(api: str) -> None:
+    """Below its name; one that is only named is refused."""
+    async with client(says("A1")) as (own, chat):
+        data = base64.b64encode(b"The gate is green.\n").decode()
+
+        async def ask(file: dict[str, str]) -> Any:
+            text = "What colour is it?"
+            if api == "responses":
+                parts: Any = [{"type": "input_text", "text": text}, {"type": "input_file", **file}]
+                return await own.responses.create(model="ann", input=[{"role": "user", "content": parts}])
+            parts = [{"type": "text", "text": text}, {"type": "file", "file": file}]
+            return await own.chat.completions.create(model="ann", messages=[{"role": "user", "content": parts}])
+
+        await ask({"filename": "gate.txt", "file_data": f"data:text/plain;base64,{data}"})
+        with pytest.raises(openai.BadRequestError, match="file_data"):
+            await ask({"file_id": "file-1"})
+        [request] = chat.requests
+
+        assert "[file gate.txt]\nThe gate is green." in request.messages[-1].text
+
+
+async def test_a_response_shows_what_its_request_set() -> None:
+    async with client(says("A1")) as (own, _):
+        shown: Any = {
+            "truncation": "auto",
+            "service_tier": "flex",
+            "parallel_tool_calls": False,
+            "metadata": {"a": "b"},
+            "safety_identifier": "me",
+            "prompt_cache_key": "p",
+            "max_tool_calls": 3,
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "user": "u",
+        }
+        answer = checked(Response, await own.responses.create(model="ann", input="U1", tools=[FUNCTION], **shown))
+
+        assert {name: getattr(answer, name) for name in shown} == shown

@@ -18,6 +18,7 @@ from perdure.engine.run.accept import Accepted
 from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import ChatKeeping, recall, with_recalled
 from perdure.features.openai_front.chores import is_chore
+from perdure.features.openai_front.files import with_texts_of_files
 from perdure.features.openai_front.models import MEMORY
 from perdure.features.openai_front.proxy import Passing, Proxy
 from perdure.features.openai_front.service import Chats
@@ -61,10 +62,11 @@ class Asked:
 
     async def begin(self, agent: AsyncAgentById, echo: Mapping[str, Any] | None = None) -> Accepted:
         """Begin the run of an agent that answers it. `echo`: what a `Response` shows of it. Raises: as `Chats`."""
-        options = self.body.run_options
+        body = await with_texts_of_files(self.library.app, self.body)
+        options = body.run_options
         if echo is not None:
             options = replace(options, form={"response": dict(echo)})
-        chat = replace(self._chat(*self.body.new_contents()), client_tools=self.body.tools_offered, options=options)
+        chat = replace(self._chat(*body.new_contents()), client_tools=body.tools_offered, options=options)
         return await Chats(self.library.app, agent.id).begin(chat)
 
     async def pass_on(self, agent: AsyncAgentById) -> tuple[Passing, ChatPlace | None]:
@@ -103,8 +105,7 @@ class Asked:
 
 def _loose_contents(body: ChatRequest) -> tuple[Sequence[NewMessage], Sequence[Answer]]:
     """The texts behind the last answer, of users and of tools: of whatever else a provider takes nothing is kept."""
-    roles = [message.role for message in body.messages]
-    newest = body.messages[len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0 :]
+    newest = body.messages[body.newest :]
     new = [NewMessage((Text(one.said),)) for one in newest if one.role == "user"]
     return new, [ToolReturn(one.tool_call_id or "", one.text) for one in newest if one.role == "tool"]
 

@@ -94,19 +94,23 @@ class ChatBody(WireRequest):
         """Whether a stream ends with the tokens that it took."""
         return self.stream_options is not None and self.stream_options.include_usage
 
+    @property
+    def newest(self) -> int:
+        """The place behind the last answer."""
+        roles = [message.role for message in self.messages]
+        return len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+
     def new_contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer]]:
         """The messages of users behind the last answer, and what the caller's tools returned; there may be none.
         Raises: InvalidInput, NotSupported."""
-        roles = [message.role for message in self.messages]
-        start = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
-        new = [
-            NewMessage(parse_parts(message.content or "", f"messages.{index}.content"), "user", message.name)
-            for index, message in enumerate(self.messages)
-            if index >= start and message.role == "user"
-        ]
+        new: list[NewMessage] = []
         answers: list[Answer] = []
-        for index, message in enumerate(self.messages):
-            if index >= start and message.role == "tool":
+        for index, message in enumerate(self.messages[self.newest :], start=self.newest):
+            if message.role == "user":
+                new.append(
+                    NewMessage(parse_parts(message.content or "", f"messages.{index}.content"), "user", message.name)
+                )
+            elif message.role == "tool":
                 text, images = parse_return(message.content or "", f"messages.{index}.content")
                 answers.append(ToolReturn(message.tool_call_id or "", text, images=images))
         return new, answers

@@ -96,7 +96,9 @@ class ResponseRequest(WireRequest):
 
     def _messages(self, known: Mapping[MessageId, str]) -> list[dict[str, Any]]:
         """The messages that the items are. Raises: InvalidInput."""
-        messages = [{"role": "system", "content": self.instructions}] if self.instructions else list[dict[str, Any]]()
+        messages: list[dict[str, Any]] = []
+        if self.instructions:
+            messages.append({"role": "system", "content": self.instructions})
         for place, one in enumerate(self.items):
             kind, role = one.get("type", "message"), one.get("role")
             if kind == "message" and role in ("user", "assistant", "system", "developer"):

@@ -39,6 +39,14 @@ class DeletedResponse(TypedDict):
     deleted: bool
 
 
+class ItemList(TypedDict):
+    object: Literal["list"]
+    data: list[Object]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseHead:
     """What an answer shows before anything is said.
@@ -110,6 +118,18 @@ def _usage_shape(usage: Usage) -> dict[str, Any]:
 def output_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The items that messages of a run are in its answer."""
     return [item for message in messages for item in (*_texts(message), *_calls(message))]
+
+
+def input_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The items that a run was asked by."""
+    items: list[dict[str, Any]] = []
+    for one in messages:
+        id_ = one.id.partition("-")[2]
+        if one.role == "user" and one.kind == "message":
+            content = [{"type": "input_text", "text": one.text}]
+            items.append({"id": f"{MESSAGE}{id_}", "type": "message", "status": "completed", "role": "user"})
+            items[-1]["content"] = content
+    return items
 
 
 def _texts(message: Message) -> Iterator[dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Header
 from starlette.requests import Request
@@ -11,6 +11,7 @@ from starlette.responses import StreamingResponse
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import PREFIXES, RunId, is_id
+from perdure.core.messages import Message
 from perdure.core.runs import Run
 from perdure.core.text.json_strings import sorted_json
 from perdure.features.openai_front.answers import Completion, CompletionChunks, completion_shape
@@ -21,7 +22,15 @@ from perdure.features.openai_front.models import MEMORY, ModelCard, ModelCards, 
 from perdure.features.openai_front.proxy import Passing
 from perdure.features.openai_front.reading import STREAM, AsResponse
 from perdure.features.openai_front.response_bodies import RESPONSE, ResponseRequest
-from perdure.features.openai_front.responses import DeletedResponse, Response, ResponseEvents, ResponseHead, output_of
+from perdure.features.openai_front.responses import (
+    DeletedResponse,
+    ItemList,
+    Response,
+    ResponseEvents,
+    ResponseHead,
+    input_of,
+    output_of,
+)
 from perdure.features.openai_front.service import Chats
 from perdure.features.openai_front.values import Anchor, ChatPlace, digest_of
 from perdure.library.parts.checks import Page
@@ -30,6 +39,9 @@ from perdure.server.wire.http import Json, Library, Router, forget_body, json_an
 from perdure.server.wire.sse import HEADERS, Streams
 
 router = Router(tags=["openai"])
+
+T = TypeVar("T")
+ALL = Page(1_000, ascending=True)
 
 InConversation = Annotated[str | None, Header(alias="X-Conversation", description="A name of the conversation.")]
 
@@ -145,11 +157,23 @@ async def _passed_as_response(
 async def get_response(response_id: str, library: Library) -> Json[Response]:
     """Get an answer again. 404 if its request said `store: false`."""
     run = await _stored_run(library, response_id)
-    output = await library.runs.messages_of_run(
-        run.id, Page(1_000, ascending=True), lambda _, message: output_of([message]), id_of=lambda item: str(item["id"])
-    )
+    output, usage = await _items_of(library, run, output_of), run.usage if run.ended else None
     usage = run.usage if run.ended else None
     return json_answer(ResponseHead.of_run(run).shape(output, reason=run.stop_reason, failure=run.failure, usage=usage))
+
+
+@router.get("/openai/v1/responses/{response_id}/input_items")
+async def list_input_items(response_id: str, library: Library) -> Json[ItemList]:
+    """List what users said to get an answer."""
+    items = await _items_of(library, await _stored_run(library, response_id), input_of)
+    ends = {"first_id": items[0]["id"] if items else None, "last_id": items[-1]["id"] if items else None}
+    return json_answer({"object": "list", "data": items, **ends, "has_more": False})
+
+
+async def _items_of(library: Library, run: Run, show: Callable[[Sequence[Message]], T]) -> T:
+    """What `show` makes of a run's messages."""
+    rows = await library.runs.messages_of_run(run.id, ALL, lambda _, one: [one], id_of=lambda one: one.id)
+    return show(rows)
 
 
 @router.delete("/openai/v1/responses/{response_id}")

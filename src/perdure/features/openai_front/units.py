@@ -288,15 +288,30 @@ def _find_last(
         yield window
 
 
-def named_id(agent_id: AgentId, chat: Chat) -> ConversationId:
-    """Return the id of the conversation that a request names: equal names of one key always mean the same."""
+def named_id(tx: Tx, agent_id: AgentId, chat: Chat) -> ConversationId:
+    """Return the id of the conversation that a request names: equal names of one key always mean the same, until that
+    is deleted."""
     name = chat.name or chat.anchor.user
-    return ConversationId(name if is_id("conversation", name) else derived_id("conversation", agent_id, chat.key, name))
+    if is_id("conversation", name):
+        return ConversationId(name)
+    derived, seed = "", [agent_id, chat.key, name]
+    while not derived or _is_deleted(tx, ConversationId(derived)):
+        derived, seed = derived_id("conversation", *seed), [*seed, "again"]
+    return ConversationId(derived)
+
+
+def _is_deleted(tx: Tx, conversation_id: ConversationId) -> bool:
+    """Whether there was such a conversation."""
+    try:
+        tx.conversations.get(conversation_id)
+    except NotFound as error:
+        return "it was deleted" in str(error)
+    return False
 
 
 def _get_named(tx: Tx, agent_id: AgentId, chat: Chat) -> Conversation:
     """Return the conversation that a request names. Raises: NotFound."""
-    conversation = tx.conversations.get(named_id(agent_id, chat))
+    conversation = tx.conversations.get(named_id(tx, agent_id, chat))
     if conversation.agent_id != agent_id:
         raise NotFound("conversation", conversation.id, hint="another agent has it")
     return conversation
@@ -397,12 +412,11 @@ def _behind_run(tx: Tx, agent_id: AgentId, run_id: RunId, new_id: ConversationId
 def _named(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> tuple[Conversation, bool]:
     """Return (the conversation that a request names, whether it was made for it). Raises: NotFound."""
     try:
-        tx.conversations.get(named_id(agent_id, chat))
+        return _get_named(tx, agent_id, chat), False
     except NotFound:
         if is_id("conversation", chat.name):
             raise
-        return _add_conversation(tx, agent_id, named_id(agent_id, chat), inputs), True
-    return _get_named(tx, agent_id, chat), False
+        return _add_conversation(tx, agent_id, named_id(tx, agent_id, chat), inputs), True
 
 
 def _run_of(tx: Tx, agent_id: AgentId, run_id: RunId) -> Run:
