@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from perdure.adapters.opening import Closing
 from perdure.adapters.sessions import SessionArchive, SessionItem
 
 try:
@@ -22,7 +23,7 @@ RECALLED = 5
 """How many earlier messages it adds to them."""
 
 
-class PerdureChatStore(BaseChatStore):
+class PerdureChatStore(BaseChatStore, Closing[SessionArchive]):
     """The messages of sessions, each under a key. Other processes see them at once.
 
     Args:
@@ -81,16 +82,6 @@ class PerdureChatStore(BaseChatStore):
     def get_keys(self) -> list[str]:
         """Return the keys that have messages, in order; at most 10,000."""
         return list(self._store.run(self._store.sessions()))
-
-    def close(self) -> None:
-        """Close the store. Closing twice is no error."""
-        self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 class PerdureMemory(BaseMemory):

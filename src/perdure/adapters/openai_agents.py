@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perdure.adapters.opening import in_store, in_thread
 from perdure.adapters.sessions import OfSession, SessionItem
 
 try:
     from agents.items import TResponseInputItem
     from agents.memory import SessionABC, SessionSettings
-    from agents.memory.session_settings import resolve_session_limit
+    from agents.memory.session_settings import coerce_session_settings, resolve_session_limit
 except ImportError as error:
     raise ImportError("the session for OpenAI's Agents SDK needs its base class: install openai-agents") from error
 
@@ -32,35 +32,35 @@ class PerdureSession(OfSession, SessionABC):
         session_id: str,
         address: str | Path | None = None,
         *,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        self.session_settings = coerce_session_settings(session_settings or {})
         super().__init__(session_id, address, **options)
-        self.session_settings = session_settings or SessionSettings()
 
+    @in_thread
+    @in_store
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items, oldest first; with a limit, the newest of them."""
         most = resolve_session_limit(limit, self.session_settings)
         if most is not None and most <= 0:
             return []
-        return list(await self._run(self._store.load(self.session_id, limit=most)))
+        return list(await self._store.load(self.session_id, limit=most))
 
+    @in_thread
+    @in_store
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Add items at the end. Up to 500, of 250,000 characters together, are added all or not at
-        all. Raises: InvalidInput."""
-        await self._run(self._store.append(self.session_id, [SessionItem(one, _text(one)) for one in items]))
+        """Add items at the end. Up to 500, of 250,000 characters together, are added all or not at all. Raises:
+        InvalidInput."""
+        await self._store.append(self.session_id, [SessionItem(one, _text(one)) for one in items])
 
+    @in_thread
+    @in_store
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it; None: there is none."""
-        return await self._run(self._store.remove(self.session_id, -1))
+        return await self._store.remove(self.session_id, -1)
 
-    async def clear_session(self) -> None:
-        """Remove all items of the session."""
-        await self._run(self._store.clear(self.session_id))
-
-    async def _run(self, work: Any) -> Any:
-        """Run a coroutine of the store, whose event loop is its own, in a thread."""
-        return await asyncio.to_thread(self._store.run, work)
+    clear_session = in_thread(OfSession.clear)
 
 
 def _text(item: Mapping[str, Any]) -> str:

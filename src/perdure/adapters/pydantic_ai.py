@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from perdure.adapters.opening import in_store
 from perdure.adapters.sessions import OfSession, SessionItem
 
 try:
@@ -19,20 +20,18 @@ class MessageHistory(OfSession):
 
     _archive = "pydantic-ai"
 
-    def load(self) -> list[ModelMessage]:
+    @in_store
+    async def load(self) -> list[ModelMessage]:
         """Return the messages, oldest first. In an event loop, call it by `asyncio.to_thread`."""
-        return ModelMessagesTypeAdapter.validate_python(list(self._store.run(self._store.load(self.session_id))))
+        return ModelMessagesTypeAdapter.validate_python(await self._store.load(self.session_id))
 
-    def append(self, messages: Sequence[ModelMessage]) -> None:
+    @in_store
+    async def append(self, messages: Sequence[ModelMessage]) -> None:
         """Add messages at the end. Up to 500, of 250,000 characters together, are added all or not at
         all. Raises: InvalidInput."""
         values = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
         items = [SessionItem(value, "\n".join(_texts(one))) for value, one in zip(values, messages, strict=True)]
-        self._store.run(self._store.append(self.session_id, items))
-
-    def clear(self) -> None:
-        """Remove all messages of the session."""
-        self._store.run(self._store.clear(self.session_id))
+        await self._store.append(self.session_id, items)
 
 
 def _texts(message: ModelMessage) -> Iterator[str]:

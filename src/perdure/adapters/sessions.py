@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure import NewPassage, NotFound, Passage
-from perdure.adapters.opening import PAGE, ArchiveStore, Closing
+from perdure.adapters.opening import PAGE, ArchiveStore, Closing, in_store
 from perdure.library.parts.checks import name_form
 
 NO_TEXT = "(no text)"
@@ -139,6 +139,11 @@ class OfSession(Closing[SessionArchive]):
     ) -> None:
         self.session_id = session_id
         self._store = SessionArchive(address, archive=archive or self._archive, **options)
+
+    @in_store
+    async def clear(self) -> None:
+        """Remove all messages of the session."""
+        await self._store.clear(self.session_id)
 
 
 def _new_passages(session: str, item: SessionItem) -> Iterator[NewPassage]:

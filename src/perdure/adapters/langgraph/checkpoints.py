@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import builtins
 import json
 import secrets
 from base64 import b64decode, b64encode
@@ -15,7 +15,7 @@ from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from perdure import NewPassage, Passage
-from perdure.adapters.opening import ArchiveStore, Closing
+from perdure.adapters.opening import OfArchive, in_store, in_thread
 
 LISTED = 20
 """How many checkpoints are read at once, where several are listed."""
@@ -23,141 +23,28 @@ PART_CHARS = 300_000
 """A longer value is kept in several passages."""
 
 
-class PerdureSaver(Closing[ArchiveStore], base.BaseCheckpointSaver[str]):
+class PerdureSaver(OfArchive, base.BaseCheckpointSaver[str]):
     """LangGraph's checkpoints, with the writes that follow them and the values of channels, as passages of an archive.
 
     A value is stored once, when its channel changes. Values are stored before the checkpoint that names them, so that
     a killed process leaves no checkpoint without them.
 
     Args:
-        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
-        archive: the name of the archive; it is created with the first call.
         serde: makes bytes of values, as LangGraph's own checkpointers take it.
-        options: as `Perdure` takes them.
-    Raises: StoreError, InvalidInput.
+        address, options: as `OfArchive` takes them.
     """
 
+    _archive = "langgraph-checkpoints"
+
     def __init__(
-        self,
-        address: str | Path | None = None,
-        *,
-        archive: str = "langgraph-checkpoints",
-        serde: SerializerProtocol | None = None,
-        **options: Any,
+        self, address: str | Path | None = None, *, serde: SerializerProtocol | None = None, **options: Any
     ) -> None:
-        super().__init__(serde=serde)
-        self._store = ArchiveStore(address, archive=archive, **options)
+        base.BaseCheckpointSaver.__init__(self, serde=serde)
+        OfArchive.__init__(self, address, **options)
 
-    def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
+    @in_store
+    async def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
         """Return the checkpoint that `config` names, or the newest of its thread; None: there is none."""
-        return self._store.run(self._get(config))
-
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[base.CheckpointTuple]:
-        """Yield checkpoints, newest first: of a thread, or with None of all. `filter`: metadata that they must have."""
-        yield from self._store.run(self._list(config, filter or {}, before, limit))
-
-    def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: base.Checkpoint,
-        metadata: base.CheckpointMetadata,
-        new_versions: base.ChannelVersions,
-    ) -> RunnableConfig:
-        """Store a checkpoint with the values of the channels in `new_versions`, and return the config that names it."""
-        return self._store.run(self._put(config, checkpoint, metadata, new_versions))
-
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        """Store what a task wrote after a checkpoint. The same write again changes nothing."""
-        self._store.run(self._put_writes(config, writes, task_id, task_path))
-
-    def delete_thread(self, thread_id: str) -> None:
-        """Remove all of a thread."""
-        self._store.run(self._delete([_tag("thread", thread_id)]))
-
-    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Remove the checkpoints of these runs, with the writes that follow them."""
-        self._store.run(self._delete_for_runs(run_ids))
-
-    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all of a thread to another one."""
-        self._store.run(self._copy(source_thread_id, target_thread_id))
-
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove all but the newest checkpoint of each namespace of these threads, and earlier ones from which channels
-        of changes are built; with the strategy "delete" all. Raises: ValueError: an unknown strategy."""
-        if strategy not in ("keep_latest", "delete"):
-            raise ValueError(f"strategy is {strategy!r:.80}: give 'keep_latest' or 'delete'")
-        for thread_id in thread_ids:
-            if strategy == "delete":
-                self.delete_thread(thread_id)
-            else:
-                self._store.run(self._prune(thread_id))
-
-    def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return the version after another one. Two branches of a thread never get the same one."""
-        number = int(str(current).partition(".")[0]) if current is not None else 0
-        return f"{number + 1:032}.{secrets.token_hex(8)}"
-
-    # The store has an event loop of its own, so the coroutines run the plain methods in a thread.
-
-    async def aget_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
-        """As `get_tuple`."""
-        return await asyncio.to_thread(self.get_tuple, config)
-
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[base.CheckpointTuple]:
-        """As `list`."""
-        for one in await asyncio.to_thread(lambda: [*self.list(config, filter=filter, before=before, limit=limit)]):
-            yield one
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: base.Checkpoint,
-        metadata: base.CheckpointMetadata,
-        new_versions: base.ChannelVersions,
-    ) -> RunnableConfig:
-        """As `put`."""
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        """As `put_writes`."""
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """As `delete_thread`."""
-        await asyncio.to_thread(self.delete_thread, thread_id)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """As `delete_for_runs`."""
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """As `copy_thread`."""
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """As `prune`."""
-        await asyncio.to_thread(lambda: self.prune(thread_ids, strategy=strategy))
-
-    async def _get(self, config: RunnableConfig) -> base.CheckpointTuple | None:
         thread_id, namespace, checkpoint_id = _place(config)
         if checkpoint_id is not None:
             found = await (await self._store.archive()).find_named((thread_id, namespace, "checkpoint", checkpoint_id))
@@ -167,20 +54,23 @@ class PerdureSaver(Closing[ArchiveStore], base.BaseCheckpointSaver[str]):
             return await self._tuple(passage)
         return None
 
-    async def _list(
+    @in_store
+    async def list(
         self,
         config: RunnableConfig | None,
-        condition: Mapping[str, Any],
-        before: RunnableConfig | None,
-        limit: int | None,
-    ) -> Sequence[base.CheckpointTuple]:
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[base.CheckpointTuple]:
+        """Return checkpoints, newest first: of a thread, or with None of all. `filter`: metadata that they have."""
         tags, wanted = ["checkpoint"], None
         if config is not None:
             thread_id, namespace, wanted = _place(config)
             has_line = config["configurable"].get("checkpoint_ns") is not None
             tags += [_tag("line", thread_id, namespace) if has_line else _tag("thread", thread_id)]
         end = None if before is None else base.get_checkpoint_id(before)
-        found: list[base.CheckpointTuple] = []
+        found: builtins.list[base.CheckpointTuple] = []
         async for passage in self._store.passages(tags, newest_first=True, page_size=LISTED):
             if limit is not None and len(found) >= limit:
                 break
@@ -188,17 +78,19 @@ class PerdureSaver(Closing[ArchiveStore], base.BaseCheckpointSaver[str]):
             if wanted not in (None, id_) or (end is not None and id_ >= end):
                 continue
             metadata = await self._value(passage, "about")
-            if all(metadata.get(name) == value for name, value in condition.items()):
+            if all(metadata.get(name) == value for name, value in (filter or {}).items()):
                 found.append(await self._tuple(passage))
-        return found
+        return iter(found)
 
-    async def _put(
+    @in_store
+    async def put(
         self,
         config: RunnableConfig,
         checkpoint: base.Checkpoint,
         metadata: base.CheckpointMetadata,
         new_versions: base.ChannelVersions,
     ) -> RunnableConfig:
+        """Store a checkpoint with the values of the channels in `new_versions`, and return the config that names it."""
         thread_id, namespace, parent = _place(config)
         values = checkpoint["channel_values"]
         for channel, version in new_versions.items():
@@ -218,9 +110,11 @@ class PerdureSaver(Closing[ArchiveStore], base.BaseCheckpointSaver[str]):
         )
         return _config(thread_id, namespace, checkpoint["id"])
 
-    async def _put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    @in_store
+    async def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
+        """Store what a task wrote after a checkpoint. The same write again changes nothing."""
         thread_id, namespace, checkpoint_id = _place(config)
         archive = await self._store.archive()
         for number, (channel, value) in enumerate(writes):
@@ -232,10 +126,14 @@ class PerdureSaver(Closing[ArchiveStore], base.BaseCheckpointSaver[str]):
             tags = [_tag("writes", thread_id, namespace, checkpoint_id or "")]
             await self._store_value(name, tags, fields, data=value)
 
-    async def _delete(self, tags: Sequence[str]) -> None:
-        await (await self._store.archive()).delete_where(tags=list(tags), tag_match="all")
+    @in_store
+    async def delete_thread(self, thread_id: str) -> None:
+        """Remove all of a thread."""
+        await self._delete([_tag("thread", thread_id)])
 
-    async def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
+    @in_store
+    async def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints of these runs, with the writes that follow them."""
         for run_id in run_ids:
             gone = [one async for one in self._store.passages([_tag("run", run_id)])]
             for thread_id in {one.metadata["name"][0] for one in gone}:
@@ -246,6 +144,50 @@ class PerdureSaver(Closing[ArchiveStore], base.BaseCheckpointSaver[str]):
                     [one for one in gone if one.metadata["name"][0] == thread_id],
                     [one for one in all_of_thread if one.id not in ids],
                 )
+
+    @in_store
+    async def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all of a thread to another one."""
+        archive = await self._store.archive()
+        async for passage in self._store.passages([_tag("thread", source_thread_id)]):
+            name = [target_thread_id, *passage.metadata["name"][1:]]
+            tags = [_moved(tag, target_thread_id) for tag in passage.tags]
+            metadata = {**passage.metadata, "name": name}
+            await archive.put_named(name, NewPassage(text=passage.text, tags=tags, metadata=metadata))
+
+    @in_store
+    async def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove all but the newest checkpoint of each namespace of these threads, and earlier ones from which channels
+        of changes are built; with the strategy "delete" all. Raises: ValueError: an unknown strategy."""
+        if strategy not in ("keep_latest", "delete"):
+            raise ValueError(f"strategy is {strategy!r:.80}: give 'keep_latest' or 'delete'")
+        for thread_id in thread_ids:
+            if strategy == "delete":
+                await self._delete([_tag("thread", thread_id)])
+            else:
+                await self._prune(thread_id)
+
+    aget_tuple = in_thread(get_tuple)
+    aput = in_thread(put)
+    aput_writes = in_thread(put_writes)
+    adelete_thread = in_thread(delete_thread)
+    adelete_for_runs = in_thread(delete_for_runs)
+    acopy_thread = in_thread(copy_thread)
+    aprune = in_thread(prune)
+    _alist = in_thread(list)
+
+    async def alist(self, config: RunnableConfig | None, **conditions: Any) -> AsyncIterator[base.CheckpointTuple]:
+        """As `list`."""
+        for one in await self._alist(config, **conditions):
+            yield one
+
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        """Return the version after another one. Two branches of a thread never get the same one."""
+        number = int(str(current).partition(".")[0]) if current is not None else 0
+        return f"{number + 1:032}.{secrets.token_hex(8)}"
+
+    async def _delete(self, tags: Sequence[str]) -> None:
+        await (await self._store.archive()).delete_where(tags=list(tags), tag_match="all")
 
     async def _remove_checkpoints(self, gone: Sequence[Passage], kept: Sequence[Passage]) -> None:
         """Remove checkpoints of one thread, with the writes that follow them and the values that none of `kept` has."""
@@ -275,14 +217,6 @@ class PerdureSaver(Closing[ArchiveStore], base.BaseCheckpointSaver[str]):
             for number in range(1, passage.metadata.get(key, {}).get("parts", 1)):
                 await archive.delete_named([*name, key, str(number)])
         await archive.delete_named(name)
-
-    async def _copy(self, source: str, target: str) -> None:
-        archive = await self._store.archive()
-        async for passage in self._store.passages([_tag("thread", source)]):
-            name = [target, *passage.metadata["name"][1:]]
-            tags = [_moved(tag, target) for tag in passage.tags]
-            metadata = {**passage.metadata, "name": name}
-            await archive.put_named(name, NewPassage(text=passage.text, tags=tags, metadata=metadata))
 
     async def _prune(self, thread_id: str) -> None:
         kept: list[Passage] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from langgraph.store import base
 
 from perdure import NewPassage
-from perdure.adapters.opening import ArchiveStore, Closing
+from perdure.adapters.opening import OfArchive, in_thread
 from perdure.library.parts.checks import name_form
 
 SEARCH_MAX = 1_000
@@ -19,26 +18,20 @@ INDEXED = "indexed"
 Namespace = tuple[str, ...]
 
 
-class PerdureStore(Closing[ArchiveStore], base.BaseStore):
+class PerdureStore(OfArchive, base.BaseStore):
     """LangGraph's store of items, each a JSON object under a namespace and a key, in an archive of Perdure's store.
 
     Args:
-        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
-        archive: the name of the archive; it is created with the first call.
         fields: the paths of an item's value that a query searches, as in LangGraph's `index`; by default all of it.
-        options: as `Perdure` takes them.
-    Raises: StoreError, InvalidInput.
+        address, options: as `OfArchive` takes them.
     """
 
+    _archive = "langgraph"
+
     def __init__(
-        self,
-        address: str | Path | None = None,
-        *,
-        archive: str = "langgraph",
-        fields: Sequence[str] | None = None,
-        **options: Any,
+        self, address: str | Path | None = None, *, fields: Sequence[str] | None = None, **options: Any
     ) -> None:
-        self._store = ArchiveStore(address, archive=archive, **options)
+        super().__init__(address, **options)
         self._fields = fields
 
     def batch(self, ops: Iterable[base.Op]) -> list[base.Result]:
@@ -46,9 +39,7 @@ class PerdureStore(Closing[ArchiveStore], base.BaseStore):
         one counts. Raises: InvalidNamespaceError, InvalidInput, StoreError."""
         return self._store.run(self._run(list(ops)))
 
-    async def abatch(self, ops: Iterable[base.Op]) -> list[base.Result]:
-        """As `batch`, in a thread: the store has an event loop of its own."""
-        return await asyncio.to_thread(self.batch, list(ops))
+    abatch = in_thread(batch)
 
     async def _run(self, ops: Sequence[base.Op]) -> list[base.Result]:
         """Run the operations that read, then those that write; return their results in the order of `ops`."""
