@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
-from perdure.adapters.opening import in_thread
 from perdure.adapters.sessions import OfSession, SessionItem
 
 try:
@@ -30,4 +30,6 @@ class PerdureChatMessageHistory(OfSession, BaseChatMessageHistory):
         items = [SessionItem(message_to_dict(one), str(one.text)) for one in messages]
         self._store.run(self._store.append(self.session_id, items))
 
-    aget_messages = in_thread(messages.fget)  # type: ignore[arg-type]
+    async def aget_messages(self) -> list[BaseMessage]:
+        """As `messages`, in a thread: the store has an event loop of its own."""
+        return await asyncio.to_thread(lambda: self.messages)

@@ -122,7 +122,8 @@ def in_store(method: Callable[Concatenate[Adapter, P], Coroutine[Any, Any, T]]) 
 
     @functools.wraps(method)
     def call(adapter: Adapter, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return adapter._store.run(method(adapter, *args, **kwargs))
+        result: T = adapter._store.run(method(adapter, *args, **kwargs))
+        return result
 
     return call
 

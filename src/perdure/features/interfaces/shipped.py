@@ -28,23 +28,18 @@ class TerminalInterface(AgentInterface):
         self._out, self._details = out or sys.stdout, details
 
     def internal_monologue(self, text: str, message: Message) -> None:
-        """Print a thought."""
         self._detail("thinks", text)
 
     def assistant_message(self, text: str, message: Message) -> None:
-        """Print an answer."""
         print(visible(text), file=self._out, flush=True)
 
     def tool_call(self, call: ToolCall, message: Message) -> None:
-        """Print a call."""
         self._detail("calls", f"{call.name} {call.own_arguments}")
 
     def tool_result(self, result: ToolResult, message: Message) -> None:
-        """Print a result."""
         self._detail("result", result.text)
 
     async def approval(self, call: PendingCall) -> bool | None:
-        """Ask whether a call may run."""
         if not sys.stdin.isatty():
             return None
         shown = visible(f"{call.name} {call.call.own_arguments}")  # whole: nobody allows what they can't read
@@ -92,37 +87,29 @@ class SSEInterface(AgentInterface):
             yield chunk
 
     def internal_monologue(self, text: str, message: Message) -> None:
-        """Send a thought."""
         self._send("internal_monologue", id=message.id, text=text)
 
     def assistant_message(self, text: str, message: Message) -> None:
-        """Send an answer."""
         self._send("assistant_message", id=message.id, text=text)
 
     def tool_call(self, call: ToolCall, message: Message) -> None:
-        """Send a call."""
         self._send("tool_call", id=message.id, call_id=call.call_id, name=call.name, arguments=call.own_arguments)
 
     def tool_result(self, result: ToolResult, message: Message) -> None:
-        """Send a result."""
         self._send("tool_result", id=message.id, call_id=result.call_id, status=result.status, text=result.text)
 
     def delta(self, piece: Delta) -> None:
-        """Send a piece of an answer."""
         if piece.kind in ("text", "reasoning"):
             self._send("delta", id=piece.message_id, kind=piece.kind, text=piece.text)
 
     def approval(self, call: PendingCall) -> None:
-        """Send that a call waits for a person."""
         self._send("approval", id=call.message_id, call_id=call.call_id, name=call.name, arguments=call.arguments)
 
     def run_ended(self, end: RunEnded) -> None:
-        """Send the end."""
         failure = asdict(end.failure) if end.failure else None
         self._send("run_ended", run_id=end.run_id, stop_reason=end.stop_reason, failure=failure)
 
     def close(self) -> None:
-        """End the stream."""
         self._queue.put_nowait(None)
 
     def _send(self, event: str, **fields: Any) -> None:

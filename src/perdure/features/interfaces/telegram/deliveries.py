@@ -50,15 +50,8 @@ class DeliveryLog:
         """Read the log; a file that is missing is an empty one. Raises: InvalidInput: it can't be read."""
         try:
             found = json.loads(path.read_text("utf-8"))
-            deliveries = {int(update): Delivery(**fields) for update, fields in found["open"].items()}
-            return cls(
-                path,
-                dict(found["chats"]),
-                deliveries,
-                int(found["newest"]),
-                set(found["taken"]),
-                dict(found["questions"]),
-            )
+            deliveries = {int(update): Delivery(**fields) for update, fields in found.pop("open").items()}
+            return cls(path, **{**found, "open": deliveries, "taken": set(found["taken"])})
         except FileNotFoundError:
             return cls(path)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -68,13 +61,11 @@ class DeliveryLog:
 
     def save(self) -> None:
         """Write the log, whole or not at all."""
-        deliveries = {number: asdict(one) for number, one in self.open.items()}
-        state = {"chats": self.chats, "open": deliveries, "newest": self.newest}
-        state |= {"taken": sorted(self.taken), "questions": self.questions}
+        state = {name: value for name, value in asdict(self).items() if name != "path"}
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self.path.with_suffix(".new")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump(state, file)
+            json.dump(state, file, default=sorted)  # of the set
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self.path)
