@@ -269,3 +269,15 @@ async def test_a_name_means_another_conversation_when_the_first_was_deleted() ->
                 await chat.agent.delete_conversation(found.id)
 
         assert await chat.conversations() == [["U2", "A2", "U3", "A3"]]
+
+
+async def test_chats_of_a_user_whose_program_sends_them_again_are_conversations_of_their_own() -> None:
+    """LibreChat names the same user in each request: from the first chat that is sent again on, the name alone says
+    nothing."""
+    async with program(*[says(f"A{number}") for number in range(1, 5)]) as chat:
+        await chat.ask("U1", user="me")
+        await chat.ask("U1", "A1", "U2", user="me")
+        await chat.ask("V1", user="me")
+        await chat.ask("V1", "A3", "V2", user="me")
+
+        assert await chat.conversations() == [["U1", "A1", "U2", "A2"], ["V1", "A3", "V2", "A4"]]

@@ -197,3 +197,43 @@ async def test_titles_by_the_responses_api_leave_no_trace(stream: bool) -> None:
 
         assert Response.model_validate(shape).output_text == '{"title": "Tea"}'
         assert await chat.conversations() == []
+
+
+TALK = "user: I planted a quince.\nassistant: How nice.\nuser: And a fig."
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        "You summarize the user's conversation into a title of at most ten words, without punctuation.",
+        "Generate a brief summary of the conversation, which replaces it in later requests.",
+        "Write 3 tags for this chat, separated by commas.",
+    ],
+)
+async def test_a_task_in_the_system_text_leaves_no_trace(system: str) -> None:
+    """The message is the chat that it is about."""
+    async with program(says("Quince")) as chat:
+        await chat.ask(TALK, system=system)
+
+        assert await chat.conversations() == []
+
+
+async def test_a_person_who_shows_a_chat_is_remembered() -> None:
+    """What is said beside the message is a role, and no task."""
+    async with program(says("Nice.")) as chat:
+        await chat.ask(f"What do you think?\n{TALK}", system="Your name is Bob. Keep this conversation short.")
+
+        assert len(await chat.conversations()) == 1
+
+
+async def test_a_system_text_behind_a_chat_asks_about_it() -> None:
+    """As NextChat asks for a summary: nothing of it is kept, and the chat goes on."""
+    async with program(says("A1"), says("They greet."), says("A2")) as chat:
+        await chat.ask("U1")
+        body = chat.body("U1", "A1")
+        body["messages"].append({"role": "system", "content": "Summarize the discussion briefly."})
+        answer = await chat.server.http.post(PATH, json=body)
+        await chat.ask("U1", "A1", "U2")
+
+        assert answer.json()["choices"][0]["message"]["content"] == "They greet."
+        assert await chat.conversations() == [["U1", "A1", "U2", "A2"]]

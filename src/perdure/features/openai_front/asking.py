@@ -48,7 +48,14 @@ class Asked:
     def is_beside(self) -> bool:
         """Whether a program asks this beside the chat: nothing of it is kept."""
         texts = self.body.texts
-        return bool(texts) and texts[-1].role == "user" and is_chore(texts[-1].text, is_alone=len(texts) == 1)
+        if not texts or texts[-1].role != "user":
+            return bool(texts) and self._asks_by_system
+        return is_chore(texts[-1].text, self.body.system, is_alone=len(texts) == 1)
+
+    @property
+    def _asks_by_system(self) -> bool:
+        """Whether a system text is the last message: one behind an answer asks about the chat before it."""
+        return self.body.messages[-1].role in ("system", "developer")
 
     async def with_earlier(self, chats: Chats, behind: str) -> Asked:
         """The request with what was said in its conversation before, or up to an answer that it follows: a model
@@ -83,6 +90,8 @@ class Asked:
             check_key_size(len(chat.asked))
             sent["messages"] = with_recalled(sent["messages"], await recall(app, agent, chat))
             keeping = ChatKeeping(app, agent.id, chat)
+        elif self._asks_by_system:  # the templates of many models take a system text at the beginning only
+            sent["messages"] = [*sent["messages"][:-1], {**sent["messages"][-1], "role": "user"}]
         budget = CallBudget(found, app.ports)
         passing = await app.service(Proxy).ask(handle, sent, budget, keeping)
         forget_body(self.request)

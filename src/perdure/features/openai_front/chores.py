@@ -44,11 +44,28 @@ HEAD_CHARS = 600
 """Within so many characters a program says what it wants."""
 
 
-def is_chore(text: str, *, is_alone: bool = False) -> bool:
-    """Whether a chat program asks this beside a chat. `is_alone`: nothing is sent before it, so the chat whose title
-    or tags are wanted is in the text itself. People ask for summaries: these only as JSON."""
+_TASK = re.compile(
+    r"\b(generate|create|write|suggest|provide|give|produce|make|extract|return|summari[sz]e|turn)\b[^.\n]{0,80}"
+    r"\b(titles?|tags|keywords|summary|conversation|chat|dialogue)\b",
+    re.IGNORECASE,
+)
+_BOTH_SPEAK = re.compile(
+    r"^\W{0,3}(user|human)\W{0,3}:.*^\W{0,3}(assistant|ai|bot)\W{0,3}:", re.IGNORECASE | re.MULTILINE | re.DOTALL
+)
+
+
+def is_chore(text: str, system: str = "", *, is_alone: bool = False) -> bool:
+    """Whether a chat program asks this beside a chat.
+
+    Args:
+        system: what the program says beside it; where that wants a title, tags or a summary, `text` may be the chat.
+        is_alone: nothing is sent before it, so the chat whose title or tags are wanted is in the text itself. People
+            ask for summaries: in a text alone these are wanted only as JSON.
+    """
     text = text.replace("\r\n", "\n").strip()
     if any(pattern.fits(text) for pattern in _patterns()):
+        return True
+    if is_alone and _TASK.search(system[:HEAD_CHARS]) and _BOTH_SPEAK.search(text):
         return True
     head = text[:HEAD_CHARS]
     return bool(

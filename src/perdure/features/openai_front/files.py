@@ -42,9 +42,7 @@ async def _read(app: App, file: Any, where: str) -> str:
     except ValueError:
         content = b""
     if not content:
-        raise InvalidInput(
-            f"{where}: a file is read from its bytes in base64, file_data, not by an id or address"
-        )
+        raise InvalidInput(f"{where}: a file is read from its bytes in base64, file_data, not by an id or address")
     with tempfile.NamedTemporaryFile() as copy:
         copy.write(content)
         copy.flush()

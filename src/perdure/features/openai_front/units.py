@@ -63,10 +63,12 @@ def find_place(
         ConversationBusy, ApprovalPending: it takes no messages now.
     """
     tx.agents.lock(agent_id)
-    turns = chat.turns
+    turns, habit = chat.turns, chat.habit_digest
     digests = [turn.digest for turn in turns if turn.users]
     # Most chats go on where they were: the newest turns tell.
-    rows = dict(tx.of(OpenaiHistories).find(agent_id, [chat.request_digest, *digests[-NEWEST:]]))
+    rows = dict(tx.of(OpenaiHistories).find(agent_id, [chat.request_digest, habit, *digests[-NEWEST:]]))
+    if has_habit := bool(rows.pop(habit, ())):
+        chat = replace(chat, is_by_user=False)
     for row in rows.pop(chat.request_digest, ()):
         known = find_turn(tx, row, inputs)
         if known is not None and _is_sent_again(known, chat, inputs):
@@ -80,7 +82,8 @@ def find_place(
     system = digest_of(chat.system)
     told = tx.of(OpenaiHistories).newest_system(agent_id, conversation.id) if before is None else before
     added = [(turn.digest, message_id_of(agent_id, conversation.id, turn)) for turn in turns[missing:-1] if turn.users]
-    own = (turns[-1].digest, chat.window_digest(len(turns) - 1), chat.request_digest)
+    shows_habit = len(turns) > 1 and not has_habit
+    own = (turns[-1].digest, chat.window_digest(len(turns) - 1), chat.request_digest, habit if shows_habit else "")
     tx.of(OpenaiHistories).add(
         agent_id,
         [
@@ -235,6 +238,8 @@ def find_answered(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> 
 
 def find_earlier(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> ConversationId | None:
     """Return the conversation that has what a chat said before its newest message; None: none is known."""
+    if chat.name and not chat.anchor.name and tx.of(OpenaiHistories).find(agent_id, [chat.habit_digest]):
+        return None
     if chat.name:
         with contextlib.suppress(NotFound):
             return _get_named(tx, agent_id, chat).id

@@ -151,6 +151,7 @@ class Chat:
         key: whose chat it is: the id of the key of the server.
         is_retry: the program says that it has sent the request before.
         whole: the digest of all that the request says: equal ones are the same request.
+        is_by_user: a first message goes on in the conversation of its user.
     """
 
     texts: Sequence[ChatText]
@@ -161,6 +162,7 @@ class Chat:
     key: KeyId | str = ""
     is_retry: bool = False
     whole: str = ""
+    is_by_user: bool = True
     client_tools: tuple[Mapping[str, Any], ...] | None = None
     options: RunOptions = NO_OPTIONS
 
@@ -175,7 +177,12 @@ class Chat:
     @property
     def name(self) -> str:
         """What it names of its conversation; empty: nothing."""
-        return self.anchor.name or (self.anchor.user if len(self.turns) == 1 else "")
+        return self.anchor.name or (self.anchor.user if self.is_by_user and len(self.turns) == 1 else "")
+
+    @property
+    def habit_digest(self) -> str:
+        """The digest by which it is known that this user's program sends whole chats again; empty: it names no user."""
+        return _digest("sends chats again", *self._seed) if self.anchor.user and not self.anchor.name else ""
 
     @property
     def request_digest(self) -> str:
