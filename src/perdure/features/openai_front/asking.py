@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,13 +23,13 @@ from perdure.features.openai_front.files import with_texts_of_files
 from perdure.features.openai_front.models import MEMORY
 from perdure.features.openai_front.proxy import Passing, Proxy
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import Anchor, Chat, ChatPlace
+from perdure.features.openai_front.values import Anchor, Chat, ChatPlace, ChatText
 from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.http import forget_body, principal_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for what is cached
 class Asked:
     """A request in the shape of the chat API.
 
@@ -44,10 +45,15 @@ class Asked:
     anchor: Anchor
     whole: str
 
+    @functools.cached_property
+    def texts(self) -> Sequence[ChatText]:
+        """What users and assistants say in it."""
+        return self.body.texts
+
     @property
     def is_beside(self) -> bool:
         """Whether a program asks this beside the chat: nothing of it is kept."""
-        texts = self.body.texts
+        texts = self.texts
         if not texts or texts[-1].role != "user":
             return bool(texts) and self._asks_by_system
         return is_chore(texts[-1].text, self.body.system, is_alone=len(texts) == 1)
@@ -100,7 +106,7 @@ class Asked:
     def _chat(self, new: Sequence[NewMessage], answers: Sequence[Answer]) -> Chat:
         """The chat that it sends."""
         return Chat(
-            texts=self.body.texts,
+            texts=self.texts,
             new=tuple(new),
             answers=tuple(answers),
             system=self.body.system,

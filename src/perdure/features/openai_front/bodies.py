@@ -41,10 +41,9 @@ class CompletionMessage(WireRequest):
     @property
     def said(self) -> str:
         """Its texts; the kind of its first part, where it has none."""
-        if self.text or not self.content or isinstance(self.content, str):
+        if isinstance(self.content, str) or not self.content:
             return self.text
-        kind = str(self.content[0].get("type"))
-        return f"[{_UNREAD.get(kind, 'image')}]"
+        return self.text or f"[{_UNREAD.get(str(self.content[0].get('type')), 'image')}]"
 
 
 class CompletionFunction(WireRequest):

@@ -19,7 +19,7 @@ from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, Mo
 from perdure.engine.budget import CallBudget
 from perdure.features.openai_front.answers import data_line
 from perdure.features.openai_front.port import PortRequest
-from perdure.features.openai_front.reading import STREAM, AnswerReader
+from perdure.features.openai_front.reading import STREAM, Reading, WithoutUsage
 from perdure.providers.masking import answer_pieces
 from perdure.providers.openai_chat.faults import Target, error_of_connection, error_of_response
 from perdure.providers.openai_endpoint import HttpClients, api_url, request_headers
@@ -178,24 +178,25 @@ class Proxy:
         """
         passing, first = Passing(kind), await anext(pieces, b"")
 
-        async def settle(reader: AnswerReader) -> None:
+        async def settle(reading: Reading) -> None:
             try:
-                await budget.count(handle, reader.usage)
-                if keeping is not None and reader.is_whole:
-                    await keeping.answer(reader.text)
+                await budget.count(handle, reading.reader.usage)
+                if keeping is not None and reading.is_whole:
+                    await keeping.answer(reading.text)
             except Exception:
                 log.exception("an answer of %s was not kept", handle)
 
         async def work() -> None:
-            reader, piece, is_settled = AnswerReader(kind), first, False
+            reading, filtered, piece, is_settled = Reading(handle), WithoutUsage(), first, False
             try:
                 while True:
-                    lines, shown = reader.read(piece), piece
-                    if hides_usage:
-                        shown = b"".join(line + b"\n" for line, _, is_usage in lines if not is_usage)
-                    if not is_settled and (reader.is_done or not piece):  # the program's next request finds the answer
+                    reading.feed(piece)
+                    shown = filtered.feed(piece) if hides_usage else piece
+                    if not is_settled and (
+                        reading.reader.done or not piece
+                    ):  # the program's next request finds the answer
                         is_settled = True
-                        await settle(reader)
+                        await settle(reading)
                     if shown:
                         await passing.put(shown)
                     if not piece:
@@ -204,9 +205,9 @@ class Proxy:
             except ModelError as error:
                 log.warning("an answer of %s broke: %s", handle, error)
                 failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
-                if reader.is_stream:
+                if kind.startswith(STREAM):
                     await passing.put(data_line(failure))
-                await budget.count(handle, reader.usage)
+                await budget.count(handle, reading.reader.usage)
             finally:
                 passing.end()
 

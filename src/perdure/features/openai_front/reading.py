@@ -6,119 +6,87 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
-from perdure.core.errors import ModelReplyInvalid
-from perdure.core.runs import NO_USAGE, Failure, StopReason, Usage
+from perdure.core.errors import ModelError, ModelReplyInvalid
+from perdure.core.messages import ToolCall
+from perdure.core.models import ModelDelta, ModelReply
+from perdure.core.runs import Failure
 from perdure.features.openai_front.answers import data_line
 from perdure.features.openai_front.responses import ResponseHead, ResponseParts, call_item, text_item
+from perdure.providers.openai_chat.stream import AnswerReader
 from perdure.server.wire.sse import DONE
 
 STREAM = "text/event-stream"
 
 
-class AnswerReader:
-    """Reads an answer from its bytes; what can't be read is left out.
+class Reading:
+    """Reads an answer beside its way to a program. `failure`: why it can't be read; None: it can."""
 
-    Attributes:
-        text, calls, usage: up to here; calls as (id, name, arguments).
-        reason: why it ended; empty: it has not.
-        failure: what the provider says in place of the rest.
-        is_done: the end of a stream was read.
-    """
+    def __init__(self, who: str) -> None:
+        self.reader = AnswerReader(who, lambda error: ModelReplyInvalid(f"{who}: {_said_in(error)}"))
+        self.failure: ModelError | None = None
 
-    def __init__(self, kind: str) -> None:
-        self.is_stream = kind.startswith(STREAM)
-        self.usage: Usage = NO_USAGE
-        self.reason = ""
-        self.failure = ""
-        self.is_done = False
-        self._rest = bytearray()
-        self._texts: list[str] = []
-        self._calls: dict[int, list[str]] = {}
-
-    @property
-    def text(self) -> str:
-        return "".join(self._texts)
-
-    @property
-    def calls(self) -> list[list[str]]:
-        return [call for _, call in sorted(self._calls.items())]
+    def feed(self, piece: bytes) -> list[str]:
+        """The texts in a piece of its bytes; an empty piece is the end."""
+        if self.failure is not None:
+            return []
+        try:
+            deltas = self.reader.feed(piece) if piece else self.reader.end()
+        except ModelError as error:
+            self.failure = error
+            return []
+        return [one.text for one in deltas if isinstance(one, ModelDelta) and one.kind == "text"]
 
     @property
     def is_whole(self) -> bool:
         """Whether it is there to its end."""
-        return bool(self.reason) and not self.failure
+        return self.failure is None and self.reader.complete
 
-    def read(self, piece: bytes) -> list[tuple[bytes, str, bool]]:
-        """Read a piece of its bytes; return (line, text, whether it holds nothing but tokens) for each whole line of a
-        stream. The end is an empty piece."""
-        self._rest += piece
-        if not self.is_stream:
-            if not piece:
-                self._take(bytes(self._rest))
-            return []
-        *lines, rest = self._rest.split(b"\n")
-        if not piece and rest:
-            lines.append(rest)
-            rest = bytearray()
-        self._rest = rest
-        return [(bytes(line), *self._take(bytes(line).removeprefix(b"data:"))) for line in lines]
+    @property
+    def text(self) -> str:
+        """What it says up to here."""
+        return str(self.reader.partial_answer()["message"]["content"])
 
-    def _take(self, data: bytes) -> tuple[str, bool]:
-        """Read a chunk, or a whole answer; return (its text, whether it holds nothing but tokens)."""
-        if (data := data.strip()) == b"[DONE]":
-            self.is_done, self.reason = True, self.reason or "stop"
-        if not data.startswith(b"{"):
-            return "", False
+
+def _said_in(error: Any) -> str:
+    return str(error.get("message", error) if isinstance(error, Mapping) else error)
+
+
+class WithoutUsage:
+    """Leaves the chunk with nothing but the tokens out of a stream, for a program that has not asked for it."""
+
+    def __init__(self) -> None:
+        self._line = b""
+
+    def feed(self, piece: bytes) -> bytes:
+        """The whole lines up to here; an empty piece is the end."""
+        *lines, self._line = (self._line + (piece or b"\n" * bool(self._line))).split(b"\n")
+        return b"".join([line + b"\n" for line in lines if not self._is_usage(line)])
+
+    @staticmethod
+    def _is_usage(line: bytes) -> bool:
+        if b'"usage"' not in line or not line.startswith(b"data:"):
+            return False
         try:
-            shape = json.loads(data)
+            shape = json.loads(line[5:])
         except ValueError:
-            return "", False
-        self.usage = _usage_of(shape.get("usage")) or self.usage
-        if isinstance(error := shape.get("error"), Mapping):
-            self.failure = str(error.get("message", error))
-        choice: Mapping[str, Any] = next(iter(shape.get("choices") or ()), {})
-        if not choice:
-            return "", bool(shape.get("usage"))
-        said = choice.get("delta") or choice.get("message") or {}
-        text = one if isinstance(one := said.get("content"), str) else ""
-        self._texts += [text] if text else []
-        for place, call in enumerate(said.get("tool_calls") or ()):
-            own, about = self._calls.setdefault(call.get("index", place), ["", "", ""]), call.get("function") or {}
-            own[0], own[1] = own[0] or call.get("id") or "", own[1] or about.get("name") or ""
-            own[2] += about.get("arguments") or ""
-        self.reason = choice.get("finish_reason") or self.reason or ("" if self.is_stream else "stop")
-        return text, False
-
-
-def _usage_of(shape: Any) -> Usage | None:
-    """The tokens that an answer names; None: it names none."""
-    if not isinstance(shape, Mapping):
-        return None
-    cached, thought = shape.get("prompt_tokens_details") or {}, shape.get("completion_tokens_details") or {}
-    return Usage(
-        input_tokens=shape.get("prompt_tokens") or 0,
-        output_tokens=shape.get("completion_tokens") or 0,
-        cached_input_tokens=cached.get("cached_tokens") or 0,
-        reasoning_tokens=thought.get("reasoning_tokens") or 0,
-    )
+            return False
+        return isinstance(shape, dict) and not shape.get("choices") and bool(shape.get("usage"))
 
 
 class AsResponse:
     """Passes an answer of the chat API on in the shape of the responses API. `message_id`: of its text."""
 
-    def __init__(self, head: ResponseHead, message_id: str, kind: str) -> None:
-        self._head, self._message_id, self._reader = head, message_id, AnswerReader(kind)
+    def __init__(self, head: ResponseHead, message_id: str, model: str) -> None:
+        self._head, self._message_id, self._reading = head, message_id, Reading(model)
 
     async def whole(self, pieces: AsyncIterator[bytes]) -> dict[str, Any]:
-        """The whole answer. Raises: ModelReplyInvalid: it is none."""
+        """The whole answer. Raises: ModelError: it is none."""
         async for piece in pieces:
-            self._reader.read(piece)
-        self._reader.read(b"")
-        reason, failure = self._end
-        if failure is not None:
-            raise ModelReplyInvalid(failure.message)
-        text = [text_item(self._message_id, self._reader.text)] if self._reader.text else []
-        return self._head.shape([*text, *self._calls], reason=reason, usage=self._reader.usage)
+            self._reading.feed(piece)
+        self._reading.feed(b"")
+        reply = self._reply()
+        text = [text_item(self._message_id, self._reading.text)] if self._reading.text else []
+        return self._head.shape([*text, *self._calls(reply)], reason=reply.stop_reason, usage=reply.usage)
 
     async def events(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The events of a stream, as it comes."""
@@ -133,28 +101,29 @@ class AsResponse:
         yield DONE
 
     def _read(self, parts: ResponseParts, piece: bytes) -> Iterator[dict[str, Any]]:
-        for _, text, _ in self._reader.read(piece):
-            if text:
-                yield from parts.piece(self._message_id, text)
+        for text in self._reading.feed(piece):
+            yield from parts.piece(self._message_id, text)
 
     def _last(self, parts: ResponseParts) -> Iterator[dict[str, Any]]:
+        try:
+            reply = self._reply()
+        except ModelError as error:
+            yield from parts.end("error", failure=Failure(kind=error.kind, message=str(error)))
+            return
         yield from parts.close()
-        for item in self._calls:
+        for item in self._calls(reply):
             yield from parts.call(item)
-        reason, failure = self._end
-        yield from parts.end(reason, failure=failure, usage=self._reader.usage)
+        yield from parts.end(reply.stop_reason, usage=reply.usage)
 
-    @property
-    def _calls(self) -> list[dict[str, Any]]:
-        id_ = self._message_id.partition("-")[2]
-        return [call_item(f"{id_}_{place}", *call) for place, call in enumerate(self._reader.calls)]
+    def _reply(self) -> ModelReply:
+        """The answer at its end. Raises: ModelError."""
+        if self._reading.failure is not None:
+            raise self._reading.failure
+        return self._reading.reader.reply(may_stay_empty=True)
 
-    @property
-    def _end(self) -> tuple[StopReason, Failure | None]:
-        """Why the answer has ended."""
-        if not self._reader.is_whole:
-            return "error", Failure(kind="llm_error", message=self._reader.failure or "the answer broke off")
-        return ("max_tokens_exceeded" if self._reader.reason == "length" else "end_turn"), None
+    def _calls(self, reply: ModelReply) -> list[dict[str, Any]]:
+        id_, calls = self._message_id.partition("-")[2], [one for one in reply.parts if isinstance(one, ToolCall)]
+        return [call_item(f"{id_}_{place}", one.call_id, one.name, one.arguments) for place, one in enumerate(calls)]
 
 
 def _event_lines(event: Mapping[str, Any]) -> bytes:

@@ -147,7 +147,7 @@ async def _passed_as_response(
         conversation="" if place is None else place.conversation.id,
         echo=body.echo(store=False),
     )
-    answer = AsResponse(head, ports.ids.new("message"), passing.kind)
+    answer = AsResponse(head, ports.ids.new("message"), body.model)
     if not body.stream:
         return json_answer(await answer.whole(passing.pieces()))
     return StreamingResponse(answer.events(passing.pieces()), media_type=STREAM, headers=HEADERS)
