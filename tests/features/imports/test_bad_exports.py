@@ -301,7 +301,7 @@ def test_a_branch_is_a_path_from_a_root_to_its_node(parents: list[int], current:
         str(number): golden.node(str(number), str(parent) if parent >= 0 else None, "user", "x")
         for number, parent in enumerate(parents)
     }
-    path = [key for key, _ in branch_of(nodes, str(current))]
+    path = branch_of(nodes, str(current))
 
     assert len(path) == len(set(path)) >= 1
     assert path[-1] == str(current) or str(current) not in nodes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 from perdure.cli.commands.run import Org, agent_names, argument, command, flag, for_work
@@ -9,7 +10,6 @@ from perdure.cli.commands.run import Org, agent_names, argument, command, flag, 
 if for_work(__name__):
     from perdure.cli.session.agent_choice import shell_word
     from perdure.cli.session.work import progress_bar
-    from perdure.cli.views.json import fields
     from perdure.cli.views.view import Output, plural
     from perdure.core.errors import InvalidInput
     from perdure.library.perdure import AsyncPerdure
@@ -38,9 +38,8 @@ async def export(
         written = await perdure.export(
             names[-1], *agents, overwrite=overwrite, progress=lambda done: progress("exporting", done, done)
         )
-    counts = ("id", "name", "folder", "conversations", "messages", "passages", "content_hash")
     view.show(
-        {"exported": [fields(one, *counts) | {"folder": str(one.folder)} for one in written]},
+        {"exported": [asdict(one) | {"folder": str(one.folder)} for one in written]},
         "\n".join(
             f"{one.name}: {plural(one.conversations, 'conversation')}, {plural(one.messages, 'message')},"
             f" {plural(one.passages, 'passage')} in {one.folder}"

@@ -26,8 +26,11 @@ _RESERVED = re.compile(r"con|prn|aux|nul|(?:com|lpt)\d", re.IGNORECASE)
 
 
 def absolute(path: str | Path) -> Path:
-    """Return a path from the root, with the home folder in place of `~`."""
-    return Path(path).expanduser().absolute()
+    """Return a path from the root, with the home folder in place of `~`. Raises: InvalidInput."""
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError as error:
+        raise InvalidInput(f"{path} can't be written: {error}") from error
 
 
 def safe_name(text: str, otherwise: str) -> str:

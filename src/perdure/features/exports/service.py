@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from perdure.core.messages import Message, parts_to_json
 from perdure.core.passages import Passage
 from perdure.domain.conversations.transfer import parse_fields
 from perdure.features.agent_files.exporting import export_text
-from perdure.features.exports.folders import absolute, check_target, new_folder, safe_name, unused_name, write_marker
+from perdure.features.exports.folders import absolute, new_folder, safe_name, unused_name, write_marker
 from perdure.features.exports.texts import archival_text, conversation_text, memory_text
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import Page
@@ -67,24 +67,20 @@ class AsyncExports(AsyncPart):
         Raises: NotFound; InvalidInput: the folder is not empty, or can't be written; StoreError.
         """
         library, target = AsyncPerdure(self._app), absolute(folder)
-        check_target(target, overwrite=overwrite)
         chosen = [await library.agent(one) for one in agents] or await _all_agents(library)
         if not chosen:
             raise InvalidInput("there is no agent yet to export")
         written: list[ExportedAgent] = []
-        used: set[str] = set()
-        done = 0
+        used, done = set[str](), 0
         with new_folder(target, overwrite=overwrite) as part:
             for agent in chosen:
-                own = part
-                if len(agents) != 1:
-                    own = part / unused_name(safe_name(agent.name, "agent"), used)
-                    own.mkdir()
+                own = part if len(agents) == 1 else part / unused_name(safe_name(agent.name, "agent"), used)
+                own.mkdir(exist_ok=True)
                 writer = _Writer(library, agent.id, agent.name, own, lambda count, start=done: progress(start + count))  # type: ignore[misc]
-                result = await writer.write(target / own.relative_to(part))
-                written.append(result)
-                done += result.messages + result.passages
-            write_marker(part, _marker(written, target))
+                written.append(await writer.write(target / own.relative_to(part)))
+                done += written[-1].messages + written[-1].passages
+            shown = [asdict(one) | {"folder": one.folder.relative_to(target).as_posix()} for one in written]
+            write_marker(part, {"perdure": "export", "version": VERSION, "agents": shown})
         return written
 
 
@@ -94,23 +90,6 @@ async def _all_agents(library: AsyncPerdure) -> Sequence[Any]:
     while page := await library.agents(limit=PAGE, after=found[-1].id if found else None):
         found += page
     return found[::-1]
-
-
-def _marker(written: Sequence[ExportedAgent], target: Path) -> dict[str, Any]:
-    """Return what the folder says about itself."""
-    agents = [
-        {
-            "id": one.id,
-            "name": one.name,
-            "folder": one.folder.relative_to(target).as_posix(),
-            "conversations": one.conversations,
-            "messages": one.messages,
-            "passages": one.passages,
-            "content_hash": one.content_hash,
-        }
-        for one in written
-    ]
-    return {"perdure": "export", "version": VERSION, "agents": agents}
 
 
 class _Writer:
@@ -133,15 +112,8 @@ class _Writer:
         await self._write_agent()
         await self._write_messages()
         await self._write_passages()
-        return ExportedAgent(
-            id=self._id,
-            name=self._name,
-            folder=shown,
-            conversations=self._conversations,
-            messages=self._messages,
-            passages=self._passages,
-            content_hash=self._hash.hexdigest(),
-        )
+        counts = {"conversations": self._conversations, "messages": self._messages, "passages": self._passages}
+        return ExportedAgent(id=self._id, name=self._name, folder=shown, content_hash=self._hash.hexdigest(), **counts)
 
     async def _write_agent(self) -> None:
         """Write the agent without messages and passages, which have files of their own."""
@@ -164,10 +136,10 @@ class _Writer:
                 for conversation in page:
                     after = conversation.seq
                     origins: dict[int, str] = {}
-                    found = [one async for one in self._list_messages(conversation, origins)]
+                    found = await self._list_messages(conversation, origins)
                     if not found and conversation.seq == 0:
                         continue
-                    head = _head(conversation) | {"title": self._cleared(conversation.summary or "")}
+                    head = _head(conversation, self._cleared(conversation.summary or ""))
                     print(self._line(head, {"conversation": conversation.id}), file=lines)
                     for message in found:
                         own = {"conversation": conversation.id, "id": message.id}
@@ -181,16 +153,16 @@ class _Writer:
                     (texts / name).write_text(text, "utf-8")
                     self._progress(self._messages)
 
-    async def _list_messages(self, conversation: Conversation, origins: dict[int, str]) -> AsyncIterator[Message]:
-        """Yield the messages of a conversation, oldest first; add to `origins` which import has brought each."""
+    async def _list_messages(self, conversation: Conversation, origins: dict[int, str]) -> list[Message]:
+        """Return the messages of a conversation, oldest first; add to `origins` which import has brought each."""
         after: int | None = None
+        found: list[Message] = []
         while page := await self._agent.messages(conversation=conversation.id, limit=PAGE, after_seq=after):
             after, seqs = page[-1].seq, [one.seq for one in page]
             sources = await self._read(lambda tx, seqs=seqs: tx.sources.list_by_messages(self._id, seqs))
             origins |= {one.seq: one.source.name for one in chain(*sources.values()) if one.source.label == "import"}
-            for message in page:
-                if message.kind == "message":
-                    yield replace(message, name=self._cleared(message.name))
+            found += [replace(one, name=self._cleared(one.name)) for one in page if one.kind == "message"]
+        return found
 
     async def _write_passages(self) -> None:
         """Write the passages of all archives of the agent."""
@@ -219,22 +191,15 @@ class _Writer:
         return json.dumps(ids | fields)
 
 
-def _head(conversation: Conversation) -> dict[str, Any]:
+def _head(conversation: Conversation, title: str) -> dict[str, Any]:
     """Return what is said about a conversation."""
     is_first = conversation.seq == 0
-    return {
-        "title": conversation.summary or "",
-        "created_at": None if is_first else conversation.created_at.isoformat(),
-        "first": is_first,
-        "archived": conversation.archived_at is not None,
-    }
+    created_at = None if is_first else conversation.created_at.isoformat()
+    is_archived = conversation.archived_at is not None
+    return {"title": title, "created_at": created_at, "first": is_first, "archived": is_archived}
 
 
 def _shape(message: Message) -> dict[str, Any]:
     """Return a message without its id."""
-    return {
-        "role": message.role,
-        "name": message.name,
-        "occurred_at": message.occurred_at.isoformat(),
-        "parts": json.loads(parts_to_json(message.parts)),
-    }
+    parts, at = json.loads(parts_to_json(message.parts)), message.occurred_at.isoformat()
+    return {"role": message.role, "name": message.name, "occurred_at": at, "parts": parts}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from perdure.core.blocks import Block
-from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from perdure.core.messages import Image, Message, Text, ToolCall, ToolResult
 from perdure.core.passages import Passage
 
 _SPEAKERS = {"user": "User", "assistant": "Agent", "system": "System", "tool": "Tool"}
@@ -53,8 +53,6 @@ def _part_text(part: object) -> str:
             return "\n".join(f"> {line}" for line in text.splitlines())
         case Image():
             return "[image]"
-        case Reasoning():
-            return ""
     return ""
 
 

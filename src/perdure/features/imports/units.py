@@ -146,11 +146,6 @@ def message_ids(
     return [importer.draft(one).id for one in messages]
 
 
-def first_conversation(tx: Tx, agent_id: AgentId) -> ConversationId:
-    """Return the id of the agent's first conversation. Raises: NotFound."""
-    return tx.conversations.get_by_seq(agent_id, 0).id
-
-
 def is_own(tx: Tx, agent_id: AgentId, key: str) -> bool:
     """Return whether the conversation is the agent's own, of which an export was read back into the same agent."""
     try:

@@ -225,7 +225,7 @@ class ImportWork:
     async def _take_conversation(self, agent_id: AgentId, found: SourceConversation) -> units.Standing:
         """Return how a conversation stood, after storing what of it was not here."""
         if found.is_first:
-            conversation_id = await self._store.read(units.first_conversation, agent_id)
+            conversation_id = await self._store.read(lambda tx: tx.conversations.get_by_seq(agent_id, 0).id)
         else:
             conversation_id, messages = await self._store.read(units.find_conversation, agent_id, self._source, found)
             found = replace(found, messages=messages)

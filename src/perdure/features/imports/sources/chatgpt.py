@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import CUT_OFF, LeftOut, SourceItem, conversation_of
+from perdure.features.imports.sources.items import LeftOut, Nodes, SourceItem, conversation_of, cut_off, path_to
 from perdure.features.imports.sources.kinds import wrong_item
 from perdure.features.imports.sources.plain import joined, list_in, object_in, text_in, time_of
 from perdure.features.imports.sources.streams import each_item, read_each
@@ -28,45 +28,25 @@ def _conversation(value: Any, name: str, at: datetime) -> Iterator[SourceItem]:
     """Yield a conversation, and what of it is left out. Raises: InvalidInput."""
     if not isinstance(value, dict) or not isinstance(value.get("mapping"), dict):
         raise wrong_item(value, "chatgpt", name, "a conversation with a `mapping`")
-    branch = branch_of(value["mapping"], value.get("current_node"))
-    said = [(key, *_said(one), time_of(one.get("create_time"))) for key, one in branch]
-    if hidden := sum(role is None and bool(text) for _, role, text, _ in said):
-        yield LeftOut(HIDDEN, hidden)
-    yield LeftOut(CUT_OFF, _lost(value["mapping"], branch))
+    nodes = {key: node for key, node in value["mapping"].items() if isinstance(node, dict)}
+    path = branch_of(nodes, value.get("current_node"))
+    shown = [(key, object_in(nodes[key].get("message"))) for key in path]
+    said = [(key, *_said(one), time_of(one.get("create_time"))) for key, one in shown]
+    yield LeftOut(HIDDEN, sum(role is None and bool(text) for _, role, text, _ in said))
+    yield cut_off(path, nodes, "parent", lambda node: _said(object_in(node.get("message")))[1])
     rows = [(key, role, None, when, text) for key, role, text, when in said if role and text]
     key = value.get("conversation_id") or value.get("id")
     yield conversation_of(key, value.get("title"), value.get("create_time"), rows, at, is_whole=True)
 
 
-def _lost(mapping: Mapping[str, Any], branch: Sequence[tuple[str, Mapping[str, Any]]]) -> int:
-    """Return how many messages may be above a branch whose first one follows none that is there."""
-    if not branch:
-        return 0
-    above = object_in(mapping[branch[0][0]]).get("parent")
-    if above is None or above in mapping:
-        return 0
-    shown = {key for key, _ in branch}
-    return sum(
-        key not in shown and bool(_said(object_in(object_in(one).get("message")))[1]) for key, one in mapping.items()
-    )
-
-
-def branch_of(mapping: Mapping[str, Any], current: Any) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """Return (id of a node, its message) of the branch that is shown, oldest first, without nodes that have none.
-
-    Without a node that is `current`, the branch ends with the newest message that nothing follows.
-    """
-    nodes = {key: node for key, node in mapping.items() if isinstance(node, dict)}
-    if current not in nodes:
+def branch_of(nodes: Nodes, current: Any) -> list[str]:
+    """Return the ids of the branch that is shown, oldest first; if `current` is no node, of the one that ends with the
+    newest message that nothing follows."""
+    if not isinstance(current, str) or current not in nodes:
         parents = {str(node.get("parent")) for node in nodes.values()}
         leaves = [key for key in nodes if key not in parents] or list(nodes)
         current = max(leaves, key=lambda key: _time(nodes[key]), default=None)
-    path: dict[str, Mapping[str, Any]] = {}
-    while isinstance(current, str) and current in nodes and current not in path:
-        path[current] = nodes[current]
-        current = nodes[current].get("parent")
-    branch = [(key, node.get("message")) for key, node in reversed(path.items())]
-    return [(key, message) for key, message in branch if isinstance(message, dict)]
+    return path_to(current, nodes, "parent")
 
 
 def _time(node: Mapping[str, Any]) -> float:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import CUT_OFF, LeftOut, SourceItem, SourceMemory, conversation_of
+from perdure.features.imports.sources.items import SourceItem, SourceMemory, conversation_of, cut_off, path_to
 from perdure.features.imports.sources.kinds import wrong_item
 from perdure.features.imports.sources.plain import joined, key_of, list_in, object_in, text_in, time_of
 from perdure.features.imports.sources.streams import each_item, read_each
 
-_ROOT = "00000000-0000-4000-8000-000000000000"
-"""What the first message follows."""
+_ABOVE = "parent_message_uuid"
 _FILES = ("conversations.json", "projects.json", "memories.json")
 _ROLES: Mapping[str, str] = {"human": "user", "user": "user", "assistant": "assistant"}
 
@@ -28,13 +27,17 @@ def _item(value: Any, name: str, at: datetime, *, is_one: bool) -> Iterator[Sour
     """Yield a conversation, or the documents of a project, or memories. Raises: InvalidInput."""
     match value:
         case {"chat_messages": [*messages]}:
-            branch = _branch(messages)
+            known = [one for one in messages if isinstance(one, dict)]
+            nodes = {one["uuid"]: one for one in known if isinstance(one.get("uuid"), str)}
+            path = path_to(known[-1].get("uuid"), nodes, _ABOVE) if known else []
+            is_tree = any(str(one.get(_ABOVE)) in nodes for one in known)
             rows = [
                 (one.get("uuid"), _ROLES[str(one.get("sender"))], None, time_of(one.get("created_at")), text)
-                for one in branch
+                for one in ([nodes[id_] for id_ in path] if is_tree else known)
                 if (text := _text_of(one)) and str(one.get("sender")) in _ROLES
             ]
-            yield LeftOut(CUT_OFF, _lost(messages, branch))
+            if is_tree:
+                yield cut_off(path, nodes, _ABOVE, _text_of)
             title, created_at = value.get("name"), value.get("created_at")
             yield conversation_of(value.get("uuid"), title, created_at, rows, at, is_whole=True)
         case {"docs": [*_]}:
@@ -43,30 +46,6 @@ def _item(value: Any, name: str, at: datetime, *, is_one: bool) -> Iterator[Sour
             yield from _memories(value, at)
         case _ if is_one or name.endswith(_FILES[0]):
             raise wrong_item(value, "claude", name, "a conversation with `chat_messages`")
-
-
-def _lost(messages: Sequence[Any], branch: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many messages may be above a branch whose first one follows none that is there."""
-    above = branch[0].get("parent_message_uuid") if branch else None
-    if above in (None, _ROOT):
-        return 0
-    shown = {one.get("uuid") for one in branch}
-    return sum(isinstance(one, dict) and one.get("uuid") not in shown and bool(_text_of(one)) for one in messages)
-
-
-def _branch(messages: Sequence[Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the messages of the branch that ends with the last one, oldest first; all of them where they don't say
-    what they follow."""
-    known = [one for one in messages if isinstance(one, dict)]
-    by_id = {one["uuid"]: one for one in known if isinstance(one.get("uuid"), str)}
-    if not any(str(one.get("parent_message_uuid")) in by_id for one in known):
-        return known
-    path: dict[str, Mapping[str, Any]] = {}
-    last = str(known[-1].get("uuid"))
-    while last in by_id and last not in path:
-        path[last] = by_id[last]
-        last = str(by_id[last].get("parent_message_uuid"))
-    return [*reversed(path.values())]
 
 
 def _text_of(message: Mapping[str, Any]) -> str:

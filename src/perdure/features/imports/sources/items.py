@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, get_args
@@ -17,6 +17,8 @@ ImportSource = Literal["chatgpt", "claude", "mem0", "zep", "letta-db", "markdown
 IMPORT_SOURCES: Final[tuple[ImportSource, ...]] = get_args(ImportSource)
 
 EMPTY = "conversations without a message"
+ROOT = "00000000-0000-4000-8000-000000000000"
+"""What the first message follows in Claude's export."""
 CUT_OFF = "messages that the shown branch does not lead to, because one between is missing"
 
 
@@ -89,6 +91,26 @@ class LeftOut:
 
 
 SourceItem = SourceAgent | SourceConversation | SourceMemory | LeftOut
+
+
+Nodes = Mapping[str, Mapping[str, Any]]
+"""The messages of a tree by their ids; one field of each says which it follows."""
+
+
+def path_to(last: Any, nodes: Nodes, field: str) -> list[str]:
+    """Return the ids from the first message to `last`; also where there are circles."""
+    path: dict[str, None] = {}
+    while isinstance(last, str) and last in nodes and last not in path:
+        path[last] = None
+        last = nodes[last].get(field)
+    return [*reversed(path)]
+
+
+def cut_off(path: Sequence[str], nodes: Nodes, field: str, says: Callable[[Any], str]) -> LeftOut:
+    """Return how many messages may be above a path whose first one follows none that is there."""
+    above = nodes[path[0]].get(field) if path else None
+    is_cut = isinstance(above, str) and above != ROOT and above not in nodes
+    return LeftOut(CUT_OFF, sum(bool(says(nodes[id_])) for id_ in nodes.keys() - {*path}) if is_cut else 0)
 
 
 Row = tuple[Any, Any, Any, datetime | None, str]

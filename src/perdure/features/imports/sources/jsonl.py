@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice, takewhile
 from pathlib import PurePosixPath
 from typing import Any, get_args
@@ -21,7 +22,7 @@ from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import LeftOut, SourceAgent, SourceConversation, SourceItem, SourceMemory
 from perdure.features.imports.sources.kinds import missing_file, wrong_item
 from perdure.features.imports.sources.plain import hash_of, joined, key_of, list_in, object_in, text_in, time_of
-from perdure.features.imports.sources.streams import ODD, json_lines
+from perdure.features.imports.sources.streams import json_lines, read_each
 
 EMPTY = "lines without a text"
 OPEN_CALLS = "calls of tools without a result, or results without a call"
@@ -69,46 +70,50 @@ def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[S
     conversation that follow one another are one. Raises: InvalidInput."""
     talk: SourceConversation | None = None
     messages: list[ImportedMessage] = []
-    own_key, otherwise = "", files.modified_at(name)
+    otherwise = files.modified_at(name)
     untimed: Counter[str] = Counter()
-    first: InvalidInput | None = None
-    is_right, odd = False, 0
-    for number, value in json_lines(files, name, is_own=is_own):
-        own_key = own_key or key_of(files.identity(name, json.dumps(value)))
-        try:
-            if not isinstance(value, dict):
-                raise wrong_item(value, "jsonl", "it", "an object")
-            if "role" not in value and "conversation" not in value:
-                yield from () if "perdure" in value else [_own_memory(value) if is_own else _memory(value, otherwise)]
-                is_right = True
-                continue
-            key = key_of(value.get("conversation") or own_key)
-            if talk is None or talk.id != key:
-                yield from _whole(talk, _timed(messages, otherwise), is_own=is_own)
-                talk, messages = SourceConversation(id=key, messages=()), []
-            if "role" not in value:
-                created_at, is_first, archived = value.get("created_at"), value.get("first"), value.get("archived")
-                talk = replace(talk, title=text_in(value.get("title")), created_at=time_of(created_at))
-                talk = replace(talk, is_first=is_first is True, archived=archived is True)
-            elif (message := _message(value)) is None:
-                yield LeftOut(EMPTY)
-            else:
-                if message.occurred_at == NO_TIME and message.id is None:
-                    said = hash_of(key, message.role, message.name or "", message.text)
-                    untimed[said] += 1
-                    message = replace(message, id=f"untimed {said} {untimed[said]}")
-                messages.append(message)
-            is_right = True
-        except (InvalidInput, ValueError, TypeError, LookupError, AttributeError) as error:
-            why = str(error) if isinstance(error, (InvalidInput, ValueError)) else "its fields have other forms"
-            first, odd = first or InvalidInput(f"{name}: line {number:,}: {why:.300}"), odd + 1
-            if is_own:
-                raise first from error
-    if first is not None and not is_right:
-        raise first
-    if first is not None:
-        yield LeftOut(ODD.format(first=first), odd)
+    first = next((json.dumps(value) for _, value in json_lines(files, name, is_own=is_own)), "")
+    own_key = key_of(files.identity(name, first))
+    lines = ((value, f"{name}: line {number}", otherwise) for number, value in json_lines(files, name, is_own=is_own))
+    for found in read_each(lines, partial(_line, own_key=own_key, is_own=is_own), is_strict=is_own):
+        if not isinstance(found, tuple):
+            yield found
+            continue
+        key, part = found
+        if talk is None or talk.id != key:
+            yield from _whole(talk, _timed(messages, otherwise), is_own=is_own)
+            talk, messages = SourceConversation(id=key, messages=()), []
+        if isinstance(part, SourceConversation):
+            talk = part
+            continue
+        if part.occurred_at == NO_TIME and part.id is None:
+            said = hash_of(key, part.role, part.name or "", part.text)
+            untimed[said] += 1
+            part = replace(part, id=f"untimed {said} {untimed[said]}")
+        messages.append(part)
     yield from _whole(talk, _timed(messages, otherwise), is_own=is_own)
+
+
+def _line(
+    value: Any, name: str, at: datetime, *, own_key: str, is_own: bool
+) -> Iterator[SourceItem | tuple[str, SourceConversation | ImportedMessage]]:
+    """Yield a memory, or the id of a conversation with a message of it, or with what is said about it. Raises:
+    InvalidInput, ValueError, TypeError, LookupError, AttributeError."""
+    if not isinstance(value, dict):
+        raise wrong_item(value, "jsonl", "it", "an object")
+    key = key_of(value.get("conversation") or own_key)
+    if "role" in value:
+        message = _message(value)
+        yield LeftOut(EMPTY) if message is None else (key, message)
+    elif "conversation" in value:
+        is_first, archived = value.get("first") is True, value.get("archived") is True
+        title, created_at = text_in(value.get("title")), time_of(value.get("created_at"))
+        about = SourceConversation(
+            id=key, title=title, created_at=created_at, messages=(), is_first=is_first, archived=archived
+        )
+        yield key, about
+    elif "perdure" not in value:  # which begins an archive
+        yield _own_memory(value) if is_own else _memory(value, at)
 
 
 def _timed(messages: Sequence[ImportedMessage], otherwise: datetime) -> Sequence[ImportedMessage]:

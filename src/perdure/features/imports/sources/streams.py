@@ -6,16 +6,17 @@ import codecs
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from perdure.core.errors import InvalidInput
 from perdure.core.incoming.json_limits import JsonLimits, check_json, parse_json
 from perdure.features.imports.sources.files import SourceFiles
-from perdure.features.imports.sources.items import LeftOut, SourceItem
+from perdure.features.imports.sources.items import LeftOut
 from perdure.features.imports.sources.kinds import missing_file
 
 ODD = "items that can't be read, the first: {first!s:.200}"
 
+T = TypeVar("T")
 Item = tuple[Any, str, datetime]
 """A value, the name of its file, and when that was changed."""
 CHUNK_BYTES = 1 << 20
@@ -43,17 +44,20 @@ def each_item(files: SourceFiles, patterns: Sequence[str], wanted: str, keys: Se
 
 
 def read_each(
-    items: Iterable[Item], read: Callable[[Any, str, datetime], Iterable[SourceItem]]
-) -> Iterator[SourceItem]:
-    """Yield what `read` makes of each item. One that it refuses is left out, if there is any that it takes. Raises:
-    InvalidInput."""
+    items: Iterable[Item], read: Callable[[Any, str, datetime], Iterable[T]], *, is_strict: bool = False
+) -> Iterator[T | LeftOut]:
+    """Yield what `read` makes of each item. One that it refuses is left out, if there is any that it takes and it is
+    not `is_strict`. Raises: InvalidInput."""
     first: InvalidInput | None = None
     is_right, odd = False, 0
     for value, name, at in items:
         try:
             found = [*read(value, name, at)]
-        except InvalidInput as error:
-            first, odd = first or error, odd + 1
+        except (InvalidInput, ValueError, TypeError, LookupError, AttributeError) as error:
+            why = str(error) if isinstance(error, (InvalidInput, ValueError)) else "its fields have other forms"
+            first, odd = first or InvalidInput(why if name in why else f"{name}: {why:.300}"), odd + 1
+            if is_strict:
+                raise first from error
             continue
         is_right = True
         yield from found
