@@ -159,8 +159,7 @@ class _Writer:
         found: list[Message] = []
         while page := await self._agent.messages(conversation=conversation.id, limit=PAGE, after_seq=after):
             after, seqs = page[-1].seq, [one.seq for one in page]
-            sources = await self._read(lambda tx, seqs=seqs: tx.sources.list_by_messages(self._id, seqs))
-            origins |= {one.seq: one.source.name for one in chain(*sources.values()) if one.source.label == "import"}
+            origins |= await self._read(_origins, self._id, seqs)
             found += [replace(one, name=self._cleared(one.name)) for one in page if one.kind == "message"]
         return found
 
@@ -203,3 +202,9 @@ def _shape(message: Message) -> dict[str, Any]:
     """Return a message without its id."""
     parts, at = json.loads(parts_to_json(message.parts)), message.occurred_at.isoformat()
     return {"role": message.role, "name": message.name, "occurred_at": at, "parts": parts}
+
+
+def _origins(tx: Tx, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:
+    """Return by which import each of these messages came, of those that did."""
+    sources = chain.from_iterable(tx.sources.list_by_messages(agent_id, seqs).values())
+    return {one.seq: one.source.name for one in sources if one.source.label == "import"}

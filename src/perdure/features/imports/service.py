@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from perdure.core.conversations import Conversation
+from perdure.core.ids import AgentId
 from perdure.features.imports.sources.items import IMPORT_SOURCES, ImportSource
 from perdure.features.imports.values import ImportReport
 from perdure.features.imports.work import ImportWork
 from perdure.library.parts.checks import check_choice
 from perdure.library.parts.part import AsyncPart
+from perdure.storage.tx import Tx
 
 LINES_MAX = 100_000
 
@@ -58,6 +61,11 @@ class AsyncImports(AsyncPart):
         work = ImportWork(self._app, source, agent, dry=False, facts=facts, progress=progress)
         report = await work.run(place, label)
         for agent_id in report.agents.values() if facts else ():
-            for line in await self._store.read(lambda tx, id_=agent_id: tx.conversations.list(id_, limit=LINES_MAX)):
+            for line in await self._store.read(_lines_of, agent_id):
                 self._ports.unread.note((agent_id, line.seq), now=True)
         return report
+
+
+def _lines_of(tx: Tx, agent_id: AgentId) -> Sequence[Conversation]:
+    """Return the conversations of an agent."""
+    return tx.conversations.list(agent_id, limit=LINES_MAX)

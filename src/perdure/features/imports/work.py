@@ -255,7 +255,7 @@ class ImportWork:
             found.messages[:end], conversation=conversation_id, checked=True, source=self._source
         )
         ids = units.message_ids(agent_id, conversation_id, found.messages)[end:]
-        if not ids or await self._store.read(lambda tx: tx.messages.find_existing(ids)):
+        if not ids or await self._store.read(lambda tx: bool(tx.messages.find_existing(ids))):
             return result.imported
         here = await agent.find_conversation(conversation_id)
         await self._library.messages.import_waiting(here, found.messages[end:])
