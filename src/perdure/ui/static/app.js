@@ -125,7 +125,8 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   const { elt, verb } = event.detail.requestConfig;
   if (elt !== document.body) {
     const { status } = event.detail.xhr;
-    const refused = status === 403 || status === 429 || (status >= 400 && holdsText(elt));
+    const isConflict = event.detail.serverResponse.includes("data-conflict"); // it holds what was typed
+    const refused = status === 403 || status === 429 || (status >= 400 && !isConflict && holdsText(elt));
     if (verb === "post" && (refused || elt.matches("[data-keep]"))) showOnlyNotice(event.detail);
     return;
   }
@@ -160,7 +161,7 @@ function focusResult({ elt, verb }) {
   const main = document.getElementById("main");
   const said = main.querySelector(":scope > .notice");
   const found = main.querySelector("[data-result]");
-  if (!said && found) found.focus(); else (said ?? main).focus({ preventScroll: true });
+  if (found && (!said || found.matches("[data-conflict]"))) { found.focus(); found.scrollIntoView(); } else (said ?? main).focus({ preventScroll: true });
 }
 document.addEventListener("htmx:beforeSend", () => { requests += 1; });
 document.addEventListener("htmx:afterRequest", () => { requests -= 1; });
