@@ -117,6 +117,30 @@ def paths_without_ids() -> list[str]:
     return [path for path in paths if "{" not in path and path != "/why"]
 
 
+async def test_the_navigation_counts_the_calls_that_wait() -> None:
+    """On every page, until they are decided."""
+
+    def post(text: str) -> str:
+        """Post a text.
+
+        Args:
+            text: the text.
+        """
+        return f"posted {text}"
+
+    async with dashboard(calls("post", text="hello"), says("Well."), tools=[post]) as (client, library):
+        agent = await library.create_agent("Ada")
+        await agent.require_approval("post")
+        before = (await client.get("/")).text
+        await agent.send("post it")
+        pages = [(await client.get(path)).text for path in ("/", "/data", f"/agents/{agent.id}/memory")]
+        await agent.deny()
+        after = (await client.get("/")).text
+
+    assert all("Approvals 1 waiting" in text_of(page) for page in pages)
+    assert 'class="count" hidden>0' in before and 'class="count" hidden>0' in after
+
+
 async def test_a_call_is_approved_on_the_page() -> None:
     def post(text: str) -> str:
         """Post a text.

@@ -56,6 +56,7 @@ class Notice:
         fields: what that action is sent.
         location: with a text, the address of the action's own page from now on; without one, another page that is
             opened instead.
+        link: (address, text) of the page where one goes on.
     """
 
     text: str
@@ -63,6 +64,7 @@ class Notice:
     fields: Mapping[str, str] | None = None
     is_error: bool = False
     location: str | None = None
+    link: tuple[str, str] | None = None
 
 
 Act = Callable[[Request, AsyncPerdure], Awaitable[Notice]]
@@ -91,6 +93,7 @@ class DashboardPage:
         if is_json:
             text = json.dumps({**sections, **data}, ensure_ascii=False, default=str)
             return Response(text, headers=dict(HEADERS), media_type=JSON)
+        data |= {"waiting_calls": await library.approvals.count()}
         shown = {one.name: sections[one.name] for one in self._sections if one.is_shown_empty or sections[one.name]}
         return html(self._template, data | {"sections": shown}, request, notice=notice, status=status)
 
@@ -236,6 +239,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS)
+    made.globals["waiting_calls"] = 0  # on pages that are not loaded from a store
     made.globals["tabs"] = [tab for feature in find_features() for tab in feature.tabs.items()]
     of_features = [(one.pages.paths[0], one.pages.link) for one in feature_pages() if one.pages.link]
     made.globals["links"] = [LINKS[0], *of_features, *LINKS[1:]]
