@@ -102,7 +102,7 @@ def model_elsewhere(agent: AsyncAgent, perdure: AsyncPerdure) -> ModelNotFound:
 async def check_first_model(settings: Settings, model: str | None) -> None:
     """Check the model of a first agent, so that an unknown one leaves no empty store behind. Raises: ModelNotFound."""
     models = model_registry(own=own_models(settings))
-    chosen = models.choose_offline(settings.model)
+    chosen = models.first_choice(settings.model)
     handle = model or (chosen.handle if chosen.is_setting else "")
     if not handle or has_store(settings):
         return
@@ -144,16 +144,12 @@ async def open_agent(
     if profile is not None and profile != agent.info.settings.get(PROFILE):
         helps = f"`perdure agent settings {shlex.quote(agent.name)} profile={shlex.quote(profile)}` changes it"
         raise InvalidInput(f"--profile {profile} is for an agent that is made, and there is {agent.name!r}: {helps}")
-    if agent.info.follows_default and agent.info.model == EXTRACTIVE:  # a language model can be there by now
-        await perdure.app.choose(progress=view.show_status)
-        view.clear_status()
-        agent = await perdure.agent(agent.id)
     return ChatAgent(agent, False, await last_conversation(agent))
 
 
 async def choose_model(perdure: AsyncPerdure, view: Output) -> None:
     """Choose the model of new agents, and show what was tried in vain."""
-    choice = await perdure.app.choose(progress=view.show_status)
+    choice = await perdure.app.decide(progress=view.show_status)
     view.clear_status()
     for note in choice.notes:
         view.note(note)

@@ -165,26 +165,28 @@ class AllAgents(AsyncPart):
 
     async def model_changes(self, handle: str | None) -> AgentChanges:
         """The change that pins an agent to a model; None: that has it follow the default. Raises: as `check_model`."""
-        default = self._app.choice.handle if handle is not None else (await self._app.decide()).handle
-        await self.check_model(default if handle is None else handle)
-        return {"model": default if handle is None else handle, "follows_default": handle is None}
+        model = (await self._app.decide()).handle if handle is None else handle
+        await self.check_model(model)
+        return {"model": model, "follows_default": handle is None}
 
     async def resolve(self, name_or_id: str) -> Agent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         check_text("an agent's name or id", name_or_id)
-        agent = await self._ports.store.read(_resolve_agent, name_or_id)
-        if agent.follows_default and agent.model == EXTRACTIVE:  # there may be a language model by now
-            await self._app.decide()
-        return in_effect(agent, self._app.models)
+        return (await self._in_effect([await self._ports.store.read(_resolve_agent, name_or_id)]))[0]
 
     async def find_last_used(self) -> Agent | None:
         """The agent with the newest run, else the newest agent; None when there is none."""
         agent = await self._ports.store.read(lambda tx: tx.agents.find_latest())
-        return None if agent is None else in_effect(agent, self._app.models)
+        return None if agent is None else (await self._in_effect([agent]))[0]
 
     async def page(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[Agent]:
         """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
-        agents = await self._ports.store.read(_load_page, where, page, order)
+        return await self._in_effect(await self._ports.store.read(_load_page, where, page, order))
+
+    async def _in_effect(self, agents: Sequence[Agent]) -> list[Agent]:
+        """The agents with the models of their next runs; the default is decided if one waits for a language model."""
+        if any(agent.follows_default and agent.model == EXTRACTIVE for agent in agents):
+            await self._app.decide()
         return [in_effect(agent, self._app.models) for agent in agents]
 
     async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[WholeAgent]:

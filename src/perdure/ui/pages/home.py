@@ -39,7 +39,7 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
             {"agent": name, "agent_id": call.agent_id, "tool": call.name, "call_id": call.call_id}
             for name, call in await library.approvals.list_all()
         ],
-        "model": {"handle": library.app.choice.handle, "reason": library.app.choice.reason},
+        "model": attributes(await library.app.decide(), "handle", "reason"),
         "models": list(library.app.models.handles()),
     }
 
