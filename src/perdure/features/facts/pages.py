@@ -461,7 +461,7 @@ async def pause(request: Request, library: AsyncPerdure) -> Notice:
 async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     """Correct the sentence of a fact, and the days from and until which it was true."""
     form = await form_of(request)
-    fact = (await library.facts.get(FactId(request.path_params["fact_id"]))).fact
+    fact = (hit := await library.facts.get(FactId(request.path_params["fact_id"]))).fact
     agent = await library.all_agents.resolve(agent_id_of(request))
     shown = _localize(attributes(fact, since="valid_at", until="invalid_at"), agent)
     changes: Any = {"text": field_of(form, "text")}
@@ -471,11 +471,12 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
         for name, field in (("since", "valid_at"), ("until", "invalid_at"))
         if name in form and form[name].strip() != date_of(shown[name])
     }
-    await library.facts.edit(fact.id, changes)
+    edited = await library.facts.edit(fact.id, changes)
+    is_renamed = edited.subject.id == hit.subject.id and edited.subject.name != hit.subject.name
+    name = f" {hit.subject.name} is now called {edited.subject.name}." if is_renamed else ""
+    text = f"The fact was corrected; its earlier version stays in its history.{name}"
     before = {name: "" if at is None else at.isoformat() for name, at in shown.items()}
-    return _notice(
-        request, "The fact was corrected; the version before stays in its history.", fact.id, text=fact.text, **before
-    )
+    return _notice(request, text, fact.id, text=fact.text, **before)
 
 
 def _notice(request: Request, text: str, /, *action: str, **fields: str | Sequence[str]) -> Notice:

@@ -21,6 +21,7 @@ from perdure.features.facts.search.plan import find_facts
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.batches import count_waiting
 from perdure.features.facts.units.documents import document_kind
+from perdure.features.facts.units.edits import ends_of_edit
 from perdure.features.facts.units.graphs import (
     FactFields,
     NewEntity,
@@ -239,7 +240,8 @@ class AsyncFacts(AsyncEpisodes):
 
     @writes
     def edit(self, tx: Tx, fact_id: FactId, changes: FactFields, *, origin: Mapping[str, Any] = PERSON) -> FactHit:
-        """Correct a fact, as a new version. Raises: InvalidInput, NotFound."""
+        """Correct a fact, as a new version. A name in place of another in the sentence changes what the fact is about,
+        and the user's name if it says that. Raises: InvalidInput, NotFound."""
         check_text("fact_id", fact_id)
         times: Any = {name: utc(name, changes[name]) for name in ("valid_at", "invalid_at") if name in changes}
         if "text" in changes:
@@ -249,9 +251,12 @@ class AsyncFacts(AsyncEpisodes):
                 times["trust"] = changes.get("trust", "user")
         fact = tx.of(Facts).get(fact_id)
         graph = tx.of(Graphs).get(fact.graph_id)
+        at = self._ports.clock.now()
         fields: FactFields = {**changes, **times}
+        if "text" in fields:
+            fields = {**ends_of_edit(tx, graph, fact, fields["text"], ids=self._ports.ids, at=at), **fields}
         kind: Literal["accept", "edit"] = "accept" if fact.state == "proposed" else "edit"
-        changed = change_fact(tx, graph, fact, fields, change=kind, origin=origin, at=self._ports.clock.now())
+        changed = change_fact(tx, graph, fact, fields, change=kind, origin=origin, at=at)
         note_correction(tx, graph)
         return with_entities(tx, graph, [changed])[0]
 
