@@ -72,7 +72,10 @@ GUARDS = "guards"
 
 
 OWN_TAGS = "perdure:"
-"""How tags begin that Perdure gives to agents which keep the memory of other programs."""
+"""How tags begin that Perdure gives to agents which keep the memory of other programs, and to discarded ones."""
+
+DISCARDED = f"{OWN_TAGS}discarded"
+"""The tag of an agent that lists leave out until it is restored or deleted, and that no schedule wakes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,9 @@ def test_a_schedule_is_added_listed_shown_cancelled_and_deleted(tmp_path: Path) 
     assert run_inside(tmp_path, "schedules").stdout.splitlines() == rows
     assert sorted(("tea" in row, "ben" in row) for row in rows[1:]) == [(False, True), (True, False)]
     assert len(run_inside(tmp_path, "schedule", "list", "ben").stdout.splitlines()) == 2
+    assert run_inside(tmp_path, "schedule", "pause", "tea").stdout.endswith(" is paused.\n")
+    assert "paused" in run_inside(tmp_path, "schedule", "list").stdout
+    assert run_inside(tmp_path, "schedule", "resume", "tea").stdout.count("next: ") == 5
     cancelled = run_inside(tmp_path, "schedule", "cancel", cake["id"][:17])
     assert cancelled.stdout == f"{cake['id']} fires no more.\n"
     assert "had cancelled already" in run_inside(tmp_path, "schedule", "cancel", cake["id"]).stdout

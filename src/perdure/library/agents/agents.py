@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.app import App
-from perdure.core.agents import Agent, AgentFilter, AgentOrder
+from perdure.core.agents import DISCARDED, Agent, AgentFilter, AgentOrder
 from perdure.core.blocks import Author, Block
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AlreadyExists, FeatureMissing, NotFound
@@ -268,6 +268,17 @@ class AsyncAgentRecord(AsyncAgentPart):
 
         return in_effect(await delete(self._ports, update), self._app.models)  # a companion may go
 
+    async def discard(self) -> Agent:
+        """Take the agent out of the lists and let no schedule wake it, and return it; `restore` brings it back as it
+        was. Raises: NotFound."""
+        return await self.edit(lambda agent: {"hidden": True, "tags": (*_without_discarded(agent), DISCARDED)})
+
+    async def restore(self) -> Agent:
+        """Bring back an agent that was discarded, and return it; another one stays as it is. Raises: NotFound."""
+        return await self.edit(
+            lambda agent: {"hidden": False, "tags": _without_discarded(agent)} if DISCARDED in agent.tags else {}
+        )
+
     async def delete(self) -> None:
         """Remove an agent with its whole history, and its companion; its blocks and archives stay. Raises:
         InvalidInput, NotFound."""
@@ -278,6 +289,11 @@ class AsyncAgentRecord(AsyncAgentPart):
         await delete_agent(self.id, self._ports)
         for conversation in ended:
             await self._ports.hooks.fire(ConversationEnd(agent_id=self.id, conversation_id=conversation.id))
+
+
+def _without_discarded(agent: Agent) -> tuple[str, ...]:
+    """The agent's tags but the one of discarded agents."""
+    return tuple(tag for tag in agent.tags if tag != DISCARDED)
 
 
 async def _check_engine(ports: Ports, settings: Mapping[str, Any] | None) -> None:

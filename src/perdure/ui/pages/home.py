@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from perdure.core.agents import Agent, AgentFilter
+from perdure.core.agents import DISCARDED, Agent, AgentFilter
 from perdure.core.blocks import Author, BlockVersion
 from perdure.core.errors import AlreadyExists
 from perdure.core.ids import AgentId
@@ -22,10 +22,13 @@ pages = Pages()
 
 @pages.get("/", "home.html")
 async def home(request: Request, library: AsyncPerdure) -> Data:
-    """The agents but hidden ones, those used last first, the newest runs, and the calls that wait for approval."""
+    """The agents but hidden ones, those used last first, the newest runs, and the calls that wait for approval; with
+    `discarded` the agents that were discarded."""
     text = request.query_params.get("q", "").strip()
     after = request.query_params.get("after")
-    where = AgentFilter(text=text or None, hidden=False)
+    discarded = AgentFilter(tags=(DISCARDED,), hidden=True)
+    is_discarded = bool(request.query_params.get("discarded"))
+    where = discarded if is_discarded else AgentFilter(text=text or None, hidden=False)
     agents = await library.all_agents.page(where, Page(AGENTS_MAX, False, after), "used")
     runs = await library.runs.page_of_runs(RunFilter(), Page(RUNS_MAX, ascending=False))
     names = await agent_names(library, [run.key.agent_id for run in runs])
@@ -34,6 +37,8 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
         "agents": [agent_shape(agent) for agent in agents],
         "after": after_of(agents, AGENTS_MAX),
         "search": text,
+        "is_discarded": is_discarded,
+        "discarded": await library.all_agents.count(discarded),
         "runs": [run_shape(run) | {"agent": names[run.key.agent_id]} for run in runs],
         "pending": [
             {"agent": name, "agent_id": call.agent_id, "tool": call.name, "call_id": call.call_id}
@@ -86,7 +91,9 @@ async def create(request: Request, library: AsyncPerdure) -> Notice:
             human=form.get("human") or None,
         )
     except AlreadyExists as error:
-        raise AlreadyExists("agent", name, helps="choose another name, or open the one that is there") from error
+        raise AlreadyExists(
+            "agent", name, helps="choose another name, or open the one that is there or was deleted"
+        ) from error
     return Notice("", location=f"/agents/{agent.id}")
 
 

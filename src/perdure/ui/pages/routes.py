@@ -12,12 +12,28 @@ from starlette.routing import BaseRoute, Route
 
 from perdure.server.access.gate import Gate
 from perdure.server.access.session import COOKIE, SESSION_S
-from perdure.ui.pages import changes, chat, connections, context, data, home, memory, runs, search, settings, tools
+from perdure.ui.pages import (
+    agent_settings,
+    changes,
+    chat,
+    connections,
+    context,
+    data,
+    home,
+    memory,
+    runs,
+    search,
+    settings,
+    tools,
+)
 from perdure.ui.render import HEADERS, Notice, feature_pages, form_of, html
 
 STATIC = Path(__file__).parents[1] / "static"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-PAGES = (*(home, changes, chat, context, memory, tools, runs, search, connections, data, settings), *feature_pages())
+PAGES = (
+    *(home, changes, chat, context, memory, tools, agent_settings, runs, search, connections, data, settings),
+    *feature_pages(),
+)
 
 
 def build_routes() -> list[BaseRoute]:
