@@ -56,6 +56,7 @@ FORMS = {
         "?relation=likes",
         "?as_of=2026-01-03",
     ),
+    "/agents/{agent_id}/facts/entities": ("", "?sort=name"),
     "/agents/{agent_id}/facts/timeline": ("", "?until=2026-02-01"),
     "/agents/{agent_id}/memory": ("", "?block=human", "?q=pear+tree", "?tag=garden", "?timeline=1"),
     "/agents/{agent_id}/notes": ("", "?q=pear", "?view=archived", "?new=error"),

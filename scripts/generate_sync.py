@@ -46,9 +46,10 @@ OF_FRONTS: Mapping[str, str] = {
     "Companion": "begin get list show wait",
     "Conversations": "change_conversation compact_view conversation_of_message conversation_state create_conversation"
     " create_ephemeral fork_state page_of_states",
+    "Entities": "get_entity page_of_entities sorted_entities",
     "Episodes": "add_episodes delete_episodes episodes",
-    "Facts": "add_fact attach_graph change_settings create_graph edit find_graph forget get_entity list_deleted"
-    " list_supported of open_graph origin page page_of_entities timezone",
+    "Facts": "add_fact attach_graph change_settings create_graph edit find_graph forget list_deleted"
+    " list_supported of open_graph origin page timezone",
     "Files": "file_state list_files",
     "FolderById": "list_agents list_passages",
     "Folders": "add by_id count get_id page sizes",

@@ -153,6 +153,27 @@ class FactContract(Contract):
 
             await store.write(unit)
 
+    async def test_a_merged_entity_leads_to_the_other(self) -> None:
+        """It is in no list and has no name; whoever asks for it by number gets the last that it was merged into."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_graph(tx)
+                one, two, three = self.add_entities(tx, graph.id, "bob", "Ada", "Eve")
+                assert tx.of(Entities).list_current(graph.id, [1, 9]) == {1: one}
+                tx.of(Entities).put(replace(one, merged_into=2))
+                tx.of(Entities).put(replace(two, merged_into=3))
+                assert tx.of(Entities).list_current(graph.id, [2, 1, 3]) == {2: three, 1: three, 3: three}
+                assert tx.of(Entities).list(graph.id) == [three]
+                assert [entity.seq for entity in tx.of(Entities).list(graph.id, merged=True)] == [1, 2, 3]
+                assert tx.of(Entities).find_by_names(graph.id, ["bob", "Eve"]) == {"bob": [], "Eve": [3]}
+                tx.of(Entities).put(one)
+                assert tx.of(Entities).find_by_names(graph.id, ["bob"]) == {"bob": [1]}
+                assert tx.of(Entities).list_sorted(graph.id, "name", offset=0, limit=9) == [one, three]
+                assert tx.of(Entities).list_sorted(graph.id, "-name", offset=1, limit=9) == [one]
+
+            await store.write(unit)
+
     async def test_awkward_names_and_more_than_a_statement_takes(self) -> None:
         """Every text comes back as it was and leads to its entity, also beside thousands of other names."""
         async with self.open_store() as store:

@@ -328,3 +328,53 @@ async def test_why_shows_the_versions_and_sources_of_a_fact() -> None:
     assert "Ada lives in Milan." in text_of(page)
     assert "<script>alert(1)" not in page
     assert "I live in Turin." in text_of(chat.text)
+
+
+async def test_entities_are_merged_renamed_and_both_taken_back() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/facts/entities"
+        for text, subject, object_ in (
+            ("Ada lives in Turin.", "Ada", "Turin"),
+            ("Ada likes tea.", "Ada", "tea"),
+            ("Ada Lovelace has a cat.", "Ada Lovelace", "a cat"),
+        ):
+            await agent.facts.add(text, subject=subject, relation="KNOWS", object=object_)
+        ids = {entity.name: entity.id for entity in await agent.facts.entities()}
+        alone = await client.post(f"{where}/selected", data={"entity": ids["Ada"]})
+        page = await client.post(f"{where}/selected", data={"entity": [ids["Ada Lovelace"], ids["Ada"]]})
+        assert alone.status_code == 422 and "at least two" in text_of(alone.text)
+        assert "“Ada Lovelace” was merged into “Ada”." in text_of(page.text)
+        assert "Ada Lovelace" not in [one.name for one in await agent.facts.entities()]
+        await undo(client, page)
+        assert "Ada Lovelace" in [one.name for one in await agent.facts.entities()]
+
+        form = {"name": "Torino", "type": "Location", "aliases": "the town\n"}
+        page = await client.post(f"{where}/{ids['Turin']}", data=form)
+        after = await agent.facts.get_entity(ids["Turin"])
+        assert (after.name, after.type, after.aliases) == ("Torino", "Location", ("the town", "Turin"))
+        await undo(client, page)
+        after = await agent.facts.get_entity(ids["Turin"])
+        assert (after.name, after.aliases) == ("Turin", ())
+
+        page = await client.post(f"{where}/{ids['a cat']}/merge", data={"into": "tea"})
+        assert "was merged into “tea”" in text_of(page.text)
+        wrong = await client.post(f"{where}/{ids['Turin']}/merge", data={"into": "Nobody"})
+        assert wrong.status_code == 404
+
+
+async def test_entities_are_sorted_by_their_columns() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/facts/entities"
+        for name in ("bob", "Ada", "Eve"):
+            await agent.facts.add(f"{name} likes tea.", subject=name, relation="LIKES", object="tea")
+        found = {}
+        for sort in ("", "name", "-name", "-facts", "nothing"):
+            twin = (await client.get(where, params={"sort": sort, "format": "json"})).json()
+            found[sort] = [one["name"] for one in twin["entities"]]
+        page = await client.get(where, params={"sort": "name"})
+
+    assert found["name"] == ["Ada", "bob", "Eve", "tea"] and found["-name"] == found["name"][::-1]
+    assert found[""] == found["-facts"] == found["nothing"] == ["tea", "bob", "Ada", "Eve"]
+    assert 'aria-sort="ascending"><a class="sort" href="?sort=-name"' in page.text

@@ -1,6 +1,6 @@
-"""Facts: what an agent knows as sentences, with the times at which they were true and where they come from; and views
-over them: the profile of a user, when facts began and ended, and whom and what they are about. A person
-changes the facts themselves, what is captured, and what must not be remembered.
+"""Facts: what an agent knows as sentences, with the times at which they were true and where they come from; the profile
+of a user, and when facts began and ended. A person changes the facts themselves, what is captured, and what must not be
+remembered.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from perdure.features.facts.service import NewFactFields
 from perdure.features.facts.units.profile import TEXT_RELATION
 from perdure.features.facts.values.facts import (
     KNOWN_STATES,
-    CommunityHit,
-    Entity,
     Fact,
     FactEvent,
     FactHit,
@@ -43,7 +41,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.search.ranking.hits import Why
 from perdure.search.ranking.query import parse_time
 from perdure.ui.pages.home import agent_frame
-from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, date_of, field_of, form_of, is_number
+from perdure.ui.render import Data, Notice, Pages, agent_id_of, date_of, field_of, form_of, is_number
 
 FACTS_MAX, ABOUT_MAX = 50, 8
 TEXT_CHARS = 300
@@ -225,7 +223,7 @@ def rule_shape(rule: FactRule) -> Data:
 
 
 PROFILE_TOKENS = 4_000
-EVENTS_MAX, ENTITIES_MAX, COMMUNITIES_MAX, MEMBERS_MAX = 100, 50, 10, 12
+EVENTS_MAX = 100
 SLOT_NAMES = {"basic_info": "Person"}
 """Groups of slots whose name is not for people."""
 
@@ -292,35 +290,6 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
         "problem": problem,
         "older": None if older is None else older.isoformat(),
     }
-
-
-@pages.get("/agents/{agent_id}/facts/entities", "facts/entities.html")
-async def entities(request: Request, library: AsyncPerdure) -> Data:
-    """Communities, the largest or those that `q` finds, and the people, places and things that facts are about."""
-    agent_id, query = agent_id_of(request), request.query_params
-    agent = await library.all_agents.resolve(agent_id)
-    search = query.get("q", "").strip()
-    communities = await library.agent_of(agent_id).facts.communities(search, limit=COMMUNITIES_MAX)
-    page = Page(ENTITIES_MAX, ascending=False, after=query.get("after"))
-    found = await library.agent_of(agent_id).facts.page_of_entities(page)
-    return facts_frame(agent, "entities") | {
-        "search": search,
-        "communities": [_community_shape(one) for one in communities],
-        "entities": [_entity_shape(one) for one in found],
-        "after": after_of(found, ENTITIES_MAX),
-    }
-
-
-def _community_shape(hit: CommunityHit) -> Data:
-    """A community with some of its members, as the page shows it."""
-    members = [attributes(one, "id", "name") for one in hit.members[:MEMBERS_MAX]]
-    return attributes(hit.community, "name", "summary", "size", due="summary_due") | {"members": members}
-
-
-def _entity_shape(entity: Entity) -> Data:
-    """An entity with its other names, as the page shows it."""
-    aliases = [alias for alias in entity.aliases if alias != entity.name]
-    return attributes(entity, "id", "name", "type", "summary", facts="fact_count") | {"aliases": aliases}
 
 
 MODES: Mapping[str, str] = {
