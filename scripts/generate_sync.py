@@ -59,6 +59,7 @@ OF_FRONTS: Mapping[str, str] = {
     "Mcp": "add_and_read approve_unless_changed change get_by_name get_tool leads_inside list_of_agent"
     " list_tools run_tool server",
     "Requests": "follow_accepted prepare reply_to send_request",
+    "Retries": "answer_again take_back try_again waiting",
     "Runs": "cancel_all find_resumable follow_run hide_run keeps_stream messages_of_run page_of_runs spans_of_run"
     " steps_of_run stream_retention tools_of_run usage_of_run",
     "Schedules": "add",

@@ -363,6 +363,15 @@ def pretty(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
+def markdown(text: str) -> Any:
+    """A text in Markdown as HTML that templates show as it is."""
+    from markupsafe import Markup
+
+    from perdure.ui.markdown import markdown_html
+
+    return Markup(markdown_html(text))
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "ago": ago,
     "iso": iso,
@@ -376,4 +385,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "author": author,
     "diff_rows": diff_rows,
     "pretty": pretty,
+    "markdown": markdown,
 }

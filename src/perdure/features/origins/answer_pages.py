@@ -13,7 +13,7 @@ from perdure.core.models import ModelRequest
 from perdure.core.text.reprs import attributes
 from perdure.features.origins.origin_values import AnswerOrigin
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.pages.chat import message_items
+from perdure.ui.pages.chat_items import message_items
 from perdure.ui.render import Data, Pages, Section
 
 pages = Pages()

@@ -14,8 +14,10 @@ from perdure.server.access.gate import Gate
 from perdure.server.access.session import COOKIE, SESSION_S
 from perdure.ui.pages import (
     agent_settings,
+    approvals,
     changes,
     chat,
+    chat_stream,
     connections,
     context,
     data,
@@ -31,7 +33,8 @@ from perdure.ui.render import HEADERS, Notice, feature_pages, form_of, html
 STATIC = Path(__file__).parents[1] / "static"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 PAGES = (
-    *(home, changes, chat, context, memory, tools, agent_settings, runs, search, connections, data, settings),
+    *(home, changes, chat, chat_stream, approvals, context, memory, tools, agent_settings),
+    *(runs, search, connections, data, settings),
     *feature_pages(),
 )
 
