@@ -58,6 +58,7 @@ FORMS = {
     ),
     "/agents/{agent_id}/facts/entities": ("", "?sort=name"),
     "/agents/{agent_id}/facts/timeline": ("", "?until=2026-02-01"),
+    "/agents/{agent_id}/files": ("", "?q=pear"),
     "/agents/{agent_id}/memory": ("", "?block=human", "?q=pear+tree", "?tag=garden", "?timeline=1"),
     "/agents/{agent_id}/notes": ("", "?q=pear", "?view=archived", "?new=error"),
     "/runs/{run_id}": ("", "?step={step_id}"),
