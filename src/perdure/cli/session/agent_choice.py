@@ -112,7 +112,15 @@ async def check_first_model(settings: Settings, model: str | None) -> None:
 
 
 async def open_agent(
-    perdure: AsyncPerdure, *, name: str | None, new: bool, model: str | None, view: Output, profile: str | None = None
+    perdure: AsyncPerdure,
+    *,
+    name: str | None,
+    new: bool,
+    model: str | None,
+    view: Output,
+    profile: str | None = None,
+    persona: str | None = None,
+    human: str | None = None,
 ) -> ChatAgent:
     """The agent to chat with.
 
@@ -121,6 +129,7 @@ async def open_agent(
         new: make an agent of this name.
         model: the handle for a new agent.
         profile: for a new agent; by default it follows from its model.
+        persona, human: what the blocks of a new agent hold.
     Raises: NotFound, AlreadyExists, NameInvalid, ModelNotFound; InvalidInput: the agent has another model or profile.
     """
     agent = await _find_agent(view, perdure, name, new=new)
@@ -131,7 +140,12 @@ async def open_agent(
             await ask_for_models(model, perdure.app.models)
         try:
             agent = await perdure.create_agent(
-                FIRST_NAME if name is None else name, model=model, timezone=local_zone(), profile=profile
+                FIRST_NAME if name is None else name,
+                model=model,
+                timezone=local_zone(),
+                profile=profile,
+                persona=persona,
+                human=human,
             )
         except ModelNotFound as error:
             raise with_help(error, perdure.app.models) from error

@@ -161,8 +161,8 @@ async def delete_schedule(view: Output, perdure: AsyncPerdure, schedule: Name, y
 async def tell_event(
     view: Output,
     perdure: AsyncPerdure,
-    agent: Agent,
     kind: Annotated[str, argument("What happened, such as login or like.", "KIND")],
+    agent: Agent,
     data: Annotated[str | None, option("More about it: a JSON object.", "JSON")] = None,
     wake: Annotated[
         bool, flag("--wake/--note", "Whether the agent acts now, or reads of it with its next message.")
