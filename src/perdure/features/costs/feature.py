@@ -8,7 +8,7 @@ FEATURE = Feature(
     name="costs",
     verbs={
         "context": Noun(
-            modules=("commands",), help="Show what fills the context window, what a model was sent, and what it cost."
+            modules=("commands",), help="Show the context window, the requests to models and their cost."
         )
     },
     routes=("routes",),
