@@ -141,7 +141,7 @@ class AgentFilter:
     hidden: bool | None = None
 
 
-AgentOrder = Literal["created", "updated", "used"]
+AgentOrder = Literal["created", "updated", "used", "name"]
 """The order of agents: by creation, last change, or last run (those without a run first)."""
 
 
