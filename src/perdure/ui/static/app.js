@@ -15,7 +15,7 @@ function busy() {
   const main = document.getElementById("main");
   const fields = [...main.querySelectorAll("input, textarea")].filter((field) => !field.closest("#composer"));
   const active = document.activeElement;
-  return fields.includes(active) || active.matches("#main select, #main > .notice button")
+  return main.querySelector("[data-conflict]") !== null || fields.includes(active) || active.matches("#main select, #main > .notice button")
     || main.querySelector("details[open] :focus") !== null
     || fields.some((field) => field.value !== field.defaultValue || field.checked !== field.defaultChecked);
 }
