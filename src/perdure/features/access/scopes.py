@@ -114,6 +114,7 @@ def _rules() -> list[ScopeRule]:
         ScopeRule("POST", "/runs/*/fork", "user", audited=True),
         *(ScopeRule(WRITE, path, "user") for path in ("/runs/**", "/search")),
         *(ScopeRule(WRITE, f"/agents/*/{word}", "user") for word in _CHAT),
+        *(ScopeRule(WRITE, f"/groups/*/{word}", "user") for word in ("messages", "stop")),
         *(ScopeRule(WRITE, f"/agents/*/{path}", "builder", audited=True) for path in _BUILT_IN_MEMORY),
         *(ScopeRule(WRITE, f"/agents/*/{word}/**", "user", audited=True) for word in _MEMORY_PAGES),
         *(ScopeRule(WRITE, f"/{noun}/**", "builder", audited=True) for noun in ("agents", "data", "groups")),
