@@ -53,8 +53,13 @@ function show(html, number, action) {
 
 // Why an action was refused, above the page as it is.
 function showNotice(html) {
-  const said = new DOMParser().parseFromString(html, "text/html").querySelector("#main > .notice");
-  if (!said) return;
+  const page = new DOMParser().parseFromString(html, "text/html");
+  let said = page.querySelector("#main > .notice");
+  if (!said) {
+    said = document.createElement("div");
+    said.className = "notice error";
+    said.textContent = page.querySelector("#main p")?.textContent ?? "That did not work.";
+  }
   document.querySelector("#main > .notice")?.remove();
   byId("main").prepend(document.adoptNode(said));
 }
