@@ -33,7 +33,7 @@ RULES: Mapping[str, Mapping[str, str]] = tomllib.loads(
 pages = Pages()
 
 
-@pages.get("/agents/{agent_id}/tools", "tools.html")
+@pages.get("/agents/{agent_id}/tools", "tools.html", sections="tools")
 async def tools(request: Request, library: AsyncPerdure) -> Data:
     """The agent's tools, those that it could have, and its rules."""
     own = agent_of(request, library)
