@@ -24,6 +24,7 @@ from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of, principal_of
+from perdure.ui.answers import address_of, page_answer
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -201,7 +202,7 @@ def html(
     values["may_administer"] = principal_of(request).may("admin")
     values["snippets"] = _snippets(request, shown)
     text = environment().get_template(template).render(values)
-    return Response(text, status, headers=dict(HEADERS), media_type="text/html")
+    return page_answer(text, request, HEADERS, status=status)
 
 
 def _current_url(request: Request) -> URL:
@@ -239,6 +240,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS)
+    made.globals["static"] = address_of
     made.globals["waiting_calls"] = 0  # on pages that are not loaded from a store
     made.globals["tabs"] = [tab for feature in find_features() for tab in feature.tabs.items()]
     of_features = [(one.pages.paths[0], one.pages.link) for one in feature_pages() if one.pages.link]
