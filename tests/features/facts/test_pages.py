@@ -264,6 +264,29 @@ async def test_the_profile_has_values_by_slots_with_their_facts() -> None:
     assert "Nothing is known about “Bob”" in text_of(none.text)
 
 
+async def test_a_value_of_the_profile_is_corrected_and_forgotten_where_it_stands() -> None:
+    """The page stays that of the same person, shows the new value at once, and both can be undone."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("ann")
+        fact_id = await add(library, agent, "Ada lives in Turin")
+        where = f"/agents/{agent.id}/facts/profile/{fact_id}"
+        corrected = await client.post(f"{where}?user=Ada", data={"text": "Ada lives in Rome."})
+        fact = (await library.facts.get(fact_id)).fact
+        await undo(client, corrected)
+        back = (await library.facts.get(fact_id)).fact
+        forgotten = await client.post(f"{where}/forget?user=Ada")
+        none = text_of((await client.get(f"/agents/{agent.id}/facts/profile?user=Ada")).text)
+        await undo(client, forgotten)
+        again = text_of((await client.get(f"/agents/{agent.id}/facts/profile?user=Ada")).text)
+        empty = await client.post(where, data={"text": " "})
+
+    assert "Rome" in text_of(corrected.text) and 'value="Ada"' in corrected.text
+    assert (fact.text, back.text) == ("Ada lives in Rome.", "Ada lives in Turin")
+    assert "Forgotten: Ada lives in Turin" in text_of(forgotten.text)
+    assert "Location" not in none and "Location" in again
+    assert empty.status_code == 422
+
+
 async def test_the_timeline_shows_beginnings_and_ends() -> None:
     async with dashboard() as (client, library):
         agent = await library.create_agent("ann")
