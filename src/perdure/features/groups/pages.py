@@ -9,7 +9,8 @@ from starlette.requests import Request
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, GroupId
-from perdure.core.text.reprs import attributes
+from perdure.core.text.reprs import attributes, plural
+from perdure.features.groups.companion_service import CompanionChanges
 from perdure.features.groups.feature import COMPANION_OF
 from perdure.features.groups.service import AsyncGroupById, Entry, entry_id, is_deleted
 from perdure.features.groups.units import GroupFields
@@ -86,10 +87,8 @@ async def create(request: Request, library: AsyncPerdure) -> Notice:
     if kind is None:
         raise InvalidInput(f"kind is {fields.get('kind', '')!r:.40}: choose {', '.join(KINDS)}")
     options: GroupFields = {"description": fields.get("description", "")}
-    if turns := fields.get("max_turns"):
-        if not is_number(turns):
-            raise InvalidInput(f"the most turns are {turns!r:.40}: write a whole number, or nothing")
-        options["max_turns"] = int(turns)
+    if turns := _number_in(fields, "max_turns"):
+        options["max_turns"] = turns
     chosen = [one for one in form.getlist("agent") if isinstance(one, str)]
     manager = fields.get("manager") if kind != "round_robin" else None
     made = await library.groups.create(kind, agents=chosen, manager=manager, **options)
@@ -223,4 +222,56 @@ COMPANION_SECTION = Section(
         "/agents/{agent_id}/memory/companion/off": switch_off,
     },
     is_of_page=True,
+)
+
+
+async def load_settings(request: Request, library: AsyncPerdure) -> Data | None:
+    """How the agent's companion works, and whether it could have one; None: it is a companion itself."""
+    agent = await library.all_agents.resolve(agent_id_of(request))
+    if COMPANION_OF in agent.settings:
+        return None
+    info = await library.agent_of(agent.id).companion.info()
+    if info is None:
+        return {"kind": ""}
+    return attributes(info, "kind", "name", "frequency", "max_steps", "max_tokens", id="companion.id")
+
+
+async def set_companion(request: Request, library: AsyncPerdure) -> Notice:
+    """Change how the companion works; an empty limit is that of the server."""
+    form, companion = await form_of(request), library.agent_of(agent_id_of(request)).companion
+    before = await companion.get()
+    numbers = {name: _number_in(form, name) for name in ("frequency", "max_steps", "max_tokens")}
+    changes: CompanionChanges = {"max_steps": numbers["max_steps"], "max_tokens": numbers["max_tokens"]}
+    if (frequency := numbers["frequency"]) is not None:
+        changes["frequency"] = frequency
+    info = await companion.update(**changes)
+    fields = {name: str(getattr(before, name) or "") for name in numbers}
+    undo = f"/agents/{info.agent_id}/settings/companion"
+    return Notice(f"{info.name} wakes after every {plural(info.frequency or 0, 'turn')}.", undo=undo, fields=fields)
+
+
+def _number_in(form: Mapping[str, str], name: str) -> int | None:
+    """A whole number of a form; None: the field is empty. Raises: InvalidInput."""
+    text = form.get(name, "").replace(",", "").strip()
+    if text and not is_number(text):
+        raise InvalidInput(f"{name.replace('_', ' ')} is {text!r:.40}: write a whole number, or nothing")
+    return int(text) if text else None
+
+
+async def give_companion(request: Request, library: AsyncPerdure) -> Notice:
+    """Give the agent a companion that tidies its memory, or with `kind` `reflection` one that proposes changes."""
+    kind = (await form_of(request)).get("kind", "")
+    agent = library.agent_of(agent_id_of(request))
+    info = await agent.companion.enable(kind="reflection" if kind == "reflection" else "sleeptime")
+    return Notice(f"{info.name} reads what is said from now on.", undo=f"/agents/{agent.id}/settings/companion/off")
+
+
+COMPANION_SETTINGS = Section(
+    name="companion_settings",
+    load=load_settings,
+    actions={
+        "/agents/{agent_id}/settings/companion": set_companion,
+        "/agents/{agent_id}/settings/companion/on": give_companion,
+        "/agents/{agent_id}/settings/companion/off": switch_off,
+    },
 )

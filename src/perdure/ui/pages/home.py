@@ -24,7 +24,7 @@ SORTS = ("name", "updated", "created")
 pages = Pages()
 
 
-@pages.get("/", "home.html")
+@pages.get("/", "home.html", sections="home")
 async def home(request: Request, library: AsyncPerdure) -> Data:
     """The agents but hidden ones, those used last first or in the order of `sort`, the newest runs, and the calls that
     wait for approval; with `discarded` the agents that were discarded."""
