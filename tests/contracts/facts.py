@@ -112,6 +112,22 @@ class FactContract(Contract):
 
             await store.write(unit)
 
+    async def test_facts_among_some_entities_are_listed(self) -> None:
+        """Both ends are among them; the newest first, and only what is known."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                new = [self.new_fact(graph.id), self.new_fact(graph.id), self.new_fact(graph.id, state="proposed")]
+                one, two, _ = tx.of(Facts).add(graph, new)
+                ends = [one.subject, one.object]
+                assert tx.of(Facts).list_among(graph.id, ends, limit=9)[:2] == [two, one]
+                assert tx.of(Facts).list_among(graph.id, ends, limit=1) == [two]
+                assert tx.of(Facts).list_among(graph.id, [one.subject], limit=9) == []
+                assert tx.of(Facts).list_among(graph.id, [], limit=9) == []
+
+            await store.write(unit)
+
     async def test_rules_are_numbered_and_removed(self) -> None:
         """A number is not used again."""
         async with self.open_store() as store:

@@ -340,6 +340,7 @@ class Values:
             "facts.list_by_ids.ids": [of.fact.id],
             "facts.list_between.subject": of.fact.subject,
             "facts.list_ended.entities": [of.fact.subject],
+            "facts.list_among.entities": [of.fact.subject, of.fact.object],
             "facts.list_between.object_": of.fact.object,
             "facts.list_between.relation": of.fact.relation,
             **{

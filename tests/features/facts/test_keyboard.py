@@ -1,12 +1,14 @@
-"""Entities by the keyboard alone: two that are one are merged, that is taken back, and one gets another name."""
+"""Entities and the graph of facts by the keyboard alone."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Browser
 
-from tests.ui.chromium import needs_chromium, open_page
+from tests.ui.chromium import needs_chromium, open_page, serious_findings
 from tests.ui.test_browser import chromium, open_dashboard, press_until
 
 __all__ = ["chromium"]
@@ -58,4 +60,32 @@ async def test_entities_are_merged_without_a_mouse(chromium: Browser, tmp_path: 
         await page.keyboard.press("Enter")
         await page.wait_for_selector("#notice:has-text('“Torino” was changed.')")
         assert (await agent.facts.get_entity(ids["Turin"])).aliases == ("Turin",)
+    assert seen.problems == []
+
+
+@pytest.mark.uses("origins")
+async def test_the_graph_follows_its_slider_and_leads_to_sentences(chromium: Browser, tmp_path: Path) -> None:
+    async with open_dashboard(tmp_path) as (address, library), open_page(chromium, address) as (page, seen):
+        agent = await library.create_agent("Ada")
+        for text, object_, since, until in (
+            ("Ada lived in Genoa.", "Genoa", datetime(2014, 3, 1, tzinfo=UTC), datetime(2021, 9, 1, tzinfo=UTC)),
+            ("Ada lives in Turin.", "Turin", datetime(2021, 9, 1, tzinfo=UTC), None),
+        ):
+            await agent.facts.add(
+                text, subject="Ada", relation="LIVES_IN", object=object_, valid_at=since, invalid_at=until
+            )
+        await page.goto(f"{address}/agents/{agent.id}/facts/graph")
+        await press_until(page, "#day")
+        assert await page.is_visible("td:has-text('Ada lives in Turin.')")
+        await page.keyboard.press("Home")
+        await page.wait_for_selector("td:has-text('Ada lived in Genoa.')")
+        assert not await page.is_visible("td:has-text('Ada lives in Turin.')")
+        assert await page.text_content("#day-name") == "1 Mar 2014"
+        assert await page.locator(".edge:not(.away)").count() == 1
+        assert await serious_findings(page) == []
+
+        await press_until(page, ".network .edge")
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector("main:has-text('Ada lived in Genoa.')")
+        assert "/why?of=fact-" in page.url
     assert seen.problems == []

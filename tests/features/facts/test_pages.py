@@ -401,3 +401,36 @@ async def test_entities_are_sorted_by_their_columns() -> None:
     assert found["name"] == ["Ada", "bob", "Eve", "tea"] and found["-name"] == found["name"][::-1]
     assert found[""] == found["-facts"] == found["nothing"] == ["tea", "bob", "Ada", "Eve"]
     assert 'aria-sort="ascending"><a class="sort" href="?sort=-name"' in page.text
+
+
+async def test_the_graph_shows_what_is_true_on_a_day_with_links_to_sentences() -> None:
+    """All lines keep their places; those that are not true then are away, also from the table."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/facts/graph"
+        empty = await client.get(where)
+        for text, object_, since, until in (
+            ("Ada lived in Genoa.", "Genoa", datetime(2014, 3, 1, tzinfo=UTC), datetime(2021, 9, 1, tzinfo=UTC)),
+            ("Ada lives in Turin.", "Turin", datetime(2021, 9, 1, tzinfo=UTC), None),
+        ):
+            await agent.facts.add(
+                text, subject="Ada", relation="LIVES_IN", object=object_, valid_at=since, invalid_at=until
+            )
+        await agent.facts.add_fact("Ada likes tea.", subject="Ada", object_="tea", state="proposed")
+        now, then = [
+            (await client.get(where, params={"day": day, "format": "json"})).json()
+            for day in ("", str(datetime(2016, 1, 1).toordinal()))
+        ]
+        page = await client.get(where)
+        odd = [(await client.get(where, params={"day": day})).status_code for day in ("x", "-4", "9" * 12)]
+
+    def shown(twin: dict[str, Any]) -> set[str]:
+        return {edge["text"] for edge in twin["edges"] if edge["is_shown"]}
+
+    assert "connect nothing yet" in text_of(empty.text)
+    assert shown(now) == {"Ada lives in Turin."} and shown(then) == {"Ada lived in Genoa."}
+    assert [(one["x"], one["y"]) for one in now["nodes"]] == [(one["x"], one["y"]) for one in then["nodes"]]
+    assert {one["name"] for one in now["nodes"]} == {"Ada", "Genoa", "Turin"}
+    for edge in now["edges"]:
+        assert page.text.count(f"/why?of={edge['id']}") == 2
+    assert "hidden><td" in page.text and odd == [200] * 3

@@ -10,17 +10,19 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import EntityId, is_id
 from perdure.core.text.credentials import without_credentials
 from perdure.features.facts.episodes import AsyncEpisodes
-from perdure.features.facts.tables import Entities, Graphs
+from perdure.features.facts.tables import Entities, Facts, Graphs
 from perdure.features.facts.tables.entities import EntitySort
 from perdure.features.facts.units.graphs import ALIASES_MAX
 from perdure.features.facts.units.merging import merge_entities, put_entity, split_entity
-from perdure.features.facts.values.facts import Entity
+from perdure.features.facts.values.facts import Entity, FactNetwork
 from perdure.features.facts.views import entity_seqs, find_graph
 from perdure.library.parts.checks import Page, check_page, check_text
 from perdure.library.parts.part import reads, writes
 from perdure.storage.tables.table import first
 from perdure.storage.tx import Tx
 
+NODES_MAX, EDGES_MAX = 150, 200
+"""The most entities and facts of a network."""
 NAME_MAX_CHARS = 200
 """The longest name of an entity that a person gives it."""
 
@@ -64,6 +66,21 @@ class AsyncEntities(AsyncEpisodes):
         if (graph := find_graph(tx, self._owner)) is None:
             return ()
         return tx.of(Entities).list_sorted(graph.id, sort, offset=offset, limit=limit)
+
+    @reads
+    def network(self, tx: Tx) -> FactNetwork:
+        """The entities of most facts with the newest facts between them, as many as a drawing can show."""
+        if (graph := find_graph(tx, self._owner)) is None:
+            return FactNetwork()
+        most = tx.of(Entities).list_sorted(graph.id, "-facts", offset=0, limit=NODES_MAX + 1)
+        entities = most[:NODES_MAX]
+        facts = tx.of(Facts).list_among(graph.id, [one.seq for one in entities], limit=EDGES_MAX + 1)
+        named = {seq for fact in facts for seq in (fact.subject, fact.object)}
+        return FactNetwork(
+            entities=[one for one in entities if one.seq in named],
+            facts=facts[:EDGES_MAX],
+            is_whole=len(most) <= NODES_MAX and len(facts) <= EDGES_MAX,
+        )
 
     @writes
     def change_entity(self, tx: Tx, entity: str, **changes: Unpack[EntityFields]) -> Entity:

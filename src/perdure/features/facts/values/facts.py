@@ -375,6 +375,21 @@ class CommunityHit:
     score: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactNetwork:
+    """Entities and the facts that connect them.
+
+    Attributes:
+        entities: those of most facts, these first; each is named by one of `facts`.
+        facts: the newest, of any time.
+        is_whole: whether nothing that is known was left out.
+    """
+
+    entities: Sequence[Entity] = ()
+    facts: Sequence[Fact] = ()
+    is_whole: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class FactHit:
     """A fact that a search found, with its entities. Scores compare within one search only; `why` is set on request."""
