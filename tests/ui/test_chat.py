@@ -212,5 +212,5 @@ async def test_another_model_answers_again_in_a_new_conversation(chromium: Brows
         await page.click("#again button.primary")
         await page.wait_for_selector("#messages .assistant:has-text('Another.')")
         assert await page.locator("#messages .assistant").count() == 1
-        await expect(page.locator("#conversation option")).to_have_count(2)
+        await expect(page.locator(".conversations nav li")).to_have_count(2)
     assert seen.problems == []

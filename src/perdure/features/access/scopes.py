@@ -122,7 +122,7 @@ def _rules() -> list[ScopeRule]:
 
 
 _CHAT = ("messages", "stop", "take-back", "again", "answers")
-_MEMORY_PAGES = ("memory", "facts", "forget", "sources", "notes", "proposals")
+_MEMORY_PAGES = ("conversations", "memory", "facts", "forget", "sources", "notes", "proposals")
 _BUILT_IN_MEMORY = (
     *("memory/blocks", "memory/blocks/*/settings", "memory/blocks/*/detach"),
     *("memory/companion/on", "memory/companion/off", "facts/capture", "facts/pause"),

@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 
 from starlette.requests import Request
 
-from perdure.core.conversations import Conversation
 from perdure.core.ids import ConversationId, MessageId, RunId
 from perdure.core.messages import Text, ToolDecision
 from perdure.core.runs import NO_OPTIONS, RunOptions
@@ -23,14 +22,15 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import overview_of
 from perdure.ui.pages.chat_items import entry_items, pending_shape, queued_items
 from perdure.ui.pages.home import agent_shape
+from perdure.ui.pages.panes import conversation_shape, panes_shape
 from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of, is_number
 
-MESSAGES_MAX, CONVERSATIONS_MAX = 50, 100
+MESSAGES_MAX = 50
 
 pages = Pages()
 
 
-@pages.get("/agents/{agent_id}", "chat.html")
+@pages.get("/agents/{agent_id}", "chat.html", sections="chat")
 async def chat(request: Request, library: AsyncPerdure) -> Data:
     """The newest messages of a conversation, or with `before` those before a number."""
     own = agent_of(request, library)
@@ -42,13 +42,12 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
     before = request.query_params.get("before", "")
     before_seq = int(before) if is_number(before) else None
     entries = await own.transcript(conversation=conversation.id, limit=MESSAGES_MAX, before_seq=before_seq)
-    lines = await own.conversations(limit=CONVERSATIONS_MAX)
     return {
         "title": agent.name,
         "agent": agent_shape(agent),
         "tab": "chat",
-        "conversation": _conversation_shape(conversation),
-        "conversations": [_conversation_shape(line) for line in lines],
+        "conversation": conversation_shape(conversation),
+        **await panes_shape(request, own, conversation),
         "older": entries[0].message.seq if len(entries) == MESSAGES_MAX else None,
         **_shown_messages(entries, waiting if before_seq is None else ()),
         "pending": [pending_shape(call) for call in await own.pending(conversation=conversation.id)],
@@ -91,12 +90,6 @@ def context_shape(preview: Preview) -> Data:
         "measured": overview.measured_tokens is not None,
         "results": asdict(overview.results),
     }
-
-
-def _conversation_shape(conversation: Conversation) -> Data:
-    number = "first conversation" if conversation.seq == 0 else f"conversation {conversation.seq}"
-    name = conversation.summary or number
-    return {"id": conversation.id, "seq": conversation.seq, "name": name, "updated_at": conversation.updated_at}
 
 
 def _conversation_id(request: Request) -> ConversationId | None:

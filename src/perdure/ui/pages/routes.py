@@ -20,6 +20,7 @@ from perdure.ui.pages import (
     chat_stream,
     connections,
     context,
+    conversations,
     data,
     home,
     memory,
@@ -31,7 +32,7 @@ from perdure.ui.pages import (
 from perdure.ui.render import HEADERS, Notice, environment, feature_pages, form_of, html
 
 PAGES = (
-    *(home, changes, chat, chat_stream, approvals, context, memory, tools, agent_settings),
+    *(home, changes, chat, conversations, chat_stream, approvals, context, memory, tools, agent_settings),
     *(runs, search, connections, data, settings),
     *feature_pages(),
 )

@@ -46,8 +46,10 @@ function show(html, number, action) {
   const stay = atEnd() || action === "messages";
   shown = number;
   if (!action) remember();
+  const drafts = takeDrafts();
   const eventInfo = { requestConfig: { elt: document.body, verb: "get" } };
   htmx.swap("#page", html, { swapStyle: "innerHTML", swapDelay: 0, settleDelay: 0 }, { select: "#main", eventInfo });
+  putDrafts(drafts);
   if (stay) toEnd();
 }
 
@@ -112,7 +114,7 @@ function follow() {
   });
   on("piece", showPiece);
   on("progress", showProgress);
-  on("message", (data) => { showMessage(data); renewBar(); });
+  on("message", (data) => { showMessage(data); renewHeld(); });
   on("void", () => byId("live").replaceChildren());
   on("closed", () => {
     own.close();
@@ -153,20 +155,6 @@ function showMessage(data) {
   }
   log().querySelector(":scope > .empty")?.remove();
   dropDelivered();
-}
-
-// How full the window is, while the agent works.
-let barAsked = false;
-async function renewBar() {
-  if (barAsked) return;
-  barAsked = true;
-  try {
-    const answer = await fetch(location.href);
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const bar = page.querySelector(".context-bar");
-    if (answer.ok && bar) document.querySelector(".context-bar")?.replaceWith(document.adoptNode(bar));
-  } catch { /* the stream notices that the connection is away */ }
-  barAsked = false;
 }
 
 // Messages on their way: one after the other, each under a key by which the server knows it again. They outlive a
