@@ -35,8 +35,9 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
     """The newest messages of a conversation, or with `before` those before a number."""
     own = agent_of(request, library)
     agent = await library.all_agents.resolve(own.id)
-    edit = await _load_edit(request, library)
-    conversation = await own.find_conversation(_conversation_id(request) if edit is None else edit["conversation_id"])
+    edit, again = await _load_edit(request, library), await _load_again(request, own)
+    line = (edit or again or {}).get("conversation_id") or _conversation_id(request)
+    conversation = await own.find_conversation(line)
     # Before its messages are read: a run that ends meanwhile is followed, and nothing of it is missed.
     waiting = await own.waiting(conversation.id)
     before = request.query_params.get("before", "")
@@ -52,7 +53,7 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         **_shown_messages(entries, waiting if before_seq is None else ()),
         "pending": [pending_shape(call) for call in await own.pending(conversation=conversation.id)],
         "edit": edit,
-        "again": request.query_params.get("again") if request.method == "GET" else None,
+        "again": again,
         "commands": await list_slashes(library.app, own.id),
         "context": context_shape(await own.preview(conversation.id)),
         "models": list(library.app.models.handles()),
@@ -79,6 +80,13 @@ async def _load_edit(request: Request, library: AsyncPerdure) -> Data | None:
     source = await agent_of(request, library).conversation_of_message(message_id)
     message = await library.messages.message(message_id)
     return {"message_id": message_id, "conversation_id": source.id, "text": message.text}
+
+
+async def _load_again(request: Request, agent: AsyncAgentById) -> Data | None:
+    """The run that `again` names, with its conversation; None: none is to be answered again."""
+    if request.method != "GET" or not (wanted := request.query_params.get("again")):
+        return None
+    return attributes(await agent.run(RunId(wanted)), "conversation_id", run_id="id")
 
 
 def context_shape(preview: Preview) -> Data:

@@ -153,7 +153,7 @@ class RunStream:
         for (message_id, kind, index), one in self.live.items():
             if one.changed and one.due_at <= now:
                 place = {"id": f"live-{message_id}-{kind}-{index}", "message": message_id, "kind": kind}
-                shell = self._html("_live.html", item=place) if one.is_new else None
+                shell = self._html("chat/live.html", item=place) if one.is_new else None
                 yield self.event("piece", {**place, "shell": shell, **one.render(now)})
 
     def events_of(self, sent: StoredEvent | Delta, *, now: float) -> Iterator[bytes]:
@@ -203,7 +203,7 @@ class RunStream:
 
     def _items(self, items: Iterable[Data], message_id: MessageId | None = None) -> bytes:
         """The event with these items."""
-        pieces = [{"id": item["id"], "html": self._html("_item.html", item=item)} for item in items]
+        pieces = [{"id": item["id"], "html": self._html("chat/item.html", item=item)} for item in items]
         return self.event("message", {"message": message_id, "items": pieces, "seq": self.seq})
 
     def _html(self, template: str, **values: object) -> str:

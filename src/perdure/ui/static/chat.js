@@ -188,6 +188,8 @@ function showOutbox() {
   byId("outbox").replaceChildren(...items);
 }
 
+const isOlderPage = () => new URLSearchParams(location.search).has("before");
+
 async function deliver() {
   if (delivering) return;
   delivering = true;
@@ -195,8 +197,10 @@ async function deliver() {
     const number = asked + 1;
     const answer = await load("messages", { text: one.text, key: one.key });
     if (!answer) break; // it is sent again when the connection is back
-    if (answer.ok) one.number = number;
-    else {
+    if (answer.ok) {
+      one.number = number;
+      if (isOlderPage()) location.href = `?conversation=${chatOf().conversation}`;
+    } else {
       outbox = outbox.filter((other) => other !== one);
       giveBack(one.text);
     }
