@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Error, Page
+from playwright.async_api import Browser, BrowserContext, Error, Page, Route
 
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.library.agent import AsyncAgent
@@ -77,6 +77,8 @@ class Order:
             case "send":
                 text = f"message {len(self.sent)}."
                 self.sent.append(text)
+                if self.random.random() < 0.2 and not self.online_in:
+                    await page.route("**/messages?*", lose_answer, times=1)
                 await page.fill("#text", text)
                 await page.press("#text", "Enter")
             case "stop" | "again" | "take-back" as post:
@@ -99,6 +101,13 @@ class Order:
             if not self.online_in:
                 await asyncio.sleep(5 if FULL and self.random.random() < 0.2 else 0)
                 await self.context.set_offline(False)
+
+
+async def lose_answer(route: Route) -> None:
+    """Let a request reach the server, and its answer not the browser."""
+    with contextlib.suppress(Error):  # the page was reloaded meanwhile
+        await route.fetch()
+        await route.abort()
 
 
 async def until_equal(page: Page, fresh: Page, address: str) -> tuple[Any, Any]:
