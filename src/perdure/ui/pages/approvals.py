@@ -6,11 +6,10 @@ from starlette.requests import Request
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
-from perdure.core.messages import ToolDecision
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.http import require_scope
 from perdure.ui.pages.chat import send_to
-from perdure.ui.pages.chat_items import pending_shape
+from perdure.ui.pages.tool_forms import approval_shape, decision_of
 from perdure.ui.render import Data, Notice, Pages, field_of, form_of
 
 pages = Pages()
@@ -20,7 +19,7 @@ pages = Pages()
 async def approvals(request: Request, library: AsyncPerdure) -> Data:
     """The calls that wait, those of clients left out."""
     waiting = await library.approvals.list_all()
-    calls = [pending_shape(call) | {"agent": name} for name, call in waiting if not call.awaits_client]
+    calls = [await approval_shape(library, call) | {"agent": name} for name, call in waiting if not call.awaits_client]
     return {"title": "Approvals", "pending": calls}
 
 
@@ -39,8 +38,7 @@ async def decide(request: Request, library: AsyncPerdure) -> Notice:
         if not tool:
             raise NotFound("call that waits", call_id)
         await agent.require_approval(tool, required=False)
-    edited = form.get("arguments") if choice != "deny" and form.get("arguments") != form.get("original") else None
-    decision = ToolDecision(call_id, choice != "deny", form.get("reason") or None, edited)
+    decision = await decision_of(library, agent, conversation_id, form, approves=choice != "deny")
     await send_to(agent, conversation_id, decision)
     texts = {"deny": "The call was denied.", "always": f"Approved; {tool} needs no approval of this agent any more."}
     return Notice(texts.get(choice, "The call was approved."))

@@ -20,9 +20,10 @@ from perdure.library.messages.slashes import list_slashes, read_slash
 from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import overview_of
-from perdure.ui.pages.chat_items import entry_items, pending_shape, queued_items
+from perdure.ui.pages.chat_items import answer_text, entry_items, open_questions, queued_items
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.pages.panes import conversation_shape, panes_shape
+from perdure.ui.pages.tool_forms import approval_shape, decision_of
 from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of, is_number
 
 MESSAGES_MAX = 50
@@ -51,7 +52,10 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         **await panes_shape(request, own, conversation),
         "older": entries[0].message.seq if len(entries) == MESSAGES_MAX else None,
         **_shown_messages(entries, waiting if before_seq is None else ()),
-        "pending": [pending_shape(call) for call in await own.pending(conversation=conversation.id)],
+        "pending": [await approval_shape(library, call) for call in await own.pending(conversation=conversation.id)],
+        "questions": [attributes(one, "text", "options") for one in open_questions(entries)]
+        if before_seq is None and not waiting
+        else [],
         "edit": edit,
         "again": again,
         "commands": await list_slashes(library.app, own.id),
@@ -176,12 +180,20 @@ async def take_back(request: Request, library: AsyncPerdure) -> Notice:
     return Notice("")
 
 
+@pages.post("/agents/{agent_id}/reply", shows=chat)
+async def reply(request: Request, library: AsyncPerdure) -> Notice:
+    """Answer what the agent has asked with `ask_user`."""
+    text = answer_text(await form_of(request))
+    await send_to(agent_of(request, library), _conversation_id(request), text)
+    return Notice("")
+
+
 @pages.post("/agents/{agent_id}/answers", shows=chat)
 async def answer(request: Request, library: AsyncPerdure) -> Notice:
-    """Approve or deny a call that waits."""
+    """Approve a call that waits, perhaps with other arguments, or deny it."""
     agent, form = agent_of(request, library), await form_of(request)
-    approves, call_id = form.get("approve") == "yes", field_of(form, "call_id")
-    await send_to(agent, _conversation_id(request), ToolDecision(call_id, approves, form.get("reason") or None))
+    approves, line = form.get("approve") == "yes", _conversation_id(request)
+    await send_to(agent, line, await decision_of(library, agent, line, form, approves=approves))
     return Notice("The call was approved." if approves else "The call was denied.")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from perdure.core.blocks import BlockVersion
+from perdure.core.errors import InvalidInput
 from perdure.core.ids import BlockId, RunId
-from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
+from perdure.core.messages import Image, Message, Question, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.runs import Failure
 from perdure.core.text.reprs import attributes
 from perdure.core.tools.answers import PendingCall
@@ -77,6 +78,33 @@ def queued_items(waiting: WaitingRun) -> Iterable[Data]:
 def edit_item(block_id: BlockId, version: int, label: str, diff: str) -> Data:
     """What the chat shows of an edit of memory."""
     return {"id": f"edit-{block_id}-{version}", "kind": "edit", "name": label, "text": diff}
+
+
+def open_questions(entries: Sequence[TranscriptEntry]) -> list[Question]:
+    """What the agent asked with `ask_user` and nobody has answered yet. Its last message puts them as a text."""
+    messages, found = [entry.message for entry in entries], list[Question]()
+    if not messages or messages[-1].role != "assistant":
+        return []
+    for message in reversed(messages[:-1]):
+        if message.role != "tool":
+            break
+        found = [*(result.question for result in message.results if result.question is not None), *found]
+    return found
+
+
+def answer_text(form: Mapping[str, str]) -> str:
+    """The message that answers the questions of a form: `question-0` with `own-0`, else `option-0`, and so on. Raises:
+    InvalidInput: none is answered."""
+    asked = [name.removeprefix("question-") for name in form if name.startswith("question-")]
+    answers = {number: form.get(f"own-{number}", "").strip() or form.get(f"option-{number}", "") for number in asked}
+    texts = [
+        answer if len(asked) == 1 else f"{form[f'question-{number}']}\n{answer}"
+        for number, answer in answers.items()
+        if answer
+    ]
+    if not texts:
+        raise InvalidInput("no question is answered: choose an answer, or write one")
+    return "\n\n".join(texts)
 
 
 def pending_shape(call: PendingCall) -> Data:

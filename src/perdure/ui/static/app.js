@@ -128,8 +128,8 @@ document.addEventListener("keydown", (event) => {
   if (event.target.matches("select[data-submit], [hx-trigger=change] select") && /^(Arrow(Up|Down)|\w)$/.test(event.key)) {
     event.preventDefault(); // an entry that is only passed is not chosen
     event.target.showPicker();
-  } else if (event.target.matches("[name=reason]") && event.key === "Enter" && !event.isComposing) {
-    event.preventDefault(); // a reason may be one against it: a button decides
+  } else if (event.target.matches("form:has([name=call_id]) input") && event.key === "Enter" && !event.isComposing) {
+    event.preventDefault(); // a reason may be one against the call: a button decides
     event.target.form.querySelector("button").focus();
   } else if (event.key === "/" && !event.target.matches("input, textarea, select")) {
     const search = document.getElementById("find");

@@ -5,7 +5,7 @@ const byId = (id) => document.getElementById(id);
 const log = () => byId("messages");
 const chatOf = () => document.querySelector(".chat").dataset;
 const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
-const toEnd = () => window.scrollTo(0, document.documentElement.scrollHeight);
+const toEnd = () => { if (log().checkVisibility()) window.scrollTo(0, document.documentElement.scrollHeight); };
 
 // HTML that the server made.
 function fragment(html) {

@@ -10,7 +10,8 @@ document.addEventListener("click", (event) => {
   link.setAttribute("aria-current", "true");
   document.querySelector(".panes").dataset.pane = link.dataset.pane;
   history.replaceState(history.state, "", link.href);
-  if (link.dataset.pane === "chat") toEnd(); else window.scrollTo(0, 0);
+  window.scrollTo(0, 0);
+  toEnd();
 });
 
 // Blocks that somebody is editing, taken out of the page before it is replaced, and put back with what was typed.
