@@ -46,9 +46,10 @@ OF_FRONTS: Mapping[str, str] = {
     "Companion": "begin get list show wait",
     "Conversations": "change_conversation compact_view conversation_of_message conversation_state create_conversation"
     " create_ephemeral fork_state page_of_states",
+    "Entities": "get_entity network page_of_entities sorted_entities",
     "Episodes": "add_episodes delete_episodes episodes",
-    "Facts": "add_fact attach_graph change_settings create_graph edit find_graph forget get_entity list_deleted"
-    " list_supported of open_graph origin page page_of_entities timezone",
+    "Facts": "add_fact attach_graph change_settings create_graph edit find_graph forget list_deleted"
+    " list_supported of open_graph origin page timezone",
     "Files": "file_state list_files",
     "FolderById": "list_agents list_passages",
     "Folders": "add by_id count get_id page sizes",
@@ -58,6 +59,7 @@ OF_FRONTS: Mapping[str, str] = {
     "Mcp": "add_and_read approve_unless_changed change get_by_name get_tool leads_inside list_of_agent"
     " list_tools run_tool server",
     "Requests": "follow_accepted prepare reply_to send_request",
+    "Retries": "answer_again take_back try_again waiting",
     "Runs": "cancel_all find_resumable follow_run hide_run keeps_stream messages_of_run page_of_runs spans_of_run"
     " steps_of_run stream_retention tools_of_run usage_of_run",
     "Schedules": "add",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 
@@ -51,6 +54,26 @@ def test_a_failure_of_pip_names_the_log(clone: Path) -> None:
     assert done.returncode != 0
     assert done.stderr.count("Collecting") == 3
     assert "pip failed; .venv/pip.log has all that it printed." in done.stderr
+
+
+@pytest.mark.parametrize("package", ["mcp", "agent-client-protocol", "pypdf", "mammoth"])
+def test_it_installs_what_programs_and_files_need(package: str) -> None:
+    """With all that it needs itself: an MCP server works without another command."""
+    pinned = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements" / "run.txt").read_text(), re.MULTILINE))
+
+    assert _needs(package) - pinned == set()
+
+
+def _needs(package: str) -> set[str]:
+    """The names of a package and of all that it needs on this machine."""
+    found, waiting = set[str](), [package]
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name not in found:
+            found.add(name)
+            lines = map(Requirement, distribution(name).requires or ())
+            waiting += [one.name for one in lines if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return found
 
 
 def _make_run(clone: Path) -> subprocess.CompletedProcess[str]:

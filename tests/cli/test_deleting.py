@@ -105,7 +105,7 @@ DELETIONS = {
     "file delete": (("a.txt", "docs"), "Deleted file 'a.txt' of folder 'docs'. This can't be undone; `perdure file"),
     "folder delete": (("docs",), "Deleted folder 'docs' with 0 files. This can't be undone; `perdure file upload`"),
     "archive delete": (("house",), "Deleted archive 'house' with 1 passage. This can't be undone."),
-    "forget": (("ann", "under the pot"), "`perdure undo ann 1` brings it back."),
+    "forget": (("under the pot", "ann"), "`perdure undo ann 1` brings it back."),
     "fact forget": (("{fact}",), "brings it back."),
     "note delete": (("tree", "--global"), "Deleted note 'tree'. `perdure undo agent-"),
     "conversation delete": (("1", "ann"), "Deleted conversation 1 of agent 'ann'. This can't be undone; memory blocks"),

@@ -49,6 +49,20 @@ def test_a_new_machine_is_well(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.parametrize("columns", ["80", "100", "300"])
+def test_no_line_is_longer_than_100(tmp_path: Path, columns: str) -> None:
+    """Whatever the terminal or a file takes, and however long a path or a value is."""
+    home = tmp_path.joinpath(*["a-folder-with-a-long-name-" * 4] * 3)
+    home.mkdir(parents=True)
+    run_inside(home, "-p", "I live in Turin.")
+    wrong = {"PERDURE_HOOKS": f"{home}/hooks.toml", "PERDURE_MODEL": "nobody/" + "x" * 150, "OPENAI_BASE_URL": "h" * 90}
+    done = [run_inside(home, "doctor", COLUMNS=columns), run_inside(home, "doctor", COLUMNS=columns, **wrong)]
+    lines = [line for one in done for line in one.stdout.splitlines()]
+
+    assert "a-folder-with-a-long-name-" in done[0].stdout and done[1].returncode == 1
+    assert [line for line in lines if len(line) > 100] == []
+
+
 def test_a_store_is_looked_at_and_left_alone(tmp_path: Path) -> None:
     """Path, schema, agents, whole and writable."""
     run_inside(tmp_path, "-p", "I live in Turin.")

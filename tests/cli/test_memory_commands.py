@@ -87,7 +87,7 @@ def test_search_finds_what_the_agent_would(tmp_path: Path) -> None:
         (("archive", "export", "house"), 2, "perdure archive export ARCHIVE FILE"),
         (("archive", "export", "nowhere", "-"), 1, "'nowhere'"),
         (("archive", "import", "nofile"), 1, "nofile can't be read"),
-        (("conversation", "import", "helper", "nofile"), 1, "nofile can't be read"),
+        (("conversation", "import", "nofile", "helper"), 1, "nofile can't be read"),
     ],
 )
 def test_what_can_t_be_done_is_told(tmp_path: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
@@ -209,11 +209,11 @@ def test_history_is_imported(tmp_path: Path) -> None:
         {"role": "assistant", "text": "Medlars are odd.", "occurred_at": "2023-05-07T08:00:00Z"},
     ]
     file.write_text("\n".join(map(json.dumps, talk)))
-    first = run_inside(tmp_path, "conversation", "import", "helper", str(file))
-    again = perdure(tmp_path, "conversation", "import", "helper", "-", stdin=file.read_text())
-    new = run_inside(tmp_path, "conversation", "import", "helper", str(file), "--conversation", "new")
+    first = run_inside(tmp_path, "conversation", "import", str(file), "helper")
+    again = perdure(tmp_path, "conversation", "import", "-", "helper", stdin=file.read_text())
+    new = run_inside(tmp_path, "conversation", "import", str(file), "helper", "--conversation", "new")
     file.write_text(file.read_text() + '\n\n{"role": "tool", "text": "x"}')
-    wrong = run_inside(tmp_path, "conversation", "import", "helper", str(file), "--conversation", "new")
+    wrong = run_inside(tmp_path, "conversation", "import", str(file), "helper", "--conversation", "new")
 
     assert "Imported 2 messages into conv-" in first.stderr
     assert "1 of them are older than" in first.stderr
@@ -227,7 +227,7 @@ def test_history_is_imported(tmp_path: Path) -> None:
     assert "Bob" in run_inside(tmp_path, "search", "medlars").stdout
     run_inside(tmp_path, "agent", "reset", "helper", "--yes")
     file.write_text("\n".join(map(json.dumps, talk)))
-    gone = run_inside(tmp_path, "conversation", "import", "helper", str(file)).stderr
+    gone = run_inside(tmp_path, "conversation", "import", str(file), "helper").stderr
     assert "2 of the skipped messages were taken out of view by a reset" in " ".join(gone.split())
     assert "--conversation new" in gone
 

@@ -18,14 +18,14 @@ CHANGES = (
     ("memory", "restore", "human", "0", "Zed"),
     ("conversation", "delete", "1", "Zed", "--yes"),
     ("approval", "approve", "Zed"),
-    ("forget", "Zed", "quince", "--yes"),
+    ("forget", "quince", "Zed", "--yes"),
     ("undo", "Zed"),
     ("fact", "add", "Ada lives in Oslo.", "Zed"),
     ("fact", "rules", "Zed", "--lift", "1"),
     ("fact", "tidy", "Zed", "--yes"),
     ("companion", "on", "Zed"),
     ("secret", "delete", "KEY", "--agent", "Zed", "--yes"),
-    ("source", "revert", "Zed", "web:https://example.com", "--yes"),
+    ("source", "revert", "web:https://example.com", "Zed", "--yes"),
     ("group", "create", "round_robin", "Zed", "Ben"),
 )
 LOOKS = (

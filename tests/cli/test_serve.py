@@ -124,7 +124,26 @@ def test_an_address_that_others_reach_needs_a_key(tmp_path: Path) -> None:
     result = run_inside(tmp_path, "serve", "--host", "0.0.0.0")
 
     assert result.returncode == 1
-    assert "PERDURE_API_KEY" in result.stderr and "perdure key create" in result.stderr
+    said = " ".join(result.stderr.split())
+    assert "set PERDURE_API_KEY=auto" in said and "perdure key create" in said and "PERDURE_ALLOWED_HOSTS" in said
+
+
+@pytest.mark.parametrize(("names", "is_said"), [("", True), ("box.lan", False)])
+def test_an_open_address_says_which_names_are_answered(tmp_path: Path, names: str, is_said: bool) -> None:
+    """Nobody calls this machine by the address that means all of them."""
+    env = environment(tmp_path, PERDURE_API_KEY="auto", PERDURE_ALLOWED_HOSTS=names)
+    command = [str(warm("perdure", env)), "serve", "--host", "0.0.0.0", "--port", "0"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            line = child.stdout.readline()
+            os.kill(child.pid, signal.SIGTERM)
+            _, err = child.communicate(timeout=30)
+        finally:
+            child.kill()
+
+    assert "Perdure is serving on" in line
+    assert ("PERDURE_ALLOWED_HOSTS=" in " ".join(err.split())) is is_said
 
 
 def test_several_processes_serve_one_address(tmp_path: Path) -> None:

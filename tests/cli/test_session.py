@@ -192,7 +192,7 @@ async def interrupted(chat: Chat, model: SlowSpeaker, *lines: str) -> int:
 
 
 async def test_ctrl_c_cancels_the_run_and_the_chat_goes_on() -> None:
-    """The run ends as cancelled, its partial answer is said to be void, and the next message is answered."""
+    """The run ends as cancelled, what was said of its answer stays, and the next message is answered."""
     model = SlowSpeaker("one ", "two ")
     async with open_chat(model=model) as chat:
         code = await interrupted(chat, model, "count", "again")
@@ -200,22 +200,22 @@ async def test_ctrl_c_cancels_the_run_and_the_chat_goes_on() -> None:
         assert code == 0
         first, second, third = chat.out.getvalue().splitlines()
         assert first == "one "
-        assert second == "cancelled: the partial answer above was not kept, your message was"
+        assert second == "cancelled"
         assert third == "one two "
         messages = await chat.agent.messages()
-        assert [message.text for message in messages] == ["count", "again", "one two "]
+        assert [message.text for message in messages] == ["count", "one ", "again", "one two "]
 
 
 async def test_sigint_ends_a_program_that_feeds_lines() -> None:
-    """Without a person the run is cancelled, the lines after it are not sent, and the exit code is a shell's."""
+    """Without a person the run is cancelled after what was said, no later line is sent, and the code is a shell's."""
     model = SlowSpeaker("one ", "two ")
     async with open_chat(model=model, person=False, terminal=False) as chat:
         code = await interrupted(chat, model, "count", "again")
 
         assert code == 130
-        assert chat.out.getvalue() == ""
+        assert chat.out.getvalue() == "one \n"
         assert chat.err.getvalue() == "cancelled\n"
-        assert [message.text for message in await chat.agent.messages()] == ["count"]
+        assert [message.text for message in await chat.agent.messages()] == ["count", "one "]
 
 
 async def test_a_second_ctrl_c_does_not_wait_for_the_run() -> None:

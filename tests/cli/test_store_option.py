@@ -58,7 +58,8 @@ def test_doctor_tells_a_copy_that_is_not_whole(tmp_path: Path) -> None:
 
     assert "not whole: go on with it by `perdure migrate-db a b`" in " ".join(incomplete.stdout.split())
     assert "run that command again" in incomplete.stdout and incomplete.returncode == newer.returncode == 1
-    assert "newer Perdure" in newer.stdout and "upgrade Perdure" in newer.stdout
+    said = " ".join(newer.stdout.split())
+    assert "newer Perdure" in said and "upgrade Perdure" in said
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,12 @@ class AnswerContract(Contract):
             assert [(one.pending_run_seq, one.pending_from) for one in waits] == [(0, 0), (2, 1), (7, 3)]
             assert await store.read(lambda tx: tx.conversations.list_pending()) == waits
             assert await store.read(lambda tx: tx.conversations.list_pending(limit=2)) == waits[:2]
+            assert await store.read(lambda tx: tx.conversations.count_pending()) == len(waits)
             assert await store.read(lambda tx: tx.conversations.list_pending(bob)) == waits[2:]
 
             await other.write(lambda tx: tx.conversations.put_pending(ada, 0, run_seq=None))
             assert await other.read(lambda tx: tx.conversations.list_pending()) == []
+            assert await other.read(lambda tx: tx.conversations.count_pending()) == 0
             await store.write(lambda tx: tx.conversations.put_pending(ada, 0, run_seq=None))
             assert await store.read(lambda tx: tx.conversations.list_pending(ada)) == waits[1:2]
             cleared = await store.read(lambda tx: tx.conversations.get_by_seq(ada, 0))

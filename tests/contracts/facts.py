@@ -112,6 +112,22 @@ class FactContract(Contract):
 
             await store.write(unit)
 
+    async def test_facts_among_some_entities_are_listed(self) -> None:
+        """Both ends are among them; the newest first, and only what is known."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                new = [self.new_fact(graph.id), self.new_fact(graph.id), self.new_fact(graph.id, state="proposed")]
+                one, two, _ = tx.of(Facts).add(graph, new)
+                ends = [one.subject, one.object]
+                assert tx.of(Facts).list_among(graph.id, ends, limit=9)[:2] == [two, one]
+                assert tx.of(Facts).list_among(graph.id, ends, limit=1) == [two]
+                assert tx.of(Facts).list_among(graph.id, [one.subject], limit=9) == []
+                assert tx.of(Facts).list_among(graph.id, [], limit=9) == []
+
+            await store.write(unit)
+
     async def test_rules_are_numbered_and_removed(self) -> None:
         """A number is not used again."""
         async with self.open_store() as store:
@@ -150,6 +166,27 @@ class FactContract(Contract):
                 assert [one.seq for one in tx.of(Entities).list_by_seqs(graph.id, [3, 9, 1, 3])] == [3, 1]
                 with raises(NotFound):
                     tx.of(Entities).get(EntityId("entity-none"))
+
+            await store.write(unit)
+
+    async def test_a_merged_entity_leads_to_the_other(self) -> None:
+        """It is in no list and has no name; whoever asks for it by number gets the last that it was merged into."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_graph(tx)
+                one, two, three = self.add_entities(tx, graph.id, "bob", "Ada", "Eve")
+                assert tx.of(Entities).list_current(graph.id, [1, 9]) == {1: one}
+                tx.of(Entities).put(replace(one, merged_into=2))
+                tx.of(Entities).put(replace(two, merged_into=3))
+                assert tx.of(Entities).list_current(graph.id, [2, 1, 3]) == {2: three, 1: three, 3: three}
+                assert tx.of(Entities).list(graph.id) == [three]
+                assert [entity.seq for entity in tx.of(Entities).list(graph.id, merged=True)] == [1, 2, 3]
+                assert tx.of(Entities).find_by_names(graph.id, ["bob", "Eve"]) == {"bob": [], "Eve": [3]}
+                tx.of(Entities).put(one)
+                assert tx.of(Entities).find_by_names(graph.id, ["bob"]) == {"bob": [1]}
+                assert tx.of(Entities).list_sorted(graph.id, "name", offset=0, limit=9) == [one, three]
+                assert tx.of(Entities).list_sorted(graph.id, "-name", offset=1, limit=9) == [one]
 
             await store.write(unit)
 

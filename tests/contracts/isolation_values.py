@@ -55,7 +55,7 @@ USED = {"key-00000000-0000-4000-8000-ffffffffffff": Used(tokens=1)}
 NEW = "00000000-0000-4000-8000-ffffffffffff"
 
 PLAIN: Mapping[str, Any] = {
-    **{"action": "companion", "traits": {"calling": "text"}},
+    **{"action": "companion", "traits": {"calling": "text"}, "sort": "name", "offset": 0},
     **{"above": None, "below": None, "newest_first": True, "rows": 0, "words": [Clause(("text",))]},
     **{"after": -1, "after_seq": -1, "after_version": -1, "again": LATER, "answer": {}, "at": LATER, "author": ADA},
     **{"background": False, "before": UNTIL + timedelta(days=9), "begins_at": 1, "call_ids": ["other"]},
@@ -340,6 +340,7 @@ class Values:
             "facts.list_by_ids.ids": [of.fact.id],
             "facts.list_between.subject": of.fact.subject,
             "facts.list_ended.entities": [of.fact.subject],
+            "facts.list_among.entities": [of.fact.subject, of.fact.object],
             "facts.list_between.object_": of.fact.object,
             "facts.list_between.relation": of.fact.relation,
             **{

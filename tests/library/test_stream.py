@@ -114,7 +114,7 @@ async def test_a_stream_can_be_left_while_the_model_speaks(tmp_path: Path) -> No
 
 
 async def test_a_streaming_run_can_be_cancelled(tmp_path: Path) -> None:
-    """It ends at once with the reason `cancelled`, its half answer is void, and the next message is answered."""
+    """It ends at once with the reason `cancelled`; what was said stays, and the next message is answered."""
     model = SlowSpeaker("one ", "two")
     async with await open_async(tmp_path / "agents.db", model=model) as perdure:
         agent = await perdure.create_agent()
@@ -131,7 +131,8 @@ async def test_a_streaming_run_can_be_cancelled(tmp_path: Path) -> None:
         model.go.set()
 
         assert (await agent.send("again")).text == "one two"
-        assert [message.text for message in await agent.messages()] == ["count", "again", "one two"]
+        # What was said before the stop stays.
+        assert [message.text for message in await agent.messages()] == ["count", "one ", "again", "one two"]
         assert (await agent.cancel(run_id)).status == "cancelled"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.core.models import EXTRACTIVE
-from perdure.providers.choosing import Choice, chat_models, choose_offline, is_chat_model
+from perdure.providers.choosing import Choice, chat_models, fallback_choice, is_chat_model
 from perdure.providers.discovery import Listing, find_providers, list_models, probe_local
 from perdure.providers.openai_endpoint import api_url
 from perdure.providers.provider import Endpoint
@@ -75,11 +75,11 @@ def test_nothing_is_found_where_nothing_is_set() -> None:
 
 
 def test_a_key_is_never_shown() -> None:
-    """Not in the value's repr, not in an address with a password, not in what a choice says."""
+    """Not in the value's repr, not in an address with a password."""
     found = find_providers({"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": f"https://me:{SECRET}@proxy.example/v1"})
 
     assert found[0].api_key == SECRET
-    assert SECRET not in repr(found) + found[0].address + repr(choose_offline("", found))
+    assert SECRET not in repr(found) + found[0].address
     assert found[0].address == "https://proxy.example/v1"
 
 
@@ -105,7 +105,7 @@ async def test_what_can_not_be_used_says_why(environment: Mapping[str, str], exp
     assert expected in found.problem
     assert SECRET not in found.problem
     assert (await list_models(found)).problem == found.problem
-    choice = choose_offline("", [found])
+    choice = await ModelRegistry(endpoints=[found]).choose("")
     assert (choice.handle, choice.notes) == (EXTRACTIVE, (found.problem,))
 
 
@@ -224,16 +224,12 @@ async def test_local_servers_are_found_where_they_listen() -> None:
     assert await probe_local() == []  # PERDURE_PROBE_LOCAL=0, set for all tests
 
 
-def test_without_a_network_a_key_is_believed() -> None:
-    """The setting wins, then the first provider with a key; a server of unknown models is not guessed at."""
-    both = find_providers({"ANTHROPIC_API_KEY": SECRET, "GEMINI_API_KEY": SECRET})
-    server = find_providers({"OPENAI_BASE_URL": "http://localhost:8000"})
+def test_before_anybody_is_asked_only_a_setting_decides() -> None:
+    """The models of a key or an address are not guessed at: a server can stand behind OpenAI's variables."""
+    models = ModelRegistry(endpoints=find_providers({"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": "http://box/v1"}))
 
-    assert choose_offline("x/y", both) == Choice("x/y", "from PERDURE_MODEL", is_setting=True)
-    assert choose_offline("", both) == Choice("anthropic/claude-haiku-4-5", "from ANTHROPIC_API_KEY")
-    assert choose_offline("", []).handle == EXTRACTIVE
-    assert choose_offline("", server).handle == EXTRACTIVE
-    assert "PERDURE_MODEL=openai/NAME" in choose_offline("", server).notes[0]
+    assert models.first_choice("x/y") == Choice("x/y", "from PERDURE_MODEL", is_setting=True)
+    assert models.first_choice("") == fallback_choice()
 
 
 def test_only_models_that_talk_are_picked() -> None:

@@ -11,7 +11,7 @@ from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Reasoning, Text
 from perdure.core.models import EXTRACTIVE, ModelRequest
 from perdure.providers.build import PortableTools, build_model
-from perdure.providers.choosing import choose_offline
+from perdure.providers.choosing import Choice
 from perdure.providers.discovery import Listing, find_providers
 from perdure.providers.provider import Endpoint, ModelSource
 from perdure.providers.registry import ModelRegistry
@@ -142,13 +142,13 @@ def test_a_default_that_was_found_takes_the_place_of_no_language_model() -> None
     found = find_providers({"OPENAI_API_KEY": "sk-1", "GROQ_API_KEY": "sk-2"})
     models = ModelRegistry({"test/own": ScriptedModel()}, endpoints=found)
     openai = "openai/gpt-4.1-mini"
-    models.choice = choose_offline("", found)
+    models.choice = Choice(openai, "from OPENAI_API_KEY")
     by_finding = [models.follow(handle) for handle in (EXTRACTIVE, "groq/x", "gone/x", "test/own", "ollama/qwen3")]
-    models.choice = choose_offline("test/own", found)
+    models.choice = models.first_choice("test/own")
     by_setting = [models.follow(handle) for handle in (EXTRACTIVE, openai)]
-    models.choice = choose_offline("nobody/x", found)
+    models.choice = models.first_choice("nobody/x")
     unknown = models.follow(openai)
-    models.choice = choose_offline("", ())
+    models.choice = models.first_choice("")
 
     assert by_finding == [openai, "groq/x", openai, "test/own", "ollama/qwen3"]
     assert (by_setting, unknown) == (["test/own", "test/own"], openai)

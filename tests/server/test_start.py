@@ -21,6 +21,7 @@ from tests.support.programs import environment
 
 HEAVY = (
     *("numpy", "jinja2", "cryptography", "psycopg", "mcp", "pydantic_ai", "tokenizers", "safetensors", "regex"),
+    *("markdown_it", "nh3"),
     *("prompt_toolkit", "pygments", "rich.markdown", "rich.progress", "watchfiles", "pydantic.v1", "opentelemetry.sdk"),
     *(
         "perdure.library.sync.perdure",

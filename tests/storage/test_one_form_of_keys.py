@@ -31,7 +31,8 @@ from tests.support.postgres_server import address_of_a_new_schema
 
 pytestmark = pytest.mark.migrates
 
-OLDER = [migration for migration in MIGRATIONS if migration[0] < 86]
+OLDER = [migration for migration in MIGRATIONS if migration.number != 86]
+"""A store whose names have not one form yet, with the tables that the code of today writes."""
 NAME = "Việt 한글 café"
 units = NameContract()
 Open = Callable[..., Awaitable[Store]]

@@ -29,16 +29,19 @@ async def dashboard(
     config: ServerConfig | None = None,
     tools: Sequence[Callable[..., Any]] = (),
     model: str = MODEL,
+    default: str | None = None,
     context_engines: Mapping[str, EngineFactory] | None = None,
     **settings: Any,
 ) -> AsyncIterator[tuple[httpx.AsyncClient, AsyncPerdure]]:
-    """A client of the dashboard, which sends what its forms send, and the store behind it."""
+    """A client of the dashboard, which sends what its forms send, and the store behind it. `default`: the setting, in
+    place of the `model` that answers by script."""
+    setting = model if default is None else default
     library = await AsyncPerdure.open(
         store=InlineStore(),
         models={model: ScriptedModel(*script)},
         tools=tools,
         context_engines=context_engines,
-        settings=Settings(**{"model": model, "secret_key": "for tests, this one", **settings}),
+        settings=Settings(**{"model": setting, "secret_key": "for tests, this one", **settings}),
     )
     app = create_app(library, config or ServerConfig(), pages=build_routes(), refused_page=refused_page)
     transport = httpx.ASGITransport(app=app)

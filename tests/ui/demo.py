@@ -102,7 +102,7 @@ async def fill_demo(library: AsyncPerdure) -> dict[str, str]:
         await agent.send(text)
     await add_facts(library, agent)
     await library.folders.create("Manuals")
-    step = (await agent.steps(limit=1))[0]
+    step = (await agent.steps(limit=2))[1]  # its newest one is a call that waits
     (fact,) = await agent.facts.list(limit=1)
     home = f"/agents/{agent.id}"
     return {

@@ -46,6 +46,10 @@ async def fill_hostile(library: AsyncPerdure) -> list[str]:
             await library.folders.create(payload)
         with contextlib.suppress(PerdureError):
             await library.folders.by_id(folder.id).upload(io.BytesIO(b"x"), name=f"{payload}.txt")
+    await agent.files.attach(folder.id)
+    await agent.schedules.create(WHOLE, every=3_600, name=PAYLOADS[0])
+    group = await library.groups.create("round_robin", agents=[agent], description=WHOLE)
+    await agent.update(settings={"extra": {"x": WHOLE}, "bypass_session_patterns": PAYLOADS}, system=WHOLE)
     await _add_connections(library)
     await _add_facts(library, agent)
     failing = await library.create_agent("Bob")
@@ -57,6 +61,8 @@ async def fill_hostile(library: AsyncPerdure) -> list[str]:
         f"/runs/{failed}",
         f"/agents/{failing.id}",
         f"/data?folder={folder.id}",
+        f"/groups?group={group.id}",
+        f"/agents/{agent.id}/files?q={PAYLOADS[6][:9]}",
         f"/search?q={PAYLOADS[6][:9]}",
         *(f"/agents/{agent.id}/facts?state={state}" for state in ("proposed", "archived")),
         f"/agents/{agent.id}/facts?entity={PAYLOADS[0]}&relation={PAYLOADS[0]}",

@@ -257,7 +257,7 @@ async def test_facts_need_no_mouse(chromium: Browser, tmp_path: Path) -> None:
         await page.keyboard.press("Enter")
         await page.wait_for_selector(".facts")
         await press_until(page, "#q")
-        await page.keyboard.type("Genoa")
+        await page.keyboard.type("Ada")
         await page.keyboard.press("Enter")
         await page.wait_for_selector("summary:has-text('Why this hit')")
         await press_until(page, ".facts summary.text")
@@ -400,7 +400,7 @@ async def test_pages_follow_what_happens_elsewhere(chromium: Browser, tmp_path: 
             await until(page, "feed !== null && feed.source.readyState === 1")
             await agent.send("hello")
             await page.wait_for_selector("#main .status.completed")
-            await page.focus(".cards .card-title")
+            await page.focus(".rows .card-title")
 
             await page.goto(f"{address}/agents/{agent.id}")
             await until(page, "feed !== null && feed.source.readyState === 1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.features.schedules.units import describe_timing
 from perdure.testing import calls, says
 from tests.ui.browser import dashboard, tags_of, text_of, undo
 
@@ -146,11 +147,11 @@ async def test_the_page_names_the_companion_that_wrote_and_why() -> None:
 
 
 async def test_schedules_are_listed_and_cancelled() -> None:
-    """With what comes next and what became of the last time; a page without any has no such list."""
+    """With what comes next and what became of the last time."""
     async with dashboard() as (client, library):
         agent = await library.create_agent("Ada")
         where = f"/agents/{agent.id}/memory"
-        assert "Schedules" not in text_of((await client.get(where)).text)
+        assert "A schedule tells Ada something" in text_of((await client.get(where)).text)
         made = await agent.schedules.create("Water <the> plants.", cron="0 9 * * *", name="plants")
         page = text_of((await client.get(where)).text)
         assert "plants" in page and "cron 0 9 * * * (UTC)" in page and "not yet" in page
@@ -162,3 +163,30 @@ async def test_schedules_are_listed_and_cancelled() -> None:
         cancelled = await client.post(f"{where}/schedules/{made.id}/cancel")
         assert "fires no more" in text_of(cancelled.text)
         assert (await agent.schedules.get(made.id)).status == "cancelled"
+
+
+async def test_schedules_are_added_paused_and_resumed() -> None:
+    """By a time, an interval, a time of each day, or a cron expression; adding can be undone."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/memory/schedules"
+        added = {
+            kind: await client.post(where, data={"message": "Water.", "kind": kind, "when": when})
+            for kind, when in [("at", "in 20m"), ("every", "2h"), ("day", "9:00"), ("weekdays", "18:30")]
+        }
+        wrong = [
+            await client.post(where, data={"message": "x", "kind": kind, "when": when})
+            for kind, when in [("day", "noon"), ("every", "1s"), ("never", "9:00"), ("cron", "x")]
+        ]
+        when = [describe_timing(one.timing) for one in await agent.schedules.list()]
+        await undo(client, added["at"])
+        every = (await agent.schedules.list())[0]
+        paused = await client.post(f"{where}/{every.id}/pause")
+        page = text_of((await client.get(f"/agents/{agent.id}/memory")).text)
+        await undo(client, paused)
+
+        assert [one.status_code for one in added.values()] == [200] * 4
+        assert [one.status_code for one in wrong] == [422] * 4
+        assert when[1:] == ["every 2 h (UTC)", "cron 0 9 * * * (UTC)", "cron 30 18 * * MON-FRI (UTC)"]
+        assert "every 2 h (UTC) paused" in page and "Resume" in page
+        assert (await agent.schedules.get(every.id)).status == "active"

@@ -201,7 +201,7 @@ class App:
 
     @property
     def choice(self) -> Choice:
-        """The default model; at first the one that is known without a network."""
+        """The default model, as it was decided last; before `decide` one that needs no provider."""
         return self.models.choice
 
     async def choose(self, *, progress: Callable[[str], None] = lambda text: None) -> Choice:
@@ -214,11 +214,11 @@ class App:
         self.models.has_chosen = True
         return self.choice
 
-    async def decide(self) -> Choice:
+    async def decide(self, *, progress: Callable[[str], None] = lambda text: None) -> Choice:
         """Return the default model. It is chosen once, by `choose`, and again when another server has come up."""
         async with self.models.deciding:
             if not self.models.has_chosen:
-                return await self.choose()
+                return await self.choose(progress=progress)
             if await self.models.unused_server_has_model():
                 logging.getLogger(__name__).info("a server answers that did not: %s", (await self.choose()).handle)
             return self.choice

@@ -59,7 +59,8 @@ class StoredProviders(Worker):
             registry.put_stored(list(endpoints.values()))
             is_lost = registry.choice.handle == EXTRACTIVE or registry.find(registry.choice.handle) is None
             if is_lost or (own_choice is not None and own_choice.is_setting):
-                registry.choice = registry.choose_offline(self._model)
+                registry.choice = registry.first_choice(self._model)
+                registry.has_chosen = registry.choice.is_setting
 
     def _endpoint(self, provider: ModelProvider) -> Endpoint:
         """Return the address and key of a provider. If its key can't be decrypted, because another process encrypted

@@ -26,7 +26,7 @@ VERBS: Mapping[str, tuple[str, str]] = {
 
 NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "agent": (("agents",), "Create, list, update, export, import, reset, cancel or delete agents; settings."),
-    "memory": (("memory",), "List, show, restore, revert or protect memory blocks; history."),
+    "memory": (("memory",), "List, show, edit, restore, revert or protect blocks; history."),
     "conversation": (("agents",), "List, rename, delete or import conversations."),
     "approval": (("runs",), "List, approve or deny the tool calls that wait."),
     "run": (("runs",), "List, show, cancel, replay, fork or export runs."),

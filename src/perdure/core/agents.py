@@ -72,7 +72,10 @@ GUARDS = "guards"
 
 
 OWN_TAGS = "perdure:"
-"""How tags begin that Perdure gives to agents which keep the memory of other programs."""
+"""How tags begin that Perdure gives to agents which keep the memory of other programs, and to discarded ones."""
+
+DISCARDED = f"{OWN_TAGS}discarded"
+"""The tag of an agent that lists leave out until it is restored or deleted, and that no schedule wakes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +141,7 @@ class AgentFilter:
     hidden: bool | None = None
 
 
-AgentOrder = Literal["created", "updated", "used"]
+AgentOrder = Literal["created", "updated", "used", "name"]
 """The order of agents: by creation, last change, or last run (those without a run first)."""
 
 

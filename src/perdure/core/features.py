@@ -200,7 +200,7 @@ class Feature:
         tools: a module whose functions with names in `tools.toml` are memory tools. That file of the folder describes
             all its tools, as `core/tools/engine_tools.toml` does.
         toolboxes: kind of tool -> function of the `App` that makes the `FeatureToolbox` for it; see `perdure.app`.
-        agent_settings: name -> a setting that agents may have.
+        agent_settings: name -> a setting that agents may have. The folder's `settings.toml` says how forms show it.
         models: function of the settings that makes the models which this process serves itself.
         built_in: handle -> a model that Perdure offers without a provider.
         uses: the features that it imports; it is left out where one of them is missing.

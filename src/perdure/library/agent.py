@@ -15,6 +15,7 @@ from perdure.library.memory.blocks import AsyncAgentBlocks
 from perdure.library.memory.passages import AsyncArchival
 from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.history import AsyncHistory
+from perdure.library.messages.retries import AsyncRetries
 from perdure.library.messages.sending import AsyncSending
 from perdure.library.messages.transcripts import AsyncTranscripts
 from perdure.library.runs.runs import AsyncRuns
@@ -27,6 +28,7 @@ class AsyncAgentById(
     AsyncSending,
     AsyncHistory,
     AsyncTranscripts,
+    AsyncRetries,
     AsyncConversations,
     AsyncArchival,
     AsyncSteps,

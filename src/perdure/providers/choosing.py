@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
@@ -64,26 +64,6 @@ def fallback_choice() -> Choice:
     for handle, (_, model) in feature_models().items():
         return Choice(handle, model.about)
     return Choice(EXTRACTIVE, NO_MODEL)
-
-
-def choose_offline(setting: str, endpoints: Sequence[Endpoint]) -> Choice:
-    """Choose a model without network: that of the setting, else of the first provider with a key and a default model,
-    else `fallback_choice`. A local server is passed over: only it can say which models it has."""
-    if setting:
-        return Choice(setting, "from PERDURE_MODEL", is_setting=True)
-    notes: list[str] = []
-    for endpoint in endpoints:
-        provider = endpoint.entry
-        if endpoint.problem:
-            notes.append(endpoint.problem)
-        elif endpoint.has_key and provider.default_model:
-            return Choice(f"{endpoint.provider}/{provider.default_model}", f"from {endpoint.source}", tuple(notes))
-        else:
-            notes.append(
-                f"{endpoint.source} names a server whose models are not known without asking it:"
-                f" set PERDURE_MODEL={provider.name}/NAME"
-            )
-    return replace(fallback_choice(), notes=tuple(notes))
 
 
 async def choose_from(

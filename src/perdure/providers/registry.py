@@ -85,7 +85,7 @@ class ModelRegistry:
         self.choice = self._fallback
         """The default: the model of agents that name none."""
         self.has_chosen = False
-        """Whether the providers were asked for it; else it is what their variables tell."""
+        """Whether it is decided: a setting names it, or the providers were asked for it."""
         self.deciding = asyncio.Lock()
 
     @property
@@ -394,8 +394,8 @@ class ModelRegistry:
             setting: a handle that wins, or nothing.
             progress: gets the current step in a few words.
         """
-        if setting or ((own := self.own_choice) is not None and own.is_setting):
-            return self.choose_offline(setting)
+        if (first := self.first_choice(setting)).is_setting:
+            return first
         names = [endpoint.provider for endpoint in self.endpoints]
         if not self._listings.keys() >= set(names):
             progress(f"asking {', '.join(names)} for models…")
@@ -411,8 +411,8 @@ class ModelRegistry:
             is_set = endpoint.provider not in self._default_endpoints
             if choice := await choosing.choose_from(endpoint, listing, trying, notes, is_set=is_set):
                 return choice
-        if own is not None:
-            return replace(own, notes=tuple(notes))
+        if first != self._fallback:
+            return replace(first, notes=tuple(notes))
         for endpoint, listing in await self.probe_local():
             if choice := await choosing.choose_from(endpoint, listing, trying, notes, is_set=False):
                 return choice
@@ -456,14 +456,12 @@ class ModelRegistry:
             self.learn(handle, takes_tools=False)
         return trial
 
-    def choose_offline(self, setting: str) -> choosing.Choice:
-        """The model of agents made without one, as far as it can be chosen without a network; see `choose`."""
-        own = None if setting else self.own_choice
-        if own is not None and own.is_setting:
-            return own
-        others = [endpoint for endpoint in self.endpoints if self._own_of(endpoint.provider) is None]
-        choice = choosing.choose_offline(setting, others)
-        return choice if own is None or choice.handle != self._fallback.handle else own
+    def first_choice(self, setting: str) -> choosing.Choice:
+        """The model of agents made without one before any provider is asked: that of a setting, which `choose` keeps;
+        else one of this process, which gives way to a provider's."""
+        if setting:
+            return choosing.Choice(setting, "from PERDURE_MODEL", is_setting=True)
+        return self.own_choice or self._fallback
 
     async def probe_local(self) -> Sequence[tuple[Endpoint, Listing]]:
         """The servers on this machine that answer and that no variable names; the registry remembers which answer."""

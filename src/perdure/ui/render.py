@@ -24,6 +24,7 @@ from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of, principal_of
+from perdure.ui.answers import address_of, page_answer
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -56,6 +57,7 @@ class Notice:
         fields: what that action is sent.
         location: with a text, the address of the action's own page from now on; without one, another page that is
             opened instead.
+        link: (address, text) of the page where one goes on.
     """
 
     text: str
@@ -63,6 +65,7 @@ class Notice:
     fields: Mapping[str, str] | None = None
     is_error: bool = False
     location: str | None = None
+    link: tuple[str, str] | None = None
 
 
 Act = Callable[[Request, AsyncPerdure], Awaitable[Notice]]
@@ -91,6 +94,7 @@ class DashboardPage:
         if is_json:
             text = json.dumps({**sections, **data}, ensure_ascii=False, default=str)
             return Response(text, headers=dict(HEADERS), media_type=JSON)
+        data |= {"waiting_calls": await library.approvals.count()}
         shown = {one.name: sections[one.name] for one in self._sections if one.is_shown_empty or sections[one.name]}
         return html(self._template, data | {"sections": shown}, request, notice=notice, status=status)
 
@@ -198,7 +202,7 @@ def html(
     values["may_administer"] = principal_of(request).may("admin")
     values["snippets"] = _snippets(request, shown)
     text = environment().get_template(template).render(values)
-    return Response(text, status, headers=dict(HEADERS), media_type="text/html")
+    return page_answer(text, request, HEADERS, status=status)
 
 
 def _current_url(request: Request) -> URL:
@@ -236,6 +240,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(FILTERS)
+    made.globals["static"] = address_of
+    made.globals["waiting_calls"] = 0  # on pages that are not loaded from a store
     made.globals["tabs"] = [tab for feature in find_features() for tab in feature.tabs.items()]
     of_features = [(one.pages.paths[0], one.pages.link) for one in feature_pages() if one.pages.link]
     made.globals["links"] = [LINKS[0], *of_features, *LINKS[1:]]
@@ -359,6 +365,15 @@ def pretty(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
+def markdown(text: str) -> Any:
+    """A text in Markdown as HTML that templates show as it is."""
+    from markupsafe import Markup
+
+    from perdure.ui.markdown import markdown_html
+
+    return Markup(markdown_html(text))
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "ago": ago,
     "iso": iso,
@@ -372,4 +387,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "author": author,
     "diff_rows": diff_rows,
     "pretty": pretty,
+    "markdown": markdown,
 }

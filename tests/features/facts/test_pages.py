@@ -264,6 +264,29 @@ async def test_the_profile_has_values_by_slots_with_their_facts() -> None:
     assert "Nothing is known about “Bob”" in text_of(none.text)
 
 
+async def test_a_value_of_the_profile_is_corrected_and_forgotten_where_it_stands() -> None:
+    """The page stays that of the same person, shows the new value at once, and both can be undone."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("ann")
+        fact_id = await add(library, agent, "Ada lives in Turin")
+        where = f"/agents/{agent.id}/facts/profile/{fact_id}"
+        corrected = await client.post(f"{where}?user=Ada", data={"text": "Ada lives in Rome."})
+        fact = (await library.facts.get(fact_id)).fact
+        await undo(client, corrected)
+        back = (await library.facts.get(fact_id)).fact
+        forgotten = await client.post(f"{where}/forget?user=Ada")
+        none = text_of((await client.get(f"/agents/{agent.id}/facts/profile?user=Ada")).text)
+        await undo(client, forgotten)
+        again = text_of((await client.get(f"/agents/{agent.id}/facts/profile?user=Ada")).text)
+        empty = await client.post(where, data={"text": " "})
+
+    assert "Rome" in text_of(corrected.text) and 'value="Ada"' in corrected.text
+    assert (fact.text, back.text) == ("Ada lives in Rome.", "Ada lives in Turin")
+    assert "Forgotten: Ada lives in Turin" in text_of(forgotten.text)
+    assert "Location" not in none and "Location" in again
+    assert empty.status_code == 422
+
+
 async def test_the_timeline_shows_beginnings_and_ends() -> None:
     async with dashboard() as (client, library):
         agent = await library.create_agent("ann")
@@ -328,3 +351,86 @@ async def test_why_shows_the_versions_and_sources_of_a_fact() -> None:
     assert "Ada lives in Milan." in text_of(page)
     assert "<script>alert(1)" not in page
     assert "I live in Turin." in text_of(chat.text)
+
+
+async def test_entities_are_merged_renamed_and_both_taken_back() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/facts/entities"
+        for text, subject, object_ in (
+            ("Ada lives in Turin.", "Ada", "Turin"),
+            ("Ada likes tea.", "Ada", "tea"),
+            ("Ada Lovelace has a cat.", "Ada Lovelace", "a cat"),
+        ):
+            await agent.facts.add(text, subject=subject, relation="KNOWS", object=object_)
+        ids = {entity.name: entity.id for entity in await agent.facts.entities()}
+        alone = await client.post(f"{where}/selected", data={"entity": ids["Ada"]})
+        page = await client.post(f"{where}/selected", data={"entity": [ids["Ada Lovelace"], ids["Ada"]]})
+        assert alone.status_code == 422 and "at least two" in text_of(alone.text)
+        assert "“Ada Lovelace” was merged into “Ada”." in text_of(page.text)
+        assert "Ada Lovelace" not in [one.name for one in await agent.facts.entities()]
+        await undo(client, page)
+        assert "Ada Lovelace" in [one.name for one in await agent.facts.entities()]
+
+        form = {"name": "Torino", "type": "Location", "aliases": "the town\n"}
+        page = await client.post(f"{where}/{ids['Turin']}", data=form)
+        after = await agent.facts.get_entity(ids["Turin"])
+        assert (after.name, after.type, after.aliases) == ("Torino", "Location", ("the town", "Turin"))
+        await undo(client, page)
+        after = await agent.facts.get_entity(ids["Turin"])
+        assert (after.name, after.aliases) == ("Turin", ())
+
+        page = await client.post(f"{where}/{ids['a cat']}/merge", data={"into": "tea"})
+        assert "was merged into “tea”" in text_of(page.text)
+        wrong = await client.post(f"{where}/{ids['Turin']}/merge", data={"into": "Nobody"})
+        assert wrong.status_code == 404
+
+
+async def test_entities_are_sorted_by_their_columns() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/facts/entities"
+        for name in ("bob", "Ada", "Eve"):
+            await agent.facts.add(f"{name} likes tea.", subject=name, relation="LIKES", object="tea")
+        found = {}
+        for sort in ("", "name", "-name", "-facts", "nothing"):
+            twin = (await client.get(where, params={"sort": sort, "format": "json"})).json()
+            found[sort] = [one["name"] for one in twin["entities"]]
+        page = await client.get(where, params={"sort": "name"})
+
+    assert found["name"] == ["Ada", "bob", "Eve", "tea"] and found["-name"] == found["name"][::-1]
+    assert found[""] == found["-facts"] == found["nothing"] == ["tea", "bob", "Ada", "Eve"]
+    assert 'aria-sort="ascending"><a class="sort" href="?sort=-name"' in page.text
+
+
+async def test_the_graph_shows_what_is_true_on_a_day_with_links_to_sentences() -> None:
+    """All lines keep their places; those that are not true then are away, also from the table."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/facts/graph"
+        empty = await client.get(where)
+        for text, object_, since, until in (
+            ("Ada lived in Genoa.", "Genoa", datetime(2014, 3, 1, tzinfo=UTC), datetime(2021, 9, 1, tzinfo=UTC)),
+            ("Ada lives in Turin.", "Turin", datetime(2021, 9, 1, tzinfo=UTC), None),
+        ):
+            await agent.facts.add(
+                text, subject="Ada", relation="LIVES_IN", object=object_, valid_at=since, invalid_at=until
+            )
+        await agent.facts.add_fact("Ada likes tea.", subject="Ada", object_="tea", state="proposed")
+        now, then = [
+            (await client.get(where, params={"day": day, "format": "json"})).json()
+            for day in ("", str(datetime(2016, 1, 1).toordinal()))
+        ]
+        page = await client.get(where)
+        odd = [(await client.get(where, params={"day": day})).status_code for day in ("x", "-4", "9" * 12)]
+
+    def shown(twin: dict[str, Any]) -> set[str]:
+        return {edge["text"] for edge in twin["edges"] if edge["is_shown"]}
+
+    assert "connect nothing yet" in text_of(empty.text)
+    assert shown(now) == {"Ada lives in Turin."} and shown(then) == {"Ada lived in Genoa."}
+    assert [(one["x"], one["y"]) for one in now["nodes"]] == [(one["x"], one["y"]) for one in then["nodes"]]
+    assert {one["name"] for one in now["nodes"]} == {"Ada", "Genoa", "Turin"}
+    for edge in now["edges"]:
+        assert page.text.count(f"/why?of={edge['id']}") == 2
+    assert "hidden><td" in page.text and odd == [200] * 3

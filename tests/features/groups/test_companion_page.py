@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.testing import calls, says
-from tests.ui.browser import dashboard, text_of
+from tests.ui.browser import dashboard, text_of, undo
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -35,4 +35,29 @@ async def test_a_companion_is_switched_on_woken_shown_and_deleted() -> None:
         assert [(one["reason"], len(one["edits"])) for one in shape["passes"]] == [(f"She said {HOSTILE}", 1)]
         assert "Give it one" not in own and "It tidies the memory of another agent" in own
         assert "is deleted" in off
+        assert await agent.companion.info() is None
+
+
+async def test_the_settings_of_an_agent_have_its_companion() -> None:
+    """It is given, told how often to wake, and taken away; a companion itself has none."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        here = f"/agents/{agent.id}/settings"
+        before = text_of((await client.get(here)).text)
+        given = await client.post(f"{here}/companion/on", data={"kind": "reflection"})
+        info = await agent.companion.get()
+        form = {"frequency": "3", "max_steps": "", "max_tokens": "10,000"}
+        changed = await client.post(f"{here}/companion", data=form)
+        after = await agent.companion.get()
+        await undo(client, changed)
+        back = await agent.companion.get()
+        wrong = await client.post(f"{here}/companion", data={**form, "frequency": "often"})
+        own = text_of((await client.get(f"/agents/{info.companion.id}/settings")).text)
+        await undo(client, given)
+
+        assert "It tidies the memory" in before and info.kind == "reflection"
+        assert (after.frequency, after.max_steps, after.max_tokens) == (3, None, 10_000)
+        assert (back.frequency, back.max_tokens) == (info.frequency, info.max_tokens)
+        assert wrong.status_code == 422
+        assert "Give it one" in before and "Give it one" not in own
         assert await agent.companion.info() is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from perdure.testing import fails, says
 from tests.ui.browser import dashboard, text_of
 
@@ -19,7 +21,7 @@ async def test_groups_are_listed_with_their_agents() -> None:
         page = await client.get("/groups")
         rows = (await client.get("/groups?format=json")).json()["groups"]
 
-        assert "perdure group create" in none
+        assert "There is none yet. Create agents first." in none
         assert [row["name"] for row in rows] == ["Dynamic: Ann", HOSTILE]
         assert "led by Mia" in text_of(page.text)
         assert HOSTILE not in page.text and HOSTILE in text_of(page.text)
@@ -50,3 +52,45 @@ async def test_a_transcript_says_who_said_what() -> None:
         await library.delete_agent(ann.id)
         deleted = text_of((await client.get(path)).text)
         assert "Ann said something that was deleted." in deleted
+
+
+async def test_a_group_is_made_talked_to_and_deleted() -> None:
+    """The page follows those who speak until all have spoken."""
+    async with dashboard(says("From Ann."), says("From Ben.")) as (client, library):
+        ann, ben = [await library.create_agent(name) for name in ("Ann", "Ben")]
+        form = {"kind": "round_robin", "description": "pair", "agent": [ben.id, ann.id], "max_turns": "2"}
+        made = await client.post("/groups", data=form)
+        (group,) = await library.groups.list()
+        where = f"/groups/{group.id}"
+        sent = await client.post(f"{where}/messages", data={"text": "Where?", "key": "one"})
+        again = await client.post(f"{where}/messages", data={"text": "Where?", "key": "one"})
+        for _ in range(500):
+            page = await client.get(f"/groups?group={group.id}")
+            if "They are speaking" not in page.text:
+                break
+            await asyncio.sleep(0.01)
+        stopped = await client.post(f"{where}/stop")
+        deleted = await client.post(f"{where}/delete")
+
+        assert made.headers["hx-redirect"] == f"/groups?group={group.id}"
+        assert (group.info.agent_ids, group.info.max_turns) == ((ben.id, ann.id), 2)
+        assert sent.status_code == again.status_code == stopped.status_code == 200
+        said = text_of(page.text)
+        assert said.count("Where?") == 1 and said.index("From Ann.") < said.index("From Ben.")
+        assert "The group was deleted" in text_of(deleted.text) and await library.groups.list() == []
+
+
+async def test_a_group_that_can_not_be_is_refused() -> None:
+    """Nobody, a kind that there is not, a number that is none, and a leader who takes part."""
+    async with dashboard() as (client, library):
+        ann = await library.create_agent("Ann")
+        forms = [
+            {"kind": "round_robin"},
+            {"kind": "sleeptime", "agent": ann.id},
+            {"kind": "round_robin", "agent": ann.id, "max_turns": "many"},
+            {"kind": "dynamic", "agent": ann.id, "manager": ann.id},
+        ]
+        answers = [(await client.post("/groups", data=form)).status_code for form in forms]
+
+        assert answers == [422] * 4
+        assert await library.groups.list() == []

@@ -213,7 +213,7 @@ def test_forgetting_says_that_outputs_are_not_searched(home: Path) -> None:
     with open_sync(home / "perdure.db") as perdure:
         agent, _ = perdure.create_agent("ann", human="Mimosa"), perdure.create_agent("bob", human="Mimosa")
         Outputs(organisation_folder(store=home / "perdure.db") / agent.id).store("a log", "")
-    said_of = {name: run_inside(home, "forget", name, "Mimosa").stdout for name in ("ann", "bob")}
+    said_of = {name: run_inside(home, "forget", "Mimosa", name).stdout for name in ("ann", "bob")}
 
     assert "1 kept output of index_output may have it too and is not searched" in " ".join(said_of["ann"].split())
     assert "index_output" not in said_of["bob"]

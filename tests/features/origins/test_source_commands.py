@@ -33,18 +33,18 @@ def test_what_came_from_a_source_is_listed_and_taken_back(tmp_path: Path) -> Non
 
     listed = json.loads(run_inside(tmp_path, "source", "list", "ann", "--json").stdout)
     assert (listed[0]["source"], listed[0]["blocks"]) == ("tool:read_mail", 1)
-    shown = run_inside(tmp_path, "source", "show", "ann", "tool:read_mail")
-    assert (ORDER in shown.stdout, "source revert ann tool:read_mail" in shown.stderr) == (True, True)
+    shown = run_inside(tmp_path, "source", "show", "tool:read_mail", "ann")
+    assert (ORDER in shown.stdout, "source revert tool:read_mail ann" in shown.stderr) == (True, True)
     why = run_inside(tmp_path, "why", block.id)
     assert "may come from tool:read_mail" in why.stdout
-    dry = run_inside(tmp_path, "source", "revert", "ann", "tool:read_mail", "--dry-run")
+    dry = run_inside(tmp_path, "source", "revert", "tool:read_mail", "ann", "--dry-run")
     assert "Would take back 1 edit of blocks" in dry.stdout
-    unasked = run_inside(tmp_path, "source", "revert", "ann", "tool:read_mail")
+    unasked = run_inside(tmp_path, "source", "revert", "tool:read_mail", "ann")
     assert (unasked.returncode, "--yes" in unasked.stderr) == (1, True)
 
-    done = run_inside(tmp_path, "source", "revert", "ann", "tool:read_mail", "--yes")
+    done = run_inside(tmp_path, "source", "revert", "tool:read_mail", "ann", "--yes")
     assert ("Took back 1 edit of blocks" in done.stdout, "`perdure undo ann 1`" in done.stderr) == (True, True)
-    again = run_inside(tmp_path, "memory", "revert", "ann", f"{block.id}@1", "--yes", "--json")
+    again = run_inside(tmp_path, "memory", "revert", f"{block.id}@1", "ann", "--yes", "--json")
     assert json.loads(again.stdout)["writes"] == [f"{block.id}@1"]
     with open_sync(tmp_path / "perdure.db") as store:
         assert store.agent("ann").blocks.get("human").value == ""

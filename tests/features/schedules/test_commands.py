@@ -35,6 +35,9 @@ def test_a_schedule_is_added_listed_shown_cancelled_and_deleted(tmp_path: Path) 
     assert run_inside(tmp_path, "schedules").stdout.splitlines() == rows
     assert sorted(("tea" in row, "ben" in row) for row in rows[1:]) == [(False, True), (True, False)]
     assert len(run_inside(tmp_path, "schedule", "list", "ben").stdout.splitlines()) == 2
+    assert run_inside(tmp_path, "schedule", "pause", "tea").stdout.endswith(" is paused.\n")
+    assert "paused" in run_inside(tmp_path, "schedule", "list").stdout
+    assert run_inside(tmp_path, "schedule", "resume", "tea").stdout.count("next: ") == 5
     cancelled = run_inside(tmp_path, "schedule", "cancel", cake["id"][:17])
     assert cancelled.stdout == f"{cake['id']} fires no more.\n"
     assert "had cancelled already" in run_inside(tmp_path, "schedule", "cancel", cake["id"]).stdout
@@ -49,10 +52,10 @@ def test_a_schedule_is_added_listed_shown_cancelled_and_deleted(tmp_path: Path) 
 def test_an_event_is_answered_or_noted(tmp_path: Path) -> None:
     """With data as JSON; a repeated key is answered as before."""
     run_inside(tmp_path, "agent", "create", "ann")
-    event = ("event", "ann", "login", "--data", '{"from": "a phone"}', "--key", "k", "--json")
+    event = ("event", "login", "ann", "--data", '{"from": "a phone"}', "--key", "k", "--json")
     told, again = (json.loads(run_inside(tmp_path, *event).stdout) for _ in range(2))
-    noted = run_inside(tmp_path, "event", "ann", "like", "--note")
-    wrong = run_inside(tmp_path, "event", "ann", "like", "--data", "7")
+    noted = run_inside(tmp_path, "event", "like", "ann", "--note")
+    wrong = run_inside(tmp_path, "event", "like", "ann", "--data", "7")
 
     assert told["run_id"] == again["run_id"]
     assert told["text"]

@@ -281,6 +281,41 @@ async def test_a_cancelled_schedule_fires_no_more() -> None:
             await agent.schedules.firings(made.id)
 
 
+async def test_a_paused_schedule_fires_again_from_its_next_due_time_on() -> None:
+    """What was due meanwhile is not made up for; a time that has passed can't be resumed."""
+    async with opened() as (perdure, agent, clock):
+        made = await agent.schedules.create("x", every=HOUR, missed="all")
+        once = await agent.schedules.create("y", at="in 20m")
+        paused = [await agent.schedules.pause(one.id) for one in (made, once)]
+        clock.advance(3 * HOUR + 600)
+        assert await fire(perdure) == 0
+        resumed = await agent.schedules.resume(made.id)
+        with pytest.raises(ScheduleInvalid, match="no due time"):
+            await agent.schedules.resume(once.id)
+        clock.advance(HOUR)
+        assert await fire(perdure) == 1
+
+        assert [(one.status, one.next_at) for one in paused] == [("paused", None)] * 2
+        assert resumed.next_at == made.created_at + timedelta(hours=4)
+        assert await outcomes(agent, made.id) == [("fired", 0)]
+        assert (await agent.schedules.cancel(once.id)).status == "cancelled"
+        with pytest.raises(ScheduleInvalid, match="has cancelled"):
+            await agent.schedules.pause(once.id)
+
+
+async def test_a_discarded_agent_is_not_woken() -> None:
+    """Until it is restored."""
+    async with opened() as (perdure, agent, clock):
+        made = await agent.schedules.create("x", every=HOUR)
+        for discarded in (True, False):
+            await (agent.discard() if discarded else agent.restore())
+            clock.advance(HOUR)
+            await fire(perdure)
+
+        assert await outcomes(agent, made.id) == [("failed", 0), ("fired", 0)]
+        assert (await agent.schedules.firings(made.id))[1].reason == "the agent was discarded"
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

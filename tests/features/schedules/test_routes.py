@@ -98,6 +98,8 @@ async def test_cron_and_intervals_have_fields_of_our_own() -> None:
         wanted |= {"missed": "all", "missed_limit": 3, "max_firings": 9, "status": "active", "made_by": "user"}
         assert {name: full[name] for name in wanted} == wanted
         path = f"/v1/agents/{agent['id']}/schedule/{full['id']}"
+        assert (await server.post(f"{path}/pause", {}))["status"] == "paused"
+        assert (await server.post(f"{path}/resume", {}))["status"] == "active"
         assert (await server.post(f"{path}/cancel", {}))["status"] == "cancelled"
         assert await server.get(f"{path}/firings") == []
         assert len((await server.get(f"/v1/agents/{agent['id']}/schedule"))["scheduled_messages"]) == 1

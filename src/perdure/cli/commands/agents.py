@@ -58,7 +58,11 @@ LAST_TURNS = 3
 async def create_agent(
     view: Output,
     name: Annotated[str, argument("Of the new agent.", "NAME")],
-    model: Annotated[str | None, option("Its model, as provider/name; by default as found.", "HANDLE")] = None,
+    persona: Annotated[str | None, option("Who it is: its block `persona`.", "TEXT")] = None,
+    human: Annotated[str | None, option("What it knows of you: its block `human`.", "TEXT")] = None,
+    model: Annotated[
+        str | None, option("Its model, as provider/name; by default it follows the default model.", "HANDLE")
+    ] = None,
     profile: NewProfile = None,
     sleeptime: Annotated[
         bool, flag("--sleeptime", "With a companion that tidies its memory while nobody waits.")
@@ -67,7 +71,9 @@ async def create_agent(
     """Create an agent. `perdure chat NAME` talks to it."""
     await check_first_model(Settings.from_environment(), model)
     async with work.open_store() as perdure:
-        target = await open_agent(perdure, name=name, new=True, model=model, view=view, profile=profile)
+        target = await open_agent(
+            perdure, name=name, new=True, model=model, view=view, profile=profile, persona=persona, human=human
+        )
         agent = target.agent
         if sleeptime:
             await agent.companion.enable()
@@ -280,8 +286,8 @@ async def show_last_turns(
 @command("conversation import", json=False, change=True)
 async def import_messages(
     view: Output,
-    agent: Agent,
     file: Annotated[str, argument("One JSON object a line, oldest first; - is stdin.", "FILE")],
+    agent: Agent,
     conversation: Annotated[str | None, option("Where they go, a number or id: `new` creates one.", "NUMBER")] = None,
 ) -> None:
     """Add messages from elsewhere to the history of an agent.

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from perdure.cli.commands.run import LastAgent, argument, command, for_work
+from perdure.cli.commands.run import LastAgent, argument, command, for_work, option
 
 if for_work(__name__):
+    import asyncio
+
     from rich.text import Text
 
+    from perdure.cli.session import work
     from perdure.cli.session.agent_choice import chat_command
     from perdure.cli.views.json import block_shape, version_shape
     from perdure.cli.views.render import diff_view
     from perdure.cli.views.text import blocks_view, versions_view
     from perdure.cli.views.view import Output, visible
     from perdure.core.blocks import Block
+    from perdure.core.errors import PerdureError
     from perdure.library.agent import AsyncAgent
 
 Label = Annotated[str, argument("Label of the block, such as human.", "LABEL")]
@@ -40,6 +44,35 @@ async def history(view: Output, label: Label, agent: LastAgent) -> None:
     """Show the versions of a memory block: who wrote each, and the difference."""
     await show_versions(view, agent, label)
     view.hint(f"`perdure memory restore {label} N` brings the value of version N back.")
+
+
+@command("memory edit", change=True)
+async def edit_block(
+    view: Output,
+    label: Label,
+    agent: LastAgent,
+    text: Annotated[str | None, option("The new value; - reads stdin. By default your editor opens.", "TEXT")] = None,
+) -> None:
+    """Change the value of a memory block, in the editor that VISUAL or EDITOR names."""
+    before, file = await agent.blocks.get(label), None
+    if text is None:
+        text, file = await asyncio.to_thread(work.edit_in_file, label, before.value)
+    elif text == work.STDIN:
+        text = work.read_text(work.STDIN).removesuffix("\n")
+    try:
+        block = await agent.blocks.update(label, text, expected=before.version)
+    except PerdureError:
+        if file is not None:
+            view.note(f"What you wrote is in {file}.")
+        raise
+    if file is not None:
+        file.unlink(missing_ok=True)
+    if block.version == before.version:
+        view.show({"block": block_shape(block), "diff": ""}, Text("Nothing was changed."))
+        return
+    diff = (await agent.blocks.history(label, limit=1))[0].diff
+    view.show({"block": block_shape(block), "diff": diff}, diff_view(diff))
+    view.hint(f"`perdure memory restore {label} {before.version}` brings the value before back.")
 
 
 @command("memory restore", change=True)

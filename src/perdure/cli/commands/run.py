@@ -194,16 +194,17 @@ def command(
 
     def register(work: Work) -> Work:
         if not for_work(work.__module__):
-            _callbacks[work.__module__][name] = _callback(work, json=json, loop=loop, needs=needs)
+            _callbacks[work.__module__][name] = _callback(name, work, json=json, loop=loop, needs=needs)
         return work
 
     return register
 
 
 def _callback(
-    work: Callable[..., Any], *, json: bool, loop: Callable[[], Any], needs: Mapping[str, Any]
+    command: str, work: Callable[..., Any], *, json: bool, loop: Callable[[], Any], needs: Mapping[str, Any]
 ) -> Callable[..., None]:
-    """What typer calls for the command of `work`: it imports the module of `work` anew, to run it; see `command`."""
+    """What typer calls for the command of this name, whose function is `work`: it imports the module of `work` anew, to
+    run it; see `command`."""
     opened = [name for name in ("view", "perdure", "access") if work.__annotations__.pop(name, None)]  # not imported
     hints = get_type_hints(work, include_extras=True)
     agents = [name for name, hint in hints.items() if IS_AGENT in getattr(hint, "__metadata__", ())]
@@ -222,7 +223,8 @@ def _callback(
     if json:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
     first = {"named": parameters[0].name} if parameters else {}
-    needed = Needs(given=opened, agents=agents, **first | dict(needs))
+    places = [one.name for one in parameters if any(map(_is_argument, get_args(one.annotation)))]
+    needed = Needs(given=opened, agents=agents, command=command, places=places, **first | dict(needs))
 
     def run(**arguments: Any) -> None:
         for is_wrong, why, about in needed.refuses:
@@ -239,6 +241,11 @@ def _callback(
     run.__doc__ = work.__doc__
     run.__signature__ = Signature([one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters])  # type: ignore[attr-defined]
     return run
+
+
+def _is_argument(about: object) -> bool:
+    """Whether what is said about a parameter makes it an argument that is given by its place."""
+    return isinstance(about, typer.models.ArgumentInfo)
 
 
 def group_of(noun: str, *modules: str) -> Any:

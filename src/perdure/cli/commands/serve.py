@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 log = logging.getLogger(__name__)
+
+EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})
+"""The addresses of a server that listens on all networks of its machine: nobody calls it by them."""
 
 
 def _fast_loop() -> Any:
@@ -173,6 +177,11 @@ def _show_ready(url: str, about: Mapping[str, Any], config: ServerConfig, view: 
         f" · next: Letta(base_url={url!r}) of letta-client, or `perdure doctor`; Ctrl-C stops"
     )
     view.print(Text(visible(line)))
+    if config.host.strip("[]") in EVERY_ADDRESS and not config.allowed_hosts:
+        view.hint(
+            "Other machines are refused until PERDURE_ALLOWED_HOSTS has the names or addresses by which they call this"
+            f" one, such as PERDURE_ALLOWED_HOSTS={socket.gethostname().lower()}"
+        )
     link = dashboard_link(url, config)
     if config.api_key is None:
         view.hint(f"Dashboard: {link}")

@@ -58,9 +58,13 @@ class Check:
     fix: str = ""
 
 
+LINE_CHARS = 100
+
+
 def checks_view(checks: Sequence[Check]) -> Iterator[RenderableType]:
-    """A line for each check, its fix below it, and the result of all at the end."""
+    """A line for each check, its fix below it, and the result of all at the end; no line is longer than 100."""
     table = new_table("check", "text", head=False)
+    table.columns[1].max_width = LINE_CHARS - max(len(check.name) for check in checks) - len("✓   ")
     for check in checks:
         name = (f" {check.name}", "bold" if check.status == "broken" else "")
         # Other texts write PYTHON, and refer to these checks for the path of the interpreter.

@@ -102,7 +102,7 @@ def model_elsewhere(agent: AsyncAgent, perdure: AsyncPerdure) -> ModelNotFound:
 async def check_first_model(settings: Settings, model: str | None) -> None:
     """Check the model of a first agent, so that an unknown one leaves no empty store behind. Raises: ModelNotFound."""
     models = model_registry(own=own_models(settings))
-    chosen = models.choose_offline(settings.model)
+    chosen = models.first_choice(settings.model)
     handle = model or (chosen.handle if chosen.is_setting else "")
     if not handle or has_store(settings):
         return
@@ -112,7 +112,15 @@ async def check_first_model(settings: Settings, model: str | None) -> None:
 
 
 async def open_agent(
-    perdure: AsyncPerdure, *, name: str | None, new: bool, model: str | None, view: Output, profile: str | None = None
+    perdure: AsyncPerdure,
+    *,
+    name: str | None,
+    new: bool,
+    model: str | None,
+    view: Output,
+    profile: str | None = None,
+    persona: str | None = None,
+    human: str | None = None,
 ) -> ChatAgent:
     """The agent to chat with.
 
@@ -121,6 +129,7 @@ async def open_agent(
         new: make an agent of this name.
         model: the handle for a new agent.
         profile: for a new agent; by default it follows from its model.
+        persona, human: what the blocks of a new agent hold.
     Raises: NotFound, AlreadyExists, NameInvalid, ModelNotFound; InvalidInput: the agent has another model or profile.
     """
     agent = await _find_agent(view, perdure, name, new=new)
@@ -131,7 +140,12 @@ async def open_agent(
             await ask_for_models(model, perdure.app.models)
         try:
             agent = await perdure.create_agent(
-                FIRST_NAME if name is None else name, model=model, timezone=local_zone(), profile=profile
+                FIRST_NAME if name is None else name,
+                model=model,
+                timezone=local_zone(),
+                profile=profile,
+                persona=persona,
+                human=human,
             )
         except ModelNotFound as error:
             raise with_help(error, perdure.app.models) from error
@@ -144,16 +158,12 @@ async def open_agent(
     if profile is not None and profile != agent.info.settings.get(PROFILE):
         helps = f"`perdure agent settings {shlex.quote(agent.name)} profile={shlex.quote(profile)}` changes it"
         raise InvalidInput(f"--profile {profile} is for an agent that is made, and there is {agent.name!r}: {helps}")
-    if agent.info.follows_default and agent.info.model == EXTRACTIVE:  # a language model can be there by now
-        await perdure.app.choose(progress=view.show_status)
-        view.clear_status()
-        agent = await perdure.agent(agent.id)
     return ChatAgent(agent, False, await last_conversation(agent))
 
 
 async def choose_model(perdure: AsyncPerdure, view: Output) -> None:
     """Choose the model of new agents, and show what was tried in vain."""
-    choice = await perdure.app.choose(progress=view.show_status)
+    choice = await perdure.app.decide(progress=view.show_status)
     view.clear_status()
     for note in choice.notes:
         view.note(note)

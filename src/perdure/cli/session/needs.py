@@ -26,6 +26,8 @@ class Needs:
             store the error says that it is not found.
         none: the hint with which the command ends without a store or an agent; `shape` is its result for programs.
         lacks: the end of the error which says that there is no store yet.
+        command: its name, and `places` the arguments that are given by their places, in order: an error about the
+            agent says it with them in their right order.
     """
 
     given: Sequence[str] = ()
@@ -37,3 +39,5 @@ class Needs:
     none: str = ""
     shape: object = ()
     lacks: str = ""
+    command: str = ""
+    places: Sequence[str] = ()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
+from tempfile import NamedTemporaryFile, SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Protocol, TypeVar
 
 import typer
@@ -104,10 +106,36 @@ async def _open_needs(view: Output, needs: Needs, arguments: Mapping[str, Any]) 
             for name in needs.agents:
                 if needs.none and arguments[name] is None and await perdure.last_agent() is None:
                     _end_empty(view, needs)
-                found[name] = await get_agent(view, perdure, arguments[name], change=change)
+                try:
+                    found[name] = await get_agent(view, perdure, arguments[name], change=change)
+                except NotFound as error:
+                    raise await _find_swapped(perdure, needs, arguments, name) or error from None
             yield found
     else:
         yield {}
+
+
+async def _find_swapped(
+    perdure: AsyncPerdure, needs: Needs, arguments: Mapping[str, Any], name: str
+) -> NotFound | None:
+    """The error of a command with its arguments in the wrong order, which says the right one; None: nothing else that
+    was given names an agent. `name`: the argument that names none."""
+    given = [(place, word) for place in needs.places for word in _words(arguments[place])]
+    for place, word in given:
+        if place == name or (name not in needs.places):
+            continue
+        with suppress(PerdureError):
+            await perdure.agent(word)
+            words = [other for _, other in given if other != word]
+            words.insert(len(words) if needs.places[-1] == name else needs.places.index(name), word)
+            line = shlex.join(("perdure", *needs.command.split(), *words))
+            return NotFound("agent", arguments[name], hint=f"{word!r} is an agent. Did you mean `{line}`?")
+    return None
+
+
+def _words(value: object) -> Sequence[str]:
+    """The words of an argument, of which it may take several."""
+    return [value] if isinstance(value, str) else value if isinstance(value, list) else []
 
 
 def _end_without_store(view: Output, needs: Needs, arguments: Mapping[str, Any]) -> None:
@@ -252,6 +280,28 @@ def read_text(name: str) -> str:
         return read_bytes(name).decode()
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{name!r} is no text in UTF-8: byte {error.start + 1} is none") from error
+
+
+def edit_in_file(name: str, text: str) -> tuple[str, Path]:
+    """Let a person edit a text in the editor of VISUAL or EDITOR; return what they saved, and the file that holds it,
+    which only they can read: the caller removes it. Raises: InvalidInput: no terminal, or no such editor."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InvalidInput("there is no terminal for an editor: give the value as --text, or --text - to read stdin")
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with NamedTemporaryFile("w", prefix=f"perdure-{name}-", suffix=".txt", delete=False, encoding="utf-8") as file:
+        file.write(text)
+    path = Path(file.name)
+    try:
+        code = subprocess.call([*shlex.split(editor), str(path)])
+        edited = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        path.unlink(missing_ok=True)
+        raise InvalidInput(f"the editor {editor!r} can't be used: {error}. Set EDITOR, or give --text") from error
+    if code:
+        path.unlink()
+        raise InvalidInput(f"nothing was changed: the editor {editor!r} ended with code {code}")
+    # Editors end a file with a line break, which the text may not have had.
+    return edited if text.endswith("\n") else edited.removesuffix("\n"), path
 
 
 async def load_all(list_page: Callable[..., Awaitable[Sequence[Item]]]) -> list[Item]:

@@ -27,11 +27,13 @@ class _Change:
     lines: tuple[str, ...]
 
 
-def merge_lines(base: str, ours: str, theirs: str) -> MergedText:
+def merge_lines(
+    base: str, ours: str, theirs: str, *, names: tuple[str, str] = ("now", "without the write")
+) -> MergedText:
     """Return `ours` with what changed from `base` to `theirs`.
 
     Lines that were put right before or behind a changed place are kept; two changes of one line are a conflict, unless
-    they are equal.
+    they are equal. `names` stand in the marks of a conflict, for `ours` and `theirs`.
     """
     if ours == base:
         return MergedText(theirs, True)
@@ -55,7 +57,7 @@ def merge_lines(base: str, ours: str, theirs: str) -> MergedText:
             merged += both
         else:
             is_clean = False
-            merged += ["<<<<<<< now", *forms[0], "=======", *forms[1], ">>>>>>> without the write"]
+            merged += [f"<<<<<<< {names[0]}", *forms[0], "=======", *forms[1], f">>>>>>> {names[1]}"]
         place = last
     return MergedText("\n".join((*merged, *lines[place:])), is_clean)
 

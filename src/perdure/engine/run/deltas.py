@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from perdure.core.agents import Agent
-from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunCancelRequested, StoredEvent
+from perdure.core.errors import Conflict
+from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunCancelRequested, RunEnded, StoredEvent
 from perdure.core.ids import MessageId, RunId
 from perdure.core.loops import FREE, THINKING, AgentLoop
-from perdure.core.messages import Waits
+from perdure.core.messages import Waits, text_of
 from perdure.core.models import ModelDelta
-from perdure.core.runs import Failure, Run, RunKey, Step
+from perdure.core.runs import NO_USAGE, Failure, Run, RunKey, Step
 from perdure.core.specs import bare_name
 from perdure.core.text.json_strings import StringMember
 from perdure.engine.approvals.answers import give_up_pending, recent_approval_ids, tools_of, waits_by_tool, write_waits
@@ -21,7 +22,7 @@ from perdure.engine.log.next_action import EndRun
 from perdure.engine.log.run_log import Line, Progress, RunLog, run_log_of
 from perdure.engine.log.tool_rules import expected_states
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.records.rows import CallIds, add_waiting_input, end_run
+from perdure.engine.records.rows import CallIds, add_waiting_input, decode_drafts, end_run
 from perdure.storage.tx import Tx
 
 PAGE = 1_000
@@ -67,6 +68,21 @@ def request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> Sequence[Cancel
             if not one.ended or one.stop_reason == "requires_approval":
                 cancelled.append(_request_cancel(tx, one, inputs))
     return cancelled
+
+
+def withdraw(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Sequence[StoredEvent], str]:
+    """End a run that waits behind another one, so that its messages never come into the log; return it, its new events
+    and what the messages say. Raises: NotFound; Conflict: it does not wait any more."""
+    tx.agents.lock(tx.runs.get(run_id).key.agent_id)
+    run = tx.runs.get(run_id)
+    waiting = tx.runs.waiting_input(run.key)
+    if run.status != "queued" or run.resumes is not None or waiting is None:
+        raise Conflict(f"{run_id} does not wait any more: cancel it")
+    drafts, _ = decode_drafts(waiting)
+    tx.runs.begin_input(run.key, first_message_seq=None)
+    run = tx.runs.end(run, reason="cancelled", usage=NO_USAGE, step_count=0, failure=None, at=inputs.now)
+    events = tx.events.add(run.key, [RunEnded(run.id, "cancelled", NO_USAGE, 0)], at=inputs.now)
+    return run, events, "\n\n".join(text_of(draft.parts) for draft in drafts if draft.kind == "message")
 
 
 def _request_cancel(tx: Tx, run: Run, inputs: UnitInputs) -> Cancelled:
@@ -125,6 +141,7 @@ class Deltas:
         thoughts: number of a call -> the reader of its thoughts.
         thinker: the number of the call that the newest reasoning stands in, -1: in none; None: there is no reasoning.
         held: number of a call -> its arguments so far, which wait for the end of its thoughts.
+        said: the pieces of its text.
     """
 
     log: RunLog
@@ -141,12 +158,14 @@ class Deltas:
     thoughts: dict[int, StringMember] = field(default_factory=dict)
     thinker: int | None = None
     held: dict[int, Delta] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
 
     async def of(self, piece: ModelDelta) -> Sequence[Delta]:
         """Return the deltas that readers receive for a piece of the model's answer. Arguments come after the thoughts
         in them, or when something else begins."""
         before = [self.held.pop(index) for index in [*self.held] if (piece.kind, piece.index) != (ARGUMENTS, index)]
         if piece.kind == "text":
+            self.said.append(piece.text)
             return (*before, Delta(self.step.id, self.message_id, piece.kind, piece.text))
         if piece.kind == "reasoning":
             return (*before, self._reasoning(piece.text, -1))

@@ -95,7 +95,10 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             if answers.blocked is not None:
                 raise answers.blocked
     except Interrupted:
-        return Progress(await ports.store.read(load_run_log, log))
+        draft = Draft(id=message_id, role="assistant", parts=(Text("".join(deltas.said)),))
+        tokens = ports.counter.count(parts_to_json(draft.parts)) + MESSAGE_OVERHEAD_TOKENS
+        ends = "run_end" not in ports.hooks.points
+        return await ports.store.write(_store_said, log, step, ports.inputs(), draft=draft, tokens=tokens, ends=ends)
     except (GivenBack, LeaseLost, StoreError):
         raise
     except (Exception, asyncio.CancelledError) as error:
@@ -256,6 +259,22 @@ def _store_reply(
     count_use(tx, agent, run.options, step.model, reply.usage, inputs)
     if reply.exchange is not None:
         tx.steps.put_exchange(step, reply.exchange)
+    log = replace(log, run=run, messages=(*log.messages, *rows), steps=(*log.steps[:-1], step))
+    return _store_progress(tx, log, [MessageAdded(row.seq, row) for row in rows], inputs, ends=ends)
+
+
+def _store_said(
+    tx: Tx, log: RunLog, step: Step, inputs: UnitInputs, *, draft: Draft, tokens: int, ends: bool
+) -> Progress:
+    """Store what the model has said of an answer that was stopped: whoever read it finds it again.
+
+    Args: as `_store_reply`.
+    """
+    run = tx.runs.keep_lease(log.run)
+    if not run.cancel_requested or not text_of(draft.parts).strip():
+        return Progress(load_run_log(tx, log))
+    rows = tx.messages.append(run, [draft], [tokens], at=inputs.now, step_id=step.id)
+    step = tx.steps.end(step, status="cancelled", at=inputs.now, stop_reason="cancelled")
     log = replace(log, run=run, messages=(*log.messages, *rows), steps=(*log.steps[:-1], step))
     return _store_progress(tx, log, [MessageAdded(row.seq, row) for row in rows], inputs, ends=ends)
 

@@ -32,7 +32,7 @@ from perdure.engine.records.leases import is_dead
 from perdure.engine.records.run_request import RunRequest, check_request
 from perdure.engine.run.accept import Accepted, accept_now, claim_run
 from perdure.engine.run.batch import accept_batch, named_request
-from perdure.engine.run.deltas import PAGE, events_after, fail, request_cancel, turn_of, unended
+from perdure.engine.run.deltas import PAGE, events_after, fail, request_cancel, turn_of, unended, withdraw
 from perdure.engine.run.hook_points import at_run_end, at_run_start
 from perdure.engine.run.loop import run as run_loop
 from perdure.engine.workers.background import Pauses
@@ -262,6 +262,13 @@ class Runner:
             if run.key.seq in wanted:
                 wanted[run.key.seq] = None  # what `accept` began does not know of this yet
         return cancelled[0][0]
+
+    async def withdraw(self, run_id: RunId) -> str:
+        """Take back a message that waits behind another run; return what it says. Raises: NotFound, Conflict,
+        StoreError."""
+        run, events, text = await self._ports.store.write(withdraw, run_id, self._ports.inputs())
+        self._publish(run.key, events)
+        return text
 
     async def recover(self) -> None:
         """Take over runs that nobody drives any more, as far as their models can be reached from here."""

@@ -110,16 +110,19 @@ def _rules() -> list[ScopeRule]:
         ScopeRule(WRITE, "/connections/**", "admin", audited=True),
         ScopeRule(WRITE, "/data/backup", "admin", audited=True, whole_server=True),
         ScopeRule(WRITE, "/approvals", "user", audited=True),
-        *(ScopeRule("POST", path, "user", audited=True) for path in ("/agents/*/fork", "/runs/*/fork")),
+        *(ScopeRule("POST", f"/agents/*/{word}", "user", audited=True) for word in ("fork", "regenerate")),
+        ScopeRule("POST", "/runs/*/fork", "user", audited=True),
         *(ScopeRule(WRITE, path, "user") for path in ("/runs/**", "/search")),
-        *(ScopeRule(WRITE, f"/agents/*/{word}", "user") for word in ("messages", "stop", "answers")),
+        *(ScopeRule(WRITE, f"/agents/*/{word}", "user") for word in _CHAT),
+        *(ScopeRule(WRITE, f"/groups/*/{word}", "user") for word in ("messages", "stop")),
         *(ScopeRule(WRITE, f"/agents/*/{path}", "builder", audited=True) for path in _BUILT_IN_MEMORY),
         *(ScopeRule(WRITE, f"/agents/*/{word}/**", "user", audited=True) for word in _MEMORY_PAGES),
         *(ScopeRule(WRITE, f"/{noun}/**", "builder", audited=True) for noun in ("agents", "data", "groups")),
     ]
 
 
-_MEMORY_PAGES = ("memory", "facts", "forget", "sources", "notes", "proposals")
+_CHAT = ("messages", "stop", "take-back", "again", "answers", "reply")
+_MEMORY_PAGES = ("conversations", "memory", "facts", "forget", "sources", "notes", "proposals")
 _BUILT_IN_MEMORY = (
     *("memory/blocks", "memory/blocks/*/settings", "memory/blocks/*/detach"),
     *("memory/companion/on", "memory/companion/off", "facts/capture", "facts/pause"),

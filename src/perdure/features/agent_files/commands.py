@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 from perdure.cli.commands.run import Agent, Org, argument, command, flag, for_work, option
@@ -21,16 +22,21 @@ async def export_agent(
     view: Output,
     perdure: AsyncPerdure,
     agent: Agent,
-    file: Annotated[str, argument("Such as ann.af (- is stdout).", "FILE")],
+    file: Annotated[str | None, argument("By default NAME.af in this folder; - is stdout.", "FILE")] = None,
     messages: Annotated[bool, flag("--messages/--no-messages", "With its messages.")] = True,
     overwrite: Annotated[bool, flag("--overwrite", "Replace the file if it is there.")] = False,
     org: Org = None,
 ) -> None:
     """Write an agent with its memory, tools, folders and messages as an agent file, which Letta's server reads too."""
+    file = file or f"{agent.name}.af"
     text = await export_text(perdure, agent.id, with_messages=messages)
     with work.output_lines(view, file, overwrite=overwrite) as write:
         write(text)
-    where = "" if file == work.STDIN else f" to {file}; `perdure agent import {file}` reads it, here or elsewhere"
+    where = (
+        ""
+        if file == work.STDIN
+        else f" to {file}; `perdure agent import {shlex.quote(file)}` reads it, here or elsewhere"
+    )
     view.hint(f"Exported {agent.name!r}{where}. Other archives than its own are not in it: `perdure archive export`.")
 
 

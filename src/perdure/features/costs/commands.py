@@ -60,7 +60,7 @@ async def context(
     cost: Annotated[bool, flag("--cost", "Show what the conversation's requests and summaries cost.")] = False,
     svg: Annotated[Path | None, option("Write the plot of --cost to a file, too.", "FILE")] = None,
 ) -> None:
-    """Show what fills the context window, what a model was sent, and what it cost.
+    """Show the context window, the requests to models and their cost.
 
     Requests are built again from the log, byte for byte.
     """

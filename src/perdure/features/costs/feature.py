@@ -7,9 +7,7 @@ from perdure.core.features import Feature, Noun
 FEATURE = Feature(
     name="costs",
     verbs={
-        "context": Noun(
-            modules=("commands",), help="Show what fills the context window, what a model was sent, and what it cost."
-        )
+        "context": Noun(modules=("commands",), help="Show the context window, the requests to models and their cost.")
     },
     routes=("routes",),
     agent_parts={"costs": "service:AsyncCosts.costs"},

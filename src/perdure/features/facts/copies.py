@@ -80,7 +80,7 @@ def copy_facts(tx: Tx, agent_id: AgentId, rows: HeldRows) -> FactsCopy:
     sources = tx.of(Facts).sources(graph.id, [one.seq for one in facts if one.seq == one.first_seq])
     numbers = {one.seq for one in episodes}
     return FactsCopy(
-        entities=[one for one in tx.of(Entities).list(graph.id, limit=_ALL) if one.seq not in unnamed],
+        entities=[one for one in tx.of(Entities).list(graph.id, limit=_ALL, merged=True) if one.seq not in unnamed],
         facts=facts,
         episodes=episodes,
         sources=[(first, seq) for first, of_fact in sources.items() for seq in of_fact if seq in numbers],
@@ -114,8 +114,11 @@ def restore_facts(tx: Tx, agent_id: AgentId, copy: FactsCopy, rows: HeldRows, id
             for one in copy.entities
         ]
     )
-    tx.passages.add([entity_text(graph, one, at=at) for one in stored])
+    tx.passages.add([entity_text(graph, one, at=at) for one in stored if one.merged_into is None])
     entities = dict(zip((one.seq for one in copy.entities), (one.seq for one in stored), strict=True))
+    for one in stored:
+        if one.merged_into is not None:
+            tx.of(Entities).put(replace(one, merged_into=_lookup(entities, one.merged_into, "an entity")))
     for rule in copy.rules:
         entity = None if rule.entity is None else _lookup(entities, rule.entity, "an entity")
         tx.of(Graphs).add_rule(replace(rule, graph_id=graph.id, entity=entity))

@@ -17,7 +17,7 @@ FEATURE = Feature(
         )
     },
     routes=("routes",),
-    pages=("pages",),
+    pages=("pages", "profile_pages", "entity_pages", "network_pages"),
     tabs={"facts": "/facts"},
     slashes={"/facts [TEXT]": "cli_views:show_facts"},
     agent_settings={

@@ -31,6 +31,7 @@ REASONS: Mapping[FactChange, str] = {
     "archive": "nothing has used it since it faded",
     "merge": "several facts said nearly the same",
     "accept": "a person accepted it",
+    "join": "a person merged two entities, or took that back",
 }
 """Change -> why a version was written."""
 

@@ -1,6 +1,6 @@
-"""Facts: what an agent knows as sentences, with the times at which they were true and where they come from; and views
-over them: the profile of a user, when facts began and ended, and whom and what they are about. A person
-changes the facts themselves, what is captured, and what must not be remembered.
+"""Facts: what an agent knows as sentences, with the times at which they were true and where they come from; the profile
+of a user, and when facts began and ended. A person changes the facts themselves, what is captured, and what must not be
+remembered.
 """
 
 from __future__ import annotations
@@ -23,18 +23,7 @@ from perdure.core.text.zones import local, zone
 from perdure.domain.agents.units import AgentChanges
 from perdure.features.facts.service import NewFactFields
 from perdure.features.facts.units.profile import TEXT_RELATION
-from perdure.features.facts.values.facts import (
-    KNOWN_STATES,
-    CommunityHit,
-    Entity,
-    Fact,
-    FactEvent,
-    FactHit,
-    FactRule,
-    FactState,
-    Graph,
-    Profile,
-)
+from perdure.features.facts.values.facts import KNOWN_STATES, Fact, FactEvent, FactHit, FactRule, FactState, Graph
 from perdure.features.facts.values.settings import FACT_SETTINGS, load_agent_facts, load_graph_settings
 from perdure.features.facts.views import FactConditions
 from perdure.library.memory.search import period
@@ -43,7 +32,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.search.ranking.hits import Why
 from perdure.search.ranking.query import parse_time
 from perdure.ui.pages.home import agent_frame
-from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, date_of, field_of, form_of, is_number
+from perdure.ui.render import Data, Notice, Pages, agent_id_of, date_of, field_of, form_of, is_number
 
 FACTS_MAX, ABOUT_MAX = 50, 8
 TEXT_CHARS = 300
@@ -106,7 +95,7 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
     used = {name: query[name] for name in FILTERS if query.get(name, "").strip()}
     last = hits[-1].fact.id if len(hits) == FACTS_MAX and not search else None
     return facts_frame(agent, "list") | {
-        "facts": [_localize(fact_shape(hit, now), agent) for hit in hits],
+        "facts": [localize(fact_shape(hit, now), agent) for hit in hits],
         "problem": problem,
         "filters": {name: used.get(name, "") for name in FILTERS},
         "states": [
@@ -127,10 +116,10 @@ async def _faded_passages(library: AsyncPerdure, agent: Agent) -> list[Data]:
     where, page = PassageFilter(states=("faded", "archived")), Page(FACTS_MAX, ascending=False)
     found = await library.agent_of(agent.id).list_passages(page, where=where)
     shapes = [attributes(one, "id", "state", at="occurred_at") | {"text": one.text[:TEXT_CHARS]} for one in found]
-    return [_localize(shape, agent) for shape in shapes]
+    return [localize(shape, agent) for shape in shapes]
 
 
-def _localize(shape: Data, agent: Agent) -> Data:
+def localize(shape: Data, agent: Agent) -> Data:
     """A shape with its times in the agent's time zone."""
     tz = zone(agent.timezone)
     return {name: local(value, tz) if isinstance(value, datetime) else value for name, value in shape.items()}
@@ -224,43 +213,7 @@ def rule_shape(rule: FactRule) -> Data:
     return shape | {"at": rule.created_at}
 
 
-PROFILE_TOKENS = 4_000
-EVENTS_MAX, ENTITIES_MAX, COMMUNITIES_MAX, MEMBERS_MAX = 100, 50, 10, 12
-SLOT_NAMES = {"basic_info": "Person"}
-"""Groups of slots whose name is not for people."""
-
-
-@pages.get("/agents/{agent_id}/facts/profile", "facts/profile.html")
-async def profile(request: Request, library: AsyncPerdure) -> Data:
-    """What is known about the user now, or about whom `user` names, by slots."""
-    agent_id, user = agent_id_of(request), request.query_params.get("user", "").strip()
-    agent = await library.all_agents.resolve(agent_id)
-    found = await library.agent_of(agent_id).facts.profile(budget_tokens=PROFILE_TOKENS, user=user)
-    return facts_frame(agent, "profile") | {
-        "user": user,
-        "name": None if found.user is None else found.user.name,
-        "entity_id": None if found.user is None else found.user.id,
-        "groups": _groups(found, agent),
-        "left_out": found.left_out,
-    }
-
-
-def _groups(found: Profile, agent: Agent) -> list[Data]:
-    """The slots of a profile, grouped by the part before the dot, each value with the fact that says it."""
-    groups: dict[str, dict[str, list[Data]]] = {}
-    for entry in found.entries:
-        group, _, slot = entry.slot.partition(".")
-        value = {"value": entry.value, "fact_id": None}
-        if entry.fact is not None:
-            value |= _localize(attributes(entry.fact, "text", "valid_at", fact_id="id"), agent)
-        groups.setdefault(group, {}).setdefault(slot, []).append(value)
-    return [
-        {
-            "name": SLOT_NAMES.get(group, group.replace("_", " ")),
-            "slots": [{"name": slot.replace("_", " "), "entries": values} for slot, values in slots.items()],
-        }
-        for group, slots in groups.items()
-    ]
+EVENTS_MAX = 100
 
 
 @pages.get("/agents/{agent_id}/facts/timeline", "facts/timeline.html")
@@ -287,40 +240,11 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
         older = last + timedelta(microseconds=events[-1].at != last)
     own = {"fact_id": "fact.id", "text": "fact.text"}
     return facts_frame(agent, "timeline") | {
-        "events": [_localize(attributes(one, "at", "kind", "tags", **own), agent) for one in events],
+        "events": [localize(attributes(one, "at", "kind", "tags", **own), agent) for one in events],
         "filters": {name: query.get(name, "") for name in ("since", "until", "entity")},
         "problem": problem,
         "older": None if older is None else older.isoformat(),
     }
-
-
-@pages.get("/agents/{agent_id}/facts/entities", "facts/entities.html")
-async def entities(request: Request, library: AsyncPerdure) -> Data:
-    """Communities, the largest or those that `q` finds, and the people, places and things that facts are about."""
-    agent_id, query = agent_id_of(request), request.query_params
-    agent = await library.all_agents.resolve(agent_id)
-    search = query.get("q", "").strip()
-    communities = await library.agent_of(agent_id).facts.communities(search, limit=COMMUNITIES_MAX)
-    page = Page(ENTITIES_MAX, ascending=False, after=query.get("after"))
-    found = await library.agent_of(agent_id).facts.page_of_entities(page)
-    return facts_frame(agent, "entities") | {
-        "search": search,
-        "communities": [_community_shape(one) for one in communities],
-        "entities": [_entity_shape(one) for one in found],
-        "after": after_of(found, ENTITIES_MAX),
-    }
-
-
-def _community_shape(hit: CommunityHit) -> Data:
-    """A community with some of its members, as the page shows it."""
-    members = [attributes(one, "id", "name") for one in hit.members[:MEMBERS_MAX]]
-    return attributes(hit.community, "name", "summary", "size", due="summary_due") | {"members": members}
-
-
-def _entity_shape(entity: Entity) -> Data:
-    """An entity with its other names, as the page shows it."""
-    aliases = [alias for alias in entity.aliases if alias != entity.name]
-    return attributes(entity, "id", "name", "type", "summary", facts="fact_count") | {"aliases": aliases}
 
 
 MODES: Mapping[str, str] = {
@@ -461,9 +385,9 @@ async def pause(request: Request, library: AsyncPerdure) -> Notice:
 async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     """Correct the sentence of a fact, and the days from and until which it was true."""
     form = await form_of(request)
-    fact = (await library.facts.get(FactId(request.path_params["fact_id"]))).fact
+    fact = (hit := await library.facts.get(FactId(request.path_params["fact_id"]))).fact
     agent = await library.all_agents.resolve(agent_id_of(request))
-    shown = _localize(attributes(fact, since="valid_at", until="invalid_at"), agent)
+    shown = localize(attributes(fact, since="valid_at", until="invalid_at"), agent)
     changes: Any = {"text": field_of(form, "text")}
     # A date that is still the one with which the form was filled stays a time of its day.
     changes |= {
@@ -471,11 +395,12 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
         for name, field in (("since", "valid_at"), ("until", "invalid_at"))
         if name in form and form[name].strip() != date_of(shown[name])
     }
-    await library.facts.edit(fact.id, changes)
+    edited = await library.facts.edit(fact.id, changes)
+    is_renamed = edited.subject.id == hit.subject.id and edited.subject.name != hit.subject.name
+    name = f" {hit.subject.name} is now called {edited.subject.name}." if is_renamed else ""
+    text = f"The fact was corrected; its earlier version stays in its history.{name}"
     before = {name: "" if at is None else at.isoformat() for name, at in shown.items()}
-    return _notice(
-        request, "The fact was corrected; the version before stays in its history.", fact.id, text=fact.text, **before
-    )
+    return _notice(request, text, fact.id, text=fact.text, **before)
 
 
 def _notice(request: Request, text: str, /, *action: str, **fields: str | Sequence[str]) -> Notice:

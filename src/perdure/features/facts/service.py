@@ -9,11 +9,11 @@ from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.origins import FactOrigin
-from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
+from perdure.core.ids import AgentId, FactId, GraphId, is_id
 from perdure.core.sources import TrustLabel
 from perdure.core.text.credentials import without_credentials
 from perdure.core.text.reprs import short_repr
-from perdure.features.facts.episodes import AsyncEpisodes
+from perdure.features.facts.entities import NAME_MAX_CHARS, AsyncEntities
 from perdure.features.facts.extraction.extract import extract_due, extract_texts
 from perdure.features.facts.extraction.extractors import extract_nothing
 from perdure.features.facts.origins import origin_of_fact
@@ -21,6 +21,7 @@ from perdure.features.facts.search.plan import find_facts
 from perdure.features.facts.tables import Entities, Episodes, Facts, Graphs
 from perdure.features.facts.units.batches import count_waiting
 from perdure.features.facts.units.documents import document_kind
+from perdure.features.facts.units.edits import ends_of_edit
 from perdure.features.facts.units.graphs import (
     FactFields,
     NewEntity,
@@ -58,7 +59,7 @@ from perdure.storage.tx import Tx
 
 PERSON: Mapping[str, Any] = {"type": "person"}
 """The origin of versions that a person writes, see `Fact.origin`."""
-NAME_MAX_CHARS, VERSIONS_READ = 200, 1_000
+VERSIONS_READ = 1_000
 
 
 class NewFactFields(TypedDict, total=False):
@@ -84,7 +85,7 @@ class FactHistory:
     sources: Sequence[Episode]
 
 
-class AsyncFacts(AsyncEpisodes):
+class AsyncFacts(AsyncEntities):
     """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
 
     async def list(
@@ -239,7 +240,8 @@ class AsyncFacts(AsyncEpisodes):
 
     @writes
     def edit(self, tx: Tx, fact_id: FactId, changes: FactFields, *, origin: Mapping[str, Any] = PERSON) -> FactHit:
-        """Correct a fact, as a new version. Raises: InvalidInput, NotFound."""
+        """Correct a fact, as a new version. A name in place of another in the sentence changes what the fact is about,
+        and the user's name if it says that. Raises: InvalidInput, NotFound."""
         check_text("fact_id", fact_id)
         times: Any = {name: utc(name, changes[name]) for name in ("valid_at", "invalid_at") if name in changes}
         if "text" in changes:
@@ -249,9 +251,12 @@ class AsyncFacts(AsyncEpisodes):
                 times["trust"] = changes.get("trust", "user")
         fact = tx.of(Facts).get(fact_id)
         graph = tx.of(Graphs).get(fact.graph_id)
+        at = self._ports.clock.now()
         fields: FactFields = {**changes, **times}
+        if "text" in fields:
+            fields = {**ends_of_edit(tx, graph, fact, fields["text"], ids=self._ports.ids, at=at), **fields}
         kind: Literal["accept", "edit"] = "accept" if fact.state == "proposed" else "edit"
-        changed = change_fact(tx, graph, fact, fields, change=kind, origin=origin, at=self._ports.clock.now())
+        changed = change_fact(tx, graph, fact, fields, change=kind, origin=origin, at=at)
         note_correction(tx, graph)
         return with_entities(tx, graph, [changed])[0]
 
@@ -377,27 +382,6 @@ class AsyncFacts(AsyncEpisodes):
         check_number("seq", seq)
         if not tx.of(Graphs).delete_rule(self._graph(tx).id, seq):
             raise NotFound("rule", str(seq))
-
-    async def entities(self, *, limit: int = 100, after: EntityId | None = None) -> Sequence[Entity]:
-        """The people, places and things that facts are about, in order of creation. Raises: InvalidInput."""
-        return await self.page_of_entities(Page(limit, ascending=True, after=after))
-
-    @reads
-    def page_of_entities(self, tx: Tx, page: Page) -> Sequence[Entity]:
-        """List a page of entities. Raises: InvalidInput, NotFound."""
-        check_page(page)
-        if (graph := find_graph(tx, self._owner)) is None:
-            return ()
-
-        def query(above: int | None, below: int | None, **order: Any) -> Sequence[Entity]:
-            return tx.of(Entities).list(graph.id, after=above, before=below, **order)
-
-        return page.load(query, lambda cursor: tx.of(Entities).get(EntityId(cursor)).seq)
-
-    async def get_entity(self, entity_id: EntityId) -> Entity:
-        """Return an entity. Raises: NotFound."""
-        check_text("entity_id", entity_id)
-        return await self._ports.store.read(lambda tx: tx.of(Entities).get(entity_id))
 
     @reads
     def counts(self, tx: Tx) -> GraphCounts:

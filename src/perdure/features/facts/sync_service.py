@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Unpack
 
-from perdure.core.ids import EntityId, FactId
+from perdure.core.ids import FactId
 from perdure.core.sources import TrustLabel
 from perdure.features.facts.service import AsyncFacts, FactHistory
-from perdure.features.facts.sync_episodes import Episodes
+from perdure.features.facts.sync_entities import Entities
 from perdure.features.facts.units.graphs import FactFields
-from perdure.features.facts.values.facts import Entity, Fact, FactHit, FactRule, GraphCounts
+from perdure.features.facts.values.facts import Fact, FactHit, FactRule, GraphCounts
 from perdure.features.facts.views import FactConditions
 from perdure.search.ranking.hits import Hits
 
 __all__ = ["Facts"]
 
 
-class Facts(Episodes):
+class Facts(Entities):
     """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
 
     _inner: AsyncFacts
@@ -139,10 +139,6 @@ class Facts(Episodes):
     def delete_rule(self, seq: int) -> None:
         """Remove a rule by its number. Raises: NotFound."""
         self._portal.run(self._inner.delete_rule(seq))
-
-    def entities(self, *, limit: int = 100, after: EntityId | None = None) -> Sequence[Entity]:
-        """The people, places and things that facts are about, in order of creation. Raises: InvalidInput."""
-        return self._portal.run(self._inner.entities(limit=limit, after=after))
 
     def counts(self) -> GraphCounts:
         """How much is known, how much waits, and what was dropped and why."""

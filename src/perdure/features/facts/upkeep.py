@@ -26,7 +26,7 @@ def check_entities(
     rows = db.rows(
         "SELECT e.graph_id, e.seq, e.name, e.aliases, e.fact_count FROM entities e WHERE e.graph_id IN"
         " (SELECT id FROM graphs WHERE org_id = :org_id) AND (e.graph_id, e.seq) > (:id, :seq)"
-        " ORDER BY e.graph_id, e.seq LIMIT :limit",
+        " AND e.merged_into IS NULL ORDER BY e.graph_id, e.seq LIMIT :limit",
         {"org_id": org_id, "id": after[0], "seq": after[1], "limit": limit},
     )
     faults: list[Fault] = []

@@ -118,9 +118,18 @@ async def upload(
 async def list_files(
     view: Output,
     perdure: AsyncPerdure,
-    name: Annotated[str, argument("A folder; or an agent, for its open files.", "FOLDER")],
+    name: Annotated[
+        str | None, argument("A folder, or an agent, for its open files; by default all folders.", "FOLDER")
+    ] = None,
 ) -> None:
-    """List the files of a folder, and the progress of each."""
+    """List the files of a folder, or of all folders, and the progress of each."""
+    if name is None:
+        folders = await load_all(perdure.folders.list)
+        for folder in folders:
+            for file in await load_all(folder.files):
+                view.print(visible(f"{folder.name}/{file.name} · {_state(file)}"))
+        view.hint("`perdure folder attach FOLDER AGENT` lets an agent read one." if folders else NO_FOLDER)
+        return
     try:
         folder = await perdure.folders.get(name)
     except NotFound as error:

@@ -15,6 +15,8 @@ FEATURE = Feature(
         "file": Noun(modules=("commands",), help="Upload, list or delete files of folders."),
     },
     routes=("routes",),
+    pages=("agent_pages",),
+    tabs={"files": "/files"},
     sections={"data": "pages:SECTION"},
     tools="tools",
     store_parts={"folders": "folder_service:AsyncFolders"},

@@ -35,6 +35,7 @@ from perdure.features.files.worker import FileWorker
 from perdure.library.memory.passages import passages_page
 from perdure.library.parts.checks import LIMIT_MAX, Page, check_limit, check_page, check_text
 from perdure.library.parts.part import AsyncPart, reads, writes
+from perdure.search.ranking.hits import PassageHit
 from perdure.storage.tx import Tx
 
 FILES_PER_STEP = 200  # of one transaction
@@ -266,6 +267,13 @@ class AsyncAgentFiles(AsyncPart):
             return tx.of(Folders).list_by_agent(self._id)
 
         return [AsyncFolder(self._app, folder) for folder in await self._ports.store.read(load)]
+
+    async def search(self, query: str, *, limit: int = 10) -> Sequence[PassageHit]:
+        """The passages of its files that match best, best first. Raises: InvalidInput."""
+        check_limit(limit)
+        check_text("query", query)
+        archives = [folder.info.archive_id for folder in await self.folders()]
+        return await self._ports.search.passages(archives, query, limit=limit, skip_deleted=True)
 
     @reads
     def list(self, tx: Tx, *, is_open: bool | None = None, limit: int = 100) -> Sequence[AgentFile]:

@@ -14,6 +14,7 @@ from perdure.features.files.values import AgentFile
 from perdure.features.files.values import Folder as FolderInfo
 from perdure.library.parts.portal import Portal
 from perdure.library.sync.parts.part import Part
+from perdure.search.ranking.hits import PassageHit
 
 __all__ = ["AgentFiles", "Folder", "FolderById", "Folders"]
 
@@ -139,6 +140,10 @@ class AgentFiles(Part):
     def folders(self) -> list[Folder]:
         """The folders, in the order in which they were attached."""
         return [Folder(self._portal, one) for one in self._portal.run(self._inner.folders())]
+
+    def search(self, query: str, *, limit: int = 10) -> Sequence[PassageHit]:
+        """The passages of its files that match best, best first. Raises: InvalidInput."""
+        return self._portal.run(self._inner.search(query, limit=limit))
 
     def list(self, *, is_open: bool | None = None, limit: int = 100) -> Sequence[AgentFile]:
         """The files of its folders: all, the open ones, or the others. Raises: InvalidInput."""

@@ -27,7 +27,7 @@ FEATURE = Feature(
     },
     routes=("routes",),
     pages=("pages",),
-    sections={"memory": "pages:COMPANION_SECTION"},
+    sections={"memory": "pages:COMPANION_SECTION", "agent_settings": "pages:COMPANION_SETTINGS"},
     toolboxes={"agents": "tools:AgentMessages"},
     own_settings=(COMPANION, COMPANION_OF),
     agent_parts={"companion": "companion_service:AsyncCompanion"},

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from starlette.requests import Request
 
-from perdure.core.errors import NotFound
+from perdure.core.agents import AgentFilter
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, GroupId
-from perdure.core.text.reprs import attributes
+from perdure.core.text.reprs import attributes, plural
+from perdure.features.groups.companion_service import CompanionChanges
 from perdure.features.groups.feature import COMPANION_OF
-from perdure.features.groups.service import Entry, entry_id, is_deleted
-from perdure.features.groups.values import Group, GroupFilter
+from perdure.features.groups.service import AsyncGroupById, Entry, entry_id, is_deleted
+from perdure.features.groups.units import GroupFields
+from perdure.features.groups.values import Group, GroupFilter, GroupKind
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.render import Data, Notice, Pages, Section, after_of, agent_id_of
+from perdure.ui.render import Data, Notice, Pages, Section, after_of, agent_id_of, field_of, form_of, is_number
 
 GROUPS_MAX, ENTRIES_MAX, PASSES_MAX, REASON_CHARS = 50, 100, 5, 240
+AGENTS_MAX = 100
+KINDS: Mapping[GroupKind, str] = {
+    "round_robin": "Each speaks in turn",
+    "supervisor": "All answer at once, then the leader",
+    "dynamic": "The leader chooses who speaks next",
+}
+"""Kind of a group that people make -> what happens in it."""
+
 COLOURS = 5
 """How many colours names have; the agents of a group take them in their order."""
 
@@ -27,7 +38,7 @@ pages = Pages(link="Groups")
 async def groups(request: Request, library: AsyncPerdure) -> Data:
     """The groups, newest first; with `group`, the end of its transcript, or what was said before the entry `before`."""
     query = request.query_params
-    group_id = query.get("group")
+    group_id = getattr(request.state, "group", query.get("group"))
     if group_id is not None:
         return await _transcript(library, GroupId(group_id), query.get("before"))
     found = await library.groups.page(
@@ -37,6 +48,8 @@ async def groups(request: Request, library: AsyncPerdure) -> Data:
     return {
         "title": "Groups",
         "group": None,
+        "agents": await _choices(library),
+        "kinds": KINDS,
         "groups": [_group_shape(group, names) for group in found],
         "after": after_of(found, GROUPS_MAX),
     }
@@ -47,14 +60,67 @@ async def _transcript(library: AsyncPerdure, group_id: GroupId, before: str | No
     found = await library.groups.get(group_id)
     group = found.info
     entries = await found.entries(Page(ENTRIES_MAX, ascending=False, after=before))
+    turn = await found.turn()
     colours = {agent_id: place % COLOURS for place, agent_id in enumerate(group.agent_ids)}
     shape = _group_shape(group, await _names(library, group))
     return {
         "title": shape["name"],
         "group": shape,
+        "working": turn is not None and before is None,
         "entries": [_entry_shape(entry, colours) for entry in reversed(entries)],
         "older": entry_id(entries[-1][0]) if len(entries) == ENTRIES_MAX else None,
     }
+
+
+async def _choices(library: AsyncPerdure) -> Sequence[Data]:
+    """The agents that a new group may have, those used last first."""
+    found = await library.all_agents.page(AgentFilter(hidden=False), Page(AGENTS_MAX, ascending=False), "used")
+    return [attributes(agent, "id", "name", "description") for agent in found]
+
+
+@pages.post("/groups", shows=groups)
+async def create(request: Request, library: AsyncPerdure) -> Notice:
+    """Create a group of the chosen agents, and open it."""
+    form = await request.form()
+    fields = {name: value.strip() for name, value in form.items() if isinstance(value, str) and value.strip()}
+    kind = next((one for one in KINDS if one == fields.get("kind")), None)
+    if kind is None:
+        raise InvalidInput(f"kind is {fields.get('kind', '')!r:.40}: choose {', '.join(KINDS)}")
+    options: GroupFields = {"description": fields.get("description", "")}
+    if turns := _number_in(fields, "max_turns"):
+        options["max_turns"] = turns
+    chosen = [one for one in form.getlist("agent") if isinstance(one, str)]
+    manager = fields.get("manager") if kind != "round_robin" else None
+    made = await library.groups.create(kind, agents=chosen, manager=manager, **options)
+    return Notice("", location=f"/groups?group={made.id}")
+
+
+@pages.post("/groups/{group_id}/messages", shows=groups)
+async def send(request: Request, library: AsyncPerdure) -> Notice:
+    """Send a message to the group; its agents answer in the background, and the page follows them."""
+    form = await form_of(request)
+    await _group_of(request, library).submit(field_of(form, "text"), idempotency_key=form.get("key") or None)
+    return Notice("")
+
+
+@pages.post("/groups/{group_id}/stop", shows=groups)
+async def stop(request: Request, library: AsyncPerdure) -> Notice:
+    """End the turns of the group; what was said stays."""
+    await _group_of(request, library).cancel()
+    return Notice("The group was asked to stop.")
+
+
+@pages.post("/groups/{group_id}/delete", shows=groups)
+async def delete(request: Request, library: AsyncPerdure) -> Notice:
+    """Delete the group with its transcript; its agents stay."""
+    await library.groups.delete(GroupId(request.path_params["group_id"]))
+    return Notice("The group was deleted; its agents stay.", location="/groups")
+
+
+def _group_of(request: Request, library: AsyncPerdure) -> AsyncGroupById:
+    """The group of the path, which is not looked up; the page shows it after an action."""
+    request.state.group = GroupId(request.path_params["group_id"])
+    return library.groups.by_id(request.state.group)
 
 
 async def _names(library: AsyncPerdure, *groups: Group) -> Mapping[AgentId, str]:
@@ -156,4 +222,56 @@ COMPANION_SECTION = Section(
         "/agents/{agent_id}/memory/companion/off": switch_off,
     },
     is_of_page=True,
+)
+
+
+async def load_settings(request: Request, library: AsyncPerdure) -> Data | None:
+    """How the agent's companion works, and whether it could have one; None: it is a companion itself."""
+    agent = await library.all_agents.resolve(agent_id_of(request))
+    if COMPANION_OF in agent.settings:
+        return None
+    info = await library.agent_of(agent.id).companion.info()
+    if info is None:
+        return {"kind": ""}
+    return attributes(info, "kind", "name", "frequency", "max_steps", "max_tokens", id="companion.id")
+
+
+async def set_companion(request: Request, library: AsyncPerdure) -> Notice:
+    """Change how the companion works; an empty limit is that of the server."""
+    form, companion = await form_of(request), library.agent_of(agent_id_of(request)).companion
+    before = await companion.get()
+    numbers = {name: _number_in(form, name) for name in ("frequency", "max_steps", "max_tokens")}
+    changes: CompanionChanges = {"max_steps": numbers["max_steps"], "max_tokens": numbers["max_tokens"]}
+    if (frequency := numbers["frequency"]) is not None:
+        changes["frequency"] = frequency
+    info = await companion.update(**changes)
+    fields = {name: str(getattr(before, name) or "") for name in numbers}
+    undo = f"/agents/{info.agent_id}/settings/companion"
+    return Notice(f"{info.name} wakes after every {plural(info.frequency or 0, 'turn')}.", undo=undo, fields=fields)
+
+
+def _number_in(form: Mapping[str, str], name: str) -> int | None:
+    """A whole number of a form; None: the field is empty. Raises: InvalidInput."""
+    text = form.get(name, "").replace(",", "").strip()
+    if text and not is_number(text):
+        raise InvalidInput(f"{name.replace('_', ' ')} is {text!r:.40}: write a whole number, or nothing")
+    return int(text) if text else None
+
+
+async def give_companion(request: Request, library: AsyncPerdure) -> Notice:
+    """Give the agent a companion that tidies its memory, or with `kind` `reflection` one that proposes changes."""
+    kind = (await form_of(request)).get("kind", "")
+    agent = library.agent_of(agent_id_of(request))
+    info = await agent.companion.enable(kind="reflection" if kind == "reflection" else "sleeptime")
+    return Notice(f"{info.name} reads what is said from now on.", undo=f"/agents/{agent.id}/settings/companion/off")
+
+
+COMPANION_SETTINGS = Section(
+    name="companion_settings",
+    load=load_settings,
+    actions={
+        "/agents/{agent_id}/settings/companion": set_companion,
+        "/agents/{agent_id}/settings/companion/on": give_companion,
+        "/agents/{agent_id}/settings/companion/off": switch_off,
+    },
 )

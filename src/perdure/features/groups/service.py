@@ -287,6 +287,11 @@ class AsyncGroupById(AsyncPart):
         seq = numbers.get(agent_id)
         return None if seq is None else tx.conversations.get_by_seq(agent_id, seq).id
 
+    @reads
+    def turn(self, tx: Tx) -> GroupTurn | None:
+        """The oldest turn that has not ended; None: nobody is speaking. Raises: NotFound."""
+        return tx.of(GroupTurns).find_active(tx.of(Groups).get(self.id).id)
+
     async def cancel(self, turn_seq: int | None = None) -> Sequence[GroupTurn]:
         """End a turn by its number, or all that have not ended, with the runs of their speakers; what was said stays.
 

@@ -133,6 +133,10 @@ class GroupById(Part):
         last entry on the page before. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.messages(limit=limit, after_seq=after_seq, newest_first=newest_first))
 
+    def turn(self) -> GroupTurn | None:
+        """The oldest turn that has not ended; None: nobody is speaking. Raises: NotFound."""
+        return self._portal.run(self._inner.turn())
+
     def cancel(self, turn_seq: int | None = None) -> Sequence[GroupTurn]:
         """End a turn by its number, or all that have not ended, with the runs of their speakers; what was said stays.
 

@@ -8,7 +8,7 @@ FEATURE = Feature(
     name="mcp",
     nouns={"mcp": Noun(modules=("commands",), help="Add, list, show, refresh, approve or delete MCP servers.")},
     routes=("routes",),
-    sections={"connections": "pages:SECTION"},
+    sections={"connections": "pages:SECTION", "tools": "pages:OF_AGENT"},
     store_parts={"mcp": "service:AsyncMcp"},
     toolboxes={"mcp": "toolbox:toolbox_of"},
     org_tables=(

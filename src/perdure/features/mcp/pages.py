@@ -1,4 +1,4 @@
-"""MCP servers and their tools on the page of connections."""
+"""MCP servers and their tools on the page of connections, and those that an agent has on the page of its tools."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from difflib import unified_diff
 
 from starlette.requests import Request
 
+from perdure.core.errors import NotFound
 from perdure.core.ids import McpServerId
-from perdure.core.text.reprs import attributes
+from perdure.core.text.reprs import attributes, plural
 from perdure.features.mcp.routes import McpGuard
 from perdure.features.mcp.values import McpTool, ToolDefinition
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.http import rules_machine
-from perdure.ui.render import Data, Notice, Section, field_of, form_of, pretty
+from perdure.ui.render import Data, Notice, Section, agent_id_of, field_of, form_of, pretty
+
+GIVE = ("/", "Choose an agent, and turn them on on its page Tools.")
+"""Where agents get tools."""
 
 
 async def load(request: Request, library: AsyncPerdure) -> Sequence[Data]:
@@ -35,7 +39,7 @@ def _tool_shape(tool: McpTool) -> Data:
     """A tool of a server: the definition that was approved, and the one that the server gives now."""
     changed = tool.pinned is not None and tool.seen is not None and tool.pinned != tool.seen
     return {
-        **attributes(tool, "name", "local_name", "problem"),
+        **attributes(tool, "name", "local_name", "problem", "status"),
         "approved": tool.pinned is not None,
         "changed": changed,
         "gone": tool.seen is None,
@@ -51,26 +55,39 @@ def _definition_diff(before: ToolDefinition, now: ToolDefinition) -> str:
 
 
 async def add_server(request: Request, library: AsyncPerdure) -> Notice:
-    """Register an MCP server by its address; its tools wait for approval."""
+    """Register an MCP server by its address, and approve the tools that it has now. With `choice` `test` only say what
+    it has."""
     form = await form_of(request)
-    name, url, token = field_of(form, "name"), field_of(form, "url"), form.get("token") or None
+    url, token = field_of(form, "url"), form.get("token") or None
     guard = McpGuard(request.app.state.gate, library)
     private = None if rules_machine(request) else await guard.private(url)
-    await library.mcp.add_and_read(name, url=url, token=token, private=private)
-    return Notice(f"{name} was registered. Approve those of its tools that agents may have.")
+    if form.get("choice") == "test":
+        listing = await library.mcp.look(url=url, token=token, private=private)
+        names = ", ".join(definition.name for definition in listing.definitions)
+        return Notice(f"It answers, and has {plural(len(listing.definitions), 'tool')}{f': {names}' if names else ''}.")
+    name = field_of(form, "name")
+    server = await library.mcp.add_and_read(name, url=url, token=token, private=private)
+    if server.failure:
+        text = f"{name} was registered, but it did not answer: {server.failure}. Test it again when it runs."
+        return Notice(text, is_error=True)
+    count = plural(sum(tool.status == "active" for tool in await library.mcp.tools(server.id)), "tool")
+    return Notice(f"{name} was registered, and agents may have its {count}.", link=GIVE)
 
 
 async def refresh_server(request: Request, library: AsyncPerdure) -> Notice:
-    """Read the tools of a server again."""
-    await library.mcp.refresh(McpServerId(request.path_params["server_id"]))
-    return Notice("Its tools were read.")
+    """Connect to a server anew, and read its tools."""
+    tools = await library.mcp.refresh(McpServerId(request.path_params["server_id"]))
+    kinds = {"can be used": tools.active, "wait for approval": tools.pending, "have changed": tools.changed}
+    said = [f"{len(names)} {words}" for words, names in kinds.items() if names]
+    return Notice(f"It answers: {', '.join(said) or 'it has no tools'}.")
 
 
 async def approve_tool(request: Request, library: AsyncPerdure) -> Notice:
-    """Approve a tool's definition as the server gives it now."""
-    name = field_of(await form_of(request), "tool")
-    await library.mcp.approve(McpServerId(request.path_params["server_id"]), [name])
-    return Notice(f"{name} was approved.")
+    """Approve a tool's definition as the server gives it now; without a `tool` those of all its tools."""
+    name = (await form_of(request)).get("tool", "")
+    tools = await library.mcp.approve(McpServerId(request.path_params["server_id"]), [name] if name else None)
+    text = f"{name} was approved." if name else f"All {plural(len(tools.active), 'tool')} are approved."
+    return Notice(text, link=None if name else GIVE)
 
 
 async def delete_server(request: Request, library: AsyncPerdure) -> Notice:
@@ -89,4 +106,52 @@ SECTION = Section(
         "/connections/mcp/{server_id}/delete": delete_server,
     },
     is_shown_empty=True,
+)
+
+
+async def load_of_agent(request: Request, library: AsyncPerdure) -> Sequence[Data]:
+    """The MCP servers with their approved tools, and which of these the page's agent has."""
+    own = {state.tool.id for state in await library.agent_of(agent_id_of(request)).tools.states()}
+    shapes = []
+    for server in await library.mcp.list():
+        tools = await library.mcp.tools(server.id)
+        usable = [one for one in tools if one.tool_id is not None and one.status in ("active", "changed", "missing")]
+        shapes.append(
+            {
+                **attributes(server, "id", "name", "failure"),
+                "tools": [{**_tool_shape(one), "is_on": one.tool_id in own} for one in usable],
+                "waiting": sum(one.status in ("pending", "changed") for one in tools),
+            }
+        )
+    return shapes
+
+
+async def switch_tools(request: Request, library: AsyncPerdure) -> Notice:
+    """Give the agent a tool of a server, or take it away; without a `tool` all that it can have of the server."""
+    agent, form = library.agent_of(agent_id_of(request)), await form_of(request)
+    server_id, name, is_on = (
+        McpServerId(request.path_params["server_id"]),
+        form.get("tool", ""),
+        form.get("on") == "yes",
+    )
+    own = {state.tool.id for state in await agent.tools.states()}
+    wanted = [one for one in await library.mcp.tools(server_id) if one.tool_id and name in ("", one.name)]
+    if name and not wanted:
+        raise NotFound("approved MCP tool", name)
+    for one in wanted:
+        if one.tool_id and one.status == "active" and is_on and one.tool_id not in own:
+            await agent.tools.attach(one.tool_id)
+        elif one.tool_id and not is_on and one.tool_id in own:
+            await agent.tools.detach(one.tool_id)
+    what = name or "Each tool of the server"
+    undo = f"/agents/{agent.id}/tools/mcp/{server_id}" if name else None
+    return Notice(
+        f"{what} is {'on' if is_on else 'off'} for this agent.",
+        undo=undo,
+        fields={"tool": name, "on": "no" if is_on else "yes"},
+    )
+
+
+OF_AGENT = Section(
+    name="mcp_tools", load=load_of_agent, actions={"/agents/{agent_id}/tools/mcp/{server_id}": switch_tools}
 )

@@ -11,9 +11,10 @@ from perdure.core.forgetting.origins import FactOrigin, origin_shape
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, is_id
 from perdure.core.models import ModelRequest
 from perdure.core.text.reprs import attributes
+from perdure.features.origins.evidence import Place, find_evidence
 from perdure.features.origins.origin_values import AnswerOrigin
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.pages.chat import message_items
+from perdure.ui.pages.chat_items import message_items
 from perdure.ui.render import Data, Pages, Section
 
 pages = Pages()
@@ -80,7 +81,39 @@ async def why(request: Request, library: AsyncPerdure) -> Data:
         "step": answer_shape(origin) if isinstance(origin, AnswerOrigin) else None,
         "memory": None if is_answer else origin_shape(origin),
         "places": await _places(library, origin) if isinstance(origin, FactOrigin) else {},
+        "evidence": await _evidence(library, origin) if isinstance(origin, AnswerOrigin) else [],
     }
+
+
+NAMES = {"block": "Memory", "recalled": "Recalled", "summary": "Summary", "search": "Search", "message": "Message"}
+
+
+async def _evidence(library: AsyncPerdure, origin: AnswerOrigin) -> list[Data]:
+    """The places that hold the words of an answer, each with what it is and the address of the page that shows it."""
+    return [
+        {
+            **attributes(one, "kind", "id", "text"),
+            "what": NAMES[one.kind],
+            "name": {"user": "a person", "tool": "a tool"}.get(one.name, one.name),
+            "address": await _address(library, origin, one),
+        }
+        for one in find_evidence(origin)
+    ]
+
+
+async def _address(library: AsyncPerdure, origin: AnswerOrigin, place: Place) -> str:
+    """The address of the page that shows a place of a request."""
+    if place.kind in ("search", "message"):
+        return await _chat_address(library, MessageId(place.id))
+    more = f"&agent={origin.agent_id}&conversation={origin.conversation_id}" if place.kind == "summary" else ""
+    return f"/why?of={place.id}{more}"
+
+
+async def _chat_address(library: AsyncPerdure, message_id: MessageId) -> str:
+    """The address of the chat that ends with a message."""
+    message = await library.messages.message(message_id)
+    line = await library.conversations.conversation_of_message(message.id)
+    return f"/agents/{message.agent_id}?conversation={line.id}&before={message.seq + 1}"
 
 
 async def _places(library: AsyncPerdure, origin: FactOrigin) -> dict[str, str]:
@@ -90,7 +123,5 @@ async def _places(library: AsyncPerdure, origin: FactOrigin) -> dict[str, str]:
         if is_id("passage", source.id):
             places[source.id] = f"/why?of={source.id}"
         if is_id("message", source.id) and source.text is not None:
-            message = await library.messages.message(MessageId(source.id))
-            line = await library.conversations.conversation_of_message(message.id)
-            places[source.id] = f"/agents/{message.agent_id}?conversation={line.id}&before={message.seq + 1}"
+            places[source.id] = await _chat_address(library, MessageId(source.id))
     return places

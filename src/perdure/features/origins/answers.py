@@ -72,7 +72,7 @@ def answer_of(tx: Tx, run: Run, step: Step, models: ModelRegistry, counter: Toke
         origin,
         blocks=(*_prompt_blocks(tx, run, view), *_shown_changes(tx, run, view)),
         summaries=_summaries(tx, view),
-        recalled=_recalled(tx, run, parse_recalled(request.tail)),
+        recalled=recalled_texts(tx, run, parse_recalled(request.tail)),
         searches=_searches(request.messages),
         messages=tuple(map(MessageText.of, request.messages)),
         tail=request.tail,
@@ -162,7 +162,7 @@ def _change_of_delta(tx: Tx, view: View, row: Message) -> list[BlockText]:
         fields: dict[str, Any] = json.loads(row.text)
     except ValueError:  # a row of an older store
         return []
-    if fields.get("op") == "facts":  # of no block
+    if fields.get("label") is None:  # of facts, files: of no block
         return []
     version = fields.get("version")
     block_id = fields.get("block") or _block_of(tx, view, row, fields)
@@ -222,7 +222,7 @@ def _summaries(tx: Tx, view: View) -> tuple[SummaryText, ...]:
     return tuple(found)
 
 
-def _recalled(tx: Tx, run: Run, text: str) -> tuple[RecalledText, ...]:
+def recalled_texts(tx: Tx, run: Run, text: str) -> tuple[RecalledText, ...]:
     """The pieces of `text`, which was recalled for a request, with their sources, as an event of the run has them."""
     if not text:
         return ()

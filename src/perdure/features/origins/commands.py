@@ -58,10 +58,10 @@ NOT_SEARCHED: Point[[AgentId], str] = Point("not_searched")
 @command("memory revert", change=True)
 async def revert_writes(
     view: Output,
-    agent: Agent,
     writes: Annotated[
         list[str], argument("A version of a block as block-…@3, or the id of a passage or episode.", "WRITE...")
     ],
+    agent: Agent,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -81,7 +81,7 @@ async def list_sources(view: Output, agent: LastAgent, limit: Limit = 100) -> No
         counts = (f"{count:,}" if count else "-" for count in (one.blocks, one.passages, one.facts, one.reverted))
         table.add_row(name, *counts, local_time(one.last_at))
     view.show([_source_shape(one) for one in found], *([table] if found else []))
-    more = f"`perdure source show {shell_word(agent.name)} SOURCE` prints what came from one."
+    more = f"`perdure source show SOURCE {shell_word(agent.name)}` prints what came from one."
     view.hint(more if found else "The agent has written nothing into its memory yet.")
 
 
@@ -106,20 +106,20 @@ def _write_view(written: WriteText) -> list[RenderableType]:
 
 
 @command("source show")
-async def show_source(view: Output, agent: Agent, source: SourceName, limit: Limit = 100) -> None:
+async def show_source(view: Output, source: SourceName, agent: Agent, limit: Limit = 100) -> None:
     """Show the blocks, passages and facts that came from one source, or were written in one run."""
     writes = await agent.sources.show(source, limit=limit)
     parts = [part for written in writes for part in _write_view(written)]
     none = Text("Nothing in its memory came from there.")
     view.show([_write_shape(written) for written in writes], *(parts or [none]))
     if any(written.stands for written in writes):
-        command = f"perdure source revert {shell_word(agent.name)} {shell_word(source)}"
+        command = f"perdure source revert {shell_word(source)} {shell_word(agent.name)}"
         view.hint(f"`{command}` takes all of it back, and can be undone.")
 
 
 @command("source revert", change=True)
 async def revert_source(
-    view: Output, agent: Agent, source: SourceName, dry_run: DryRun = False, yes: Yes = False
+    view: Output, source: SourceName, agent: Agent, dry_run: DryRun = False, yes: Yes = False
 ) -> None:
     """Take back all that came from one source or run. `perdure undo` brings it back."""
     await _revert(view, agent, partial(agent.sources.revert, source), dry_run=dry_run, yes=yes)
@@ -186,8 +186,8 @@ def show_origin(view: Output, origin: Origin) -> None:
 async def forget(
     view: Output,
     perdure: AsyncPerdure,
-    agent: Agent,
     text: Annotated[str, argument("A text, or the id of a message or passage.", "TEXT")],
+    agent: Agent,
     erase: Annotated[bool, flag("--erase", "Remove it from the store's file too, with old versions. No undo.")] = False,
     yes: Yes = False,
 ) -> None:
@@ -319,7 +319,8 @@ async def forget_in_chat(session: ChatSession, argument: str) -> None:
     session.view.show(forget_shape(session.agent, preview, result), *preview_view(preview), *parts)
     left = sum(preview.counts.values()) - preview.in_view
     back = "/undo brings it back" if result.correction else "nothing was in view"
-    hint = f"; old versions and records hold it: `perdure forget {session.agent.name} TEXT --erase` removes those"
+    erase = f"`perdure forget TEXT {shell_word(session.agent.name)} --erase`"
+    hint = f"; old versions and records hold it: {erase} removes those"
     session.view.hint(back + (hint if left or result.correction else ""))
 
 

@@ -1,4 +1,4 @@
-"""`perdure schedule`: add, list, show, cancel and delete schedules; `perdure event`: tell an agent what happened."""
+"""`perdure schedule`: what wakes agents by itself; `perdure event`: tell an agent what happened."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def list_schedules(
 ) -> None:
     """List the schedules, and when each fires next."""
     schedules = perdure.schedules if agent is None else (await get_agent(view, perdure, agent)).schedules
-    found = await schedules.list(statuses=() if everything else ("active",), limit=ALL_MAX)
+    found = await schedules.list(statuses=() if everything else ("active", "paused"), limit=ALL_MAX)
     names = {agent_id: (await perdure.agent(agent_id)).name for agent_id in {one.agent_id for one in found}}
     found = sorted(found, key=lambda one: (one.next_at is None, one.next_at or one.created_at))  # what comes next first
     table = new_table("schedule", "agent", "name", "when", "next", styles={"name": "dim"})
@@ -123,12 +123,27 @@ async def show_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) -> 
     view.show_long(shape, Text(visible(head), style="bold"), Text(visible(said)), *_next_lines(found), *parts)
 
 
+@command("schedule pause", finds="schedule")
+async def pause_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) -> None:
+    """Have a schedule fire no more until it is resumed."""
+    paused = await perdure.schedules.pause((await _find_schedule(perdure, schedule)).id)
+    view.show(schedule_shape(paused, (await perdure.agent(paused.agent_id)).name), f"{paused.id} is paused.")
+    view.hint(f"`perdure schedule resume {paused.id}` has it fire again")
+
+
+@command("schedule resume", finds="schedule")
+async def resume_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) -> None:
+    """Have a paused schedule fire again, from its next due time on."""
+    found = await perdure.schedules.resume((await _find_schedule(perdure, schedule)).id)
+    view.show(schedule_shape(found, (await perdure.agent(found.agent_id)).name), *_next_lines(found))
+
+
 @command("schedule cancel", finds="schedule")
 async def cancel_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) -> None:
     """End a schedule; its past can still be shown."""
     found = await _find_schedule(perdure, schedule)
     cancelled = await perdure.schedules.cancel(found.id)
-    ended = found.status != "active"
+    ended = found.status not in ("active", "paused")
     line = f"{found.id} had {found.status} already." if ended else f"{found.id} fires no more."
     view.show(schedule_shape(cancelled, (await perdure.agent(found.agent_id)).name), line)
 
@@ -146,8 +161,8 @@ async def delete_schedule(view: Output, perdure: AsyncPerdure, schedule: Name, y
 async def tell_event(
     view: Output,
     perdure: AsyncPerdure,
-    agent: Agent,
     kind: Annotated[str, argument("What happened, such as login or like.", "KIND")],
+    agent: Agent,
     data: Annotated[str | None, option("More about it: a JSON object.", "JSON")] = None,
     wake: Annotated[
         bool, flag("--wake/--note", "Whether the agent acts now, or reads of it with its next message.")

@@ -18,8 +18,8 @@ _ALL = 1_000_000
 
 
 def copy_schedules(tx: Tx, agent_id: AgentId, rows: HeldRows) -> Sequence[Schedule]:
-    """Return the active schedules of the agent's first conversation, without callbacks; part of `CopyPart`."""
-    found = tx.of(Schedules).page(agent_id, statuses=["active"], limit=_ALL, after=None)
+    """Return the schedules of the agent's first conversation that go on, without callbacks; part of `CopyPart`."""
+    found = tx.of(Schedules).page(agent_id, statuses=["active", "paused"], limit=_ALL, after=None)
     return [replace(schedule, callback=None) for schedule in found if not schedule.conversation_seq]
 
 
@@ -39,7 +39,8 @@ def restore_schedules(
             continue
         own_id = ScheduleId(ids.new("schedule"))
         copied = replace(schedule, id=own_id, agent_id=agent_id, seq=0, conversation_seq=0, callback=None)
-        tx.of(Schedules).add(replace(copied, status="active", next_at=first, created_at=at, updated_at=at))
+        following = None if schedule.status == "paused" else first
+        tx.of(Schedules).add(replace(copied, next_at=following, created_at=at, updated_at=at))
     return left_out
 
 

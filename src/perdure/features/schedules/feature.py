@@ -6,7 +6,11 @@ from perdure.core.features import Feature, Noun, TableUse, TextUse
 
 FEATURE = Feature(
     name="schedules",
-    nouns={"schedule": Noun(modules=("commands",), help="Add, list, show, cancel or delete what wakes agents.")},
+    nouns={
+        "schedule": Noun(
+            modules=("commands",), help="Add, list, show, pause, resume, cancel or delete what wakes agents."
+        )
+    },
     verbs={"event": Noun(modules=("commands",), help="Tell an agent that something happened, and print what it says.")},
     routes=("routes",),
     sections={"memory": "pages:SECTION"},

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import time
 
 from starlette.requests import Request
 
+from perdure.core.errors import InvalidInput
 from perdure.core.ids import ScheduleId
 from perdure.core.messages import text_of
 from perdure.features.schedules.units import describe_timing
 from perdure.features.schedules.values import Schedule
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.render import Data, Notice, Section, agent_id_of
+from perdure.ui.render import Data, Notice, Section, agent_id_of, field_of, form_of, iso
 
 SCHEDULES_MAX, MESSAGE_CHARS, REASON_CHARS = 20, 60, 240
 
 
 async def load(request: Request, library: AsyncPerdure) -> Sequence[Data]:
-    """Return the schedules of the page's agent that still fire."""
+    """Return the schedules of the page's agent that have not ended."""
     agent = library.agent_of(agent_id_of(request))
-    found = await agent.schedules.list(statuses=("active",), limit=SCHEDULES_MAX)
+    found = await agent.schedules.list(statuses=("active", "paused"), limit=SCHEDULES_MAX)
     return [await _schedule_shape(library, schedule) for schedule in found]
 
 
@@ -30,6 +32,7 @@ async def _schedule_shape(library: AsyncPerdure, schedule: Schedule) -> Data:
         "id": schedule.id,
         "name": schedule.name,
         "when": describe_timing(schedule.timing),
+        "status": schedule.status,
         "next_at": schedule.next_at,
         "by_agent": schedule.made_by == "agent",
         "message": "\n".join(text_of(message.parts) for message in schedule.messages)[:MESSAGE_CHARS],
@@ -37,6 +40,46 @@ async def _schedule_shape(library: AsyncPerdure, schedule: Schedule) -> Data:
         "reason": firings[0].reason[:REASON_CHARS] if firings else "",
         "run_id": firings[0].run_id if firings else None,
     }
+
+
+async def add_schedule(request: Request, library: AsyncPerdure) -> Notice:
+    """Have the agent told something at a time, again and again, or by a cron expression."""
+    agent_id, form = agent_id_of(request), await form_of(request)
+    message, when = field_of(form, "message"), field_of(form, "when").strip()
+    match kind := form.get("kind", ""):
+        case "at" | "every" | "cron":
+            timing = {kind: when}
+        case "day" | "weekdays":
+            timing = {"cron": _cron_of(when, "*" if kind == "day" else "MON-FRI")}
+        case _:
+            raise InvalidInput(f"kind is {kind!r:.40}: choose one of the list")
+    made = await library.agent_of(agent_id).schedules.create(message, name=form.get("name", "").strip(), **timing)
+    undo = f"/agents/{agent_id}/memory/schedules/{made.id}/cancel"
+    return Notice(f"The schedule was added: {describe_timing(made.timing)}.", undo=undo)
+
+
+def _cron_of(when: str, days: str) -> str:
+    """Return the cron expression of a time of day on these days of the week. Raises: InvalidInput."""
+    try:
+        moment = time.fromisoformat(when.zfill(5))
+    except ValueError as error:
+        raise InvalidInput(f"the time is {when!r:.40}: write hours and minutes, such as 09:00") from error
+    return f"{moment.minute} {moment.hour} * * {days}"
+
+
+async def pause_schedule(request: Request, library: AsyncPerdure) -> Notice:
+    """Have a schedule fire no more until it is resumed."""
+    agent_id, schedule_id = agent_id_of(request), ScheduleId(request.path_params["schedule_id"])
+    await library.agent_of(agent_id).schedules.pause(schedule_id)
+    return Notice("The schedule is paused.", undo=f"/agents/{agent_id}/memory/schedules/{schedule_id}/resume")
+
+
+async def resume_schedule(request: Request, library: AsyncPerdure) -> Notice:
+    """Have a paused schedule fire again."""
+    agent_id, schedule_id = agent_id_of(request), ScheduleId(request.path_params["schedule_id"])
+    schedule = await library.agent_of(agent_id).schedules.resume(schedule_id)
+    following = "" if schedule.next_at is None else f", next at {iso(schedule.next_at)}"
+    return Notice(f"The schedule fires again{following}.")
 
 
 async def cancel_schedule(request: Request, library: AsyncPerdure) -> Notice:
@@ -47,5 +90,13 @@ async def cancel_schedule(request: Request, library: AsyncPerdure) -> Notice:
 
 
 SECTION = Section(
-    name="schedules", load=load, actions={"/agents/{agent_id}/memory/schedules/{schedule_id}/cancel": cancel_schedule}
+    name="schedules",
+    load=load,
+    actions={
+        "/agents/{agent_id}/memory/schedules": add_schedule,
+        "/agents/{agent_id}/memory/schedules/{schedule_id}/pause": pause_schedule,
+        "/agents/{agent_id}/memory/schedules/{schedule_id}/resume": resume_schedule,
+        "/agents/{agent_id}/memory/schedules/{schedule_id}/cancel": cancel_schedule,
+    },
+    is_shown_empty=True,
 )

@@ -41,7 +41,7 @@ async def list_schedules(
     agent: ThisAgent,
     after: ScheduleIdIn | None = None,
     limit: _Limit = 50,
-    status: Annotated[list[ScheduleStatus] | None, Query(max_length=3)] = None,
+    status: Annotated[list[ScheduleStatus] | None, Query(max_length=4)] = None,
 ) -> wire.ScheduleList:
     """List the schedules of an agent that still fire, oldest first; with `status` those in these statuses."""
     found = await agent.schedules.list(statuses=status or ("active",), limit=min(limit + 1, LIMIT_MAX), after=after)
@@ -81,6 +81,18 @@ async def list_firings(
 async def cancel(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> wire.ScheduleShape:
     """End a schedule, and answer with it. Its firings can still be looked at."""
     return wire.schedule_shape(await library.agent_of(agent_id).schedules.cancel(scheduled_message_id))
+
+
+@router.post("/v1/agents/{agent_id}/schedule/{scheduled_message_id}/pause")
+async def pause(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> wire.ScheduleShape:
+    """Have a schedule fire no more until it is resumed, and answer with it."""
+    return wire.schedule_shape(await library.agent_of(agent_id).schedules.pause(scheduled_message_id))
+
+
+@router.post("/v1/agents/{agent_id}/schedule/{scheduled_message_id}/resume")
+async def resume(agent_id: AgentIdIn, scheduled_message_id: ScheduleIdIn, library: Library) -> wire.ScheduleShape:
+    """Have a paused schedule fire again from its next due time on. What was due meanwhile is not made up for."""
+    return wire.schedule_shape(await library.agent_of(agent_id).schedules.resume(scheduled_message_id))
 
 
 @router.post("/v1/agents/{agent_id}/events")

@@ -14,7 +14,7 @@ from perdure.engine.budget import check_agent_size
 from perdure.engine.records.run_request import NewMessage, callback_to_store
 from perdure.engine.run.accept import Accepted
 from perdure.features.schedules.tables import Schedules
-from perdure.features.schedules.units import NewSchedule, create_schedule, next_times
+from perdure.features.schedules.units import NewSchedule, create_schedule, next_times, pause_schedule, resume_schedule
 from perdure.features.schedules.values import (
     Firing,
     InQuietHours,
@@ -167,6 +167,20 @@ class AsyncSchedules(AsyncPart):
         """End a schedule, and return it; its firings can still be looked at. Raises: NotFound."""
         now = self._ports.clock.now()
         return await self._ports.store.write(lambda tx: tx.of(Schedules).cancel(self._find(tx, schedule_id), at=now))
+
+    async def pause(self, schedule_id: ScheduleId) -> Schedule:
+        """Have a schedule fire no more until it is resumed, and return it. Raises: NotFound; ScheduleInvalid: it has
+        ended."""
+        now = self._ports.clock.now()
+        return await self._ports.store.write(lambda tx: pause_schedule(tx, self._find(tx, schedule_id), at=now))
+
+    async def resume(self, schedule_id: ScheduleId) -> Schedule:
+        """Have a paused schedule fire again from its next due time on, and return it; what was due meanwhile is not
+        made up for. Raises: NotFound; ScheduleInvalid: it has ended, or nothing is due any more; TooMany."""
+        now = self._ports.clock.now()
+        resumed = await self._ports.store.write(lambda tx: resume_schedule(tx, self._find(tx, schedule_id), at=now))
+        self._app.service(ScheduleWorker).wake()
+        return resumed
 
     async def delete(self, schedule_id: ScheduleId) -> None:
         """Remove a schedule with its firings; the messages that it sent stay. Raises: NotFound."""

@@ -110,6 +110,16 @@ class Schedules(Part):
         """End a schedule, and return it; its firings can still be looked at. Raises: NotFound."""
         return self._portal.run(self._inner.cancel(schedule_id))
 
+    def pause(self, schedule_id: ScheduleId) -> Schedule:
+        """Have a schedule fire no more until it is resumed, and return it. Raises: NotFound; ScheduleInvalid: it has
+        ended."""
+        return self._portal.run(self._inner.pause(schedule_id))
+
+    def resume(self, schedule_id: ScheduleId) -> Schedule:
+        """Have a paused schedule fire again from its next due time on, and return it; what was due meanwhile is not
+        made up for. Raises: NotFound; ScheduleInvalid: it has ended, or nothing is due any more; TooMany."""
+        return self._portal.run(self._inner.resume(schedule_id))
+
     def delete(self, schedule_id: ScheduleId) -> None:
         """Remove a schedule with its firings; the messages that it sent stay. Raises: NotFound."""
         self._portal.run(self._inner.delete(schedule_id))

@@ -83,16 +83,14 @@ class Schedules(Table):
         """Add a schedule, and return it with its number; of the agent's that have ended, only `ENDED_KEPT` stay.
         Raises: NotFound: the agent; TooMany."""
         own = own_agent(self._db, self._org_id, schedule.agent_id, lock=True)
-        self._limits.check("schedules_per_agent", 1 + self.count_active(schedule.agent_id))
-        if schedule.made_by == "agent":
-            self._limits.check("own_schedules_per_agent", 1 + self.count_active(schedule.agent_id, made_by="agent"))
+        self._check_room(schedule)
         schedule = replace(schedule, seq=self._next("schedules", "seq", agent_id=own))
         self._run(
             row_format.insert_into("schedules", _SCHEDULE.columns), **_SCHEDULE.params(schedule) | {"agent_id": own}
         )
         self._db.signal("schedules")
         old = self._rows(
-            "SELECT s.id FROM schedules s WHERE s.agent_id = :agent_id AND s.status <> 'active'"
+            "SELECT s.id FROM schedules s WHERE s.agent_id = :agent_id AND s.status NOT IN ('active', 'paused')"
             " ORDER BY s.seq DESC LIMIT 10 OFFSET :kept",
             agent_id=own,
             kept=ENDED_KEPT,
@@ -179,9 +177,33 @@ class Schedules(Table):
         )
         return changed
 
+    def put_next(
+        self, schedule: Schedule, status: ScheduleStatus, next_at: datetime | None, *, at: datetime
+    ) -> Schedule:
+        """Store whether a schedule fires, and when it does next; return it. One that has ended stays as it is. Raises:
+        TooMany: it fires again, and the agent has enough others."""
+        if status == "active":
+            self._check_room(schedule)
+        changed = replace(schedule, status=status, next_at=next_at, updated_at=at)
+        columns = "status, next_at, updated_at"
+        self._run(
+            f"UPDATE schedules AS s SET {row_format.assignments(columns)}"
+            f" WHERE s.id = :id AND s.status IN ('active', 'paused') AND {_OWN}",
+            id=schedule.id,
+            **_SCHEDULE.params(changed, columns),
+        )
+        self._db.signal("schedules")
+        return self.get(schedule.id)
+
+    def _check_room(self, schedule: Schedule) -> None:
+        """Check that the agent may have one more schedule that fires. Raises: TooMany."""
+        self._limits.check("schedules_per_agent", 1 + self.count_active(schedule.agent_id))
+        if schedule.made_by == "agent":
+            self._limits.check("own_schedules_per_agent", 1 + self.count_active(schedule.agent_id, made_by="agent"))
+
     def cancel(self, schedule: Schedule, *, at: datetime) -> Schedule:
         """End a schedule; one that has ended stays as it is."""
-        if schedule.status != "active":
+        if schedule.status not in ("active", "paused"):
             return schedule
         self._cancel("s.id = :id", id=schedule.id, at=row_format.iso(at))
         return self.get(schedule.id)
@@ -195,7 +217,8 @@ class Schedules(Table):
         """End the active schedules that an SQL condition on `schedules s` selects; `params` has its values and `at`."""
         cancelled = "status = 'cancelled', next_at = NULL, updated_at = :at"
         self._run(
-            f"UPDATE schedules AS s SET {cancelled} WHERE {condition} AND s.status = 'active' AND {_OWN}", **params
+            f"UPDATE schedules AS s SET {cancelled} WHERE {condition} AND s.status IN ('active', 'paused') AND {_OWN}",
+            **params,
         )
 
     def delete(self, schedule_id: ScheduleId) -> None:

@@ -74,7 +74,7 @@ def schedule_cancel(tx: Tx, call: MemoryCall, schedule_id: str) -> ToolOutcome:
         raise ToolError(f"you have no schedule {schedule_id[:80]!r}: schedule_list lists yours") from error
     if schedule.made_by != "agent" and call.person is None:
         raise ToolError(f"{schedule.id} was made by a person, who alone can cancel it: ask them to")
-    if schedule.status != "active":
+    if schedule.status not in ("active", "paused"):
         return ToolOutcome(text=f"{schedule.id} fires no more: it has {schedule.status}.")
     tx.of(Schedules).cancel(schedule, at=call.now)
     return ToolOutcome(text=f"Cancelled {schedule.id}.")

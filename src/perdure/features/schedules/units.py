@@ -119,6 +119,30 @@ def _timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> value
     )
 
 
+def pause_schedule(tx: Tx, schedule: values.Schedule, *, at: datetime) -> values.Schedule:
+    """Have a schedule fire no more until it is resumed, and return it. Raises: ScheduleInvalid: it has ended."""
+    _check_goes_on(schedule)
+    return tx.of(Schedules).put_next(schedule, "paused", None, at=at)
+
+
+def resume_schedule(tx: Tx, schedule: values.Schedule, *, at: datetime) -> values.Schedule:
+    """Have a paused schedule fire again from its next due time on, and return it; what was due meanwhile is not made up
+    for. Raises: ScheduleInvalid: it has ended, or nothing is due any more; TooMany."""
+    _check_goes_on(schedule)
+    if schedule.status == "active":
+        return schedule
+    following = next(iter(values.due_times(schedule.timing, at)), None)
+    if following is None:
+        raise ScheduleInvalid(f"{schedule.name or schedule.id} has no due time any more: make a new schedule")
+    return tx.of(Schedules).put_next(schedule, "active", following, at=at)
+
+
+def _check_goes_on(schedule: values.Schedule) -> None:
+    """Check that a schedule has not ended. Raises: ScheduleInvalid."""
+    if schedule.status not in ("active", "paused"):
+        raise ScheduleInvalid(f"{schedule.name or schedule.id} has {schedule.status}: make a new schedule")
+
+
 def next_times(schedule: values.Schedule, count: int) -> Sequence[datetime]:
     """Return the next due times of a schedule, at most `count`."""
     if schedule.next_at is None:

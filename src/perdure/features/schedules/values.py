@@ -31,7 +31,7 @@ Missed = Literal["skip", "once", "all"]
 InQuietHours = Literal["move", "skip"]
 """Whether what is due in quiet hours is fired once at their end, or not at all."""
 
-ScheduleStatus = Literal["active", "ended", "cancelled"]
+ScheduleStatus = Literal["active", "paused", "ended", "cancelled"]
 Action = Literal["message", "companion"]
 ScheduleKind = Literal["at", "every", "cron"]
 Outcome = Literal["fired", "missed", "nothing_new", "failed"]

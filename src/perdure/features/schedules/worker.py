@@ -18,6 +18,7 @@ from typing import Any
 
 from perdure.app import App
 from perdure.context.sections.envelopes import envelope
+from perdure.core.agents import DISCARDED
 from perdure.core.errors import (
     Conflict,
     InvalidInput,
@@ -203,7 +204,9 @@ def fire(
         raise Overtaken(f"{schedule.id} was fired or changed meanwhile")
     run: Run | None = None
     run_id: RunId | None = None
-    if schedule.action == "companion" and plan.fires:
+    if plan.fires and DISCARDED in tx.agents.get(schedule.agent_id).tags:
+        refusal = "the agent was discarded"
+    elif schedule.action == "companion" and plan.fires:
         run_id = next(filter(None, BEGIN_PASS(tx, schedule.agent_id, inputs)), None)
         refusal = ""
         if run_id is None:

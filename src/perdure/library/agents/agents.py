@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.app import App
-from perdure.core.agents import Agent, AgentFilter, AgentOrder
+from perdure.core.agents import DISCARDED, Agent, AgentFilter, AgentOrder
 from perdure.core.blocks import Author, Block
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AlreadyExists, FeatureMissing, NotFound
@@ -165,26 +165,28 @@ class AllAgents(AsyncPart):
 
     async def model_changes(self, handle: str | None) -> AgentChanges:
         """The change that pins an agent to a model; None: that has it follow the default. Raises: as `check_model`."""
-        default = self._app.choice.handle if handle is not None else (await self._app.decide()).handle
-        await self.check_model(default if handle is None else handle)
-        return {"model": default if handle is None else handle, "follows_default": handle is None}
+        model = (await self._app.decide()).handle if handle is None else handle
+        await self.check_model(model)
+        return {"model": model, "follows_default": handle is None}
 
     async def resolve(self, name_or_id: str) -> Agent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         check_text("an agent's name or id", name_or_id)
-        agent = await self._ports.store.read(_resolve_agent, name_or_id)
-        if agent.follows_default and agent.model == EXTRACTIVE:  # there may be a language model by now
-            await self._app.decide()
-        return in_effect(agent, self._app.models)
+        return (await self._in_effect([await self._ports.store.read(_resolve_agent, name_or_id)]))[0]
 
     async def find_last_used(self) -> Agent | None:
         """The agent with the newest run, else the newest agent; None when there is none."""
         agent = await self._ports.store.read(lambda tx: tx.agents.find_latest())
-        return None if agent is None else in_effect(agent, self._app.models)
+        return None if agent is None else (await self._in_effect([agent]))[0]
 
     async def page(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[Agent]:
         """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
-        agents = await self._ports.store.read(_load_page, where, page, order)
+        return await self._in_effect(await self._ports.store.read(_load_page, where, page, order))
+
+    async def _in_effect(self, agents: Sequence[Agent]) -> list[Agent]:
+        """The agents with the models of their next runs; the default is decided if one waits for a language model."""
+        if any(agent.follows_default and agent.model == EXTRACTIVE for agent in agents):
+            await self._app.decide()
         return [in_effect(agent, self._app.models) for agent in agents]
 
     async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[WholeAgent]:
@@ -266,6 +268,17 @@ class AsyncAgentRecord(AsyncAgentPart):
 
         return in_effect(await delete(self._ports, update), self._app.models)  # a companion may go
 
+    async def discard(self) -> Agent:
+        """Take the agent out of the lists and let no schedule wake it, and return it; `restore` brings it back as it
+        was. Raises: NotFound."""
+        return await self.edit(lambda agent: {"hidden": True, "tags": (*_without_discarded(agent), DISCARDED)})
+
+    async def restore(self) -> Agent:
+        """Bring back an agent that was discarded, and return it; another one stays as it is. Raises: NotFound."""
+        return await self.edit(
+            lambda agent: {"hidden": False, "tags": _without_discarded(agent)} if DISCARDED in agent.tags else {}
+        )
+
     async def delete(self) -> None:
         """Remove an agent with its whole history, and its companion; its blocks and archives stay. Raises:
         InvalidInput, NotFound."""
@@ -276,6 +289,11 @@ class AsyncAgentRecord(AsyncAgentPart):
         await delete_agent(self.id, self._ports)
         for conversation in ended:
             await self._ports.hooks.fire(ConversationEnd(agent_id=self.id, conversation_id=conversation.id))
+
+
+def _without_discarded(agent: Agent) -> tuple[str, ...]:
+    """The agent's tags but the one of discarded agents."""
+    return tuple(tag for tag in agent.tags if tag != DISCARDED)
 
 
 async def _check_engine(ports: Ports, settings: Mapping[str, Any] | None) -> None:

@@ -29,6 +29,9 @@ from perdure.library.parts.checks import check_text, outside
 from perdure.library.parts.part import find_conversation, reads, writes
 from perdure.storage.tx import Tx
 
+COUNTED = 20
+"""Of so many conversations the calls that wait are counted one by one."""
+
 
 def _check_answer(answer: object) -> None:
     """Check the types of an answer's fields: what only looks true must not count as approval. Raises: InvalidInput."""
@@ -176,6 +179,15 @@ class AsyncApproval(AsyncRequests):
             for conversation in tx.conversations.list_pending(limit=LISTED_MAX)
             for call in pending_calls(tx, conversation)
         ]
+
+    @reads
+    def count(self, tx: Tx) -> int:
+        """How many calls wait for a person; of more than `COUNTED` conversations, how many of these wait."""
+        count = tx.conversations.count_pending()
+        if not 0 < count <= COUNTED:
+            return count
+        waiting = tx.conversations.list_pending(limit=COUNTED)
+        return sum(not call.awaits_client for one in waiting for call in pending_calls(tx, one))
 
     async def open_calls(self, conversation: ConversationId | None = None) -> Sequence[ToolCall]:
         """The calls at which a conversation has stopped, decided or not, each with the arguments that it was given."""

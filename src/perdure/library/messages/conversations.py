@@ -36,6 +36,9 @@ from perdure.storage.tx import Tx
 COMPACTED: Point[[App, AgentId], None] = Point("compacted")
 """A conversation of the agent was compacted because somebody asked for it."""
 
+OPENING_MAX = 5
+"""Among so many messages at its beginning that of a person is looked for which names a conversation."""
+
 
 @dataclass(frozen=True, slots=True)
 class WholeConversation:
@@ -128,6 +131,20 @@ class AsyncConversations(AsyncAgentPart):
         check_limit(limit)
         check_number("after_seq", after_seq)
         return await self._ports.store.read(lambda tx: tx.conversations.list(self.id, limit=limit, after_seq=after_seq))
+
+    @reads
+    def named_conversations(
+        self, tx: Tx, *, archived: bool = False, limit: int = 50
+    ) -> Sequence[tuple[Conversation, str]]:
+        """The agent's conversations in which something was said last, newest first, its first one among them, or the
+        archived ones; each with the text of its first message if it has no summary, else an empty text."""
+        check_limit(limit)
+        where = ConversationFilter(agent_id=self._id, archived=archived)
+        found = [*tx.conversations.page(where, order="last_message", limit=limit)]
+        if not archived:
+            found.append(tx.conversations.get_by_seq(self._id, 0))
+        found.sort(key=lambda one: one.last_message_at or one.created_at, reverse=True)
+        return [(one, "" if one.summary else _opening_of(tx, one)) for one in found]
 
     async def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
         """A conversation of this agent; by default its first. Raises: InvalidInput; NotFound, also for another
@@ -290,6 +307,12 @@ class AsyncConversations(AsyncAgentPart):
         check_limit(limit)
         seq = None if conversation is None else (await self.find_conversation(conversation)).seq
         return await self._ports.store.read(lambda tx: tx.resets.list(self.id, conversation_seq=seq, limit=limit))
+
+
+def _opening_of(tx: Tx, conversation: Conversation) -> str:
+    """The text of the first message of a person in a conversation; empty: nothing was said yet."""
+    first = tx.messages.list(conversation.agent_id, conversation_seq=conversation.seq, limit=OPENING_MAX)
+    return next((one.text for one in first if one.role == "user" and one.text.strip()), "")
 
 
 def ids_in_view(

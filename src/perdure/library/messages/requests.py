@@ -88,7 +88,7 @@ class AsyncRequests(AsyncAgentPart):
             request = replace(request, callback=callback_to_store(callback, ports.cipher))
         if options.model is not None:
             options = replace(options, model=await ModelHandles(self._app).resolve(options.model))
-        if self._app.models.unused_servers:
+        if not self._app.models.has_chosen or self._app.models.unused_servers:
             agent = await ports.store.read(lambda tx: tx.agents.get(request.agent_id))
             if agent.follows_default:
                 await self._app.decide()

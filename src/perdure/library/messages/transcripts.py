@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from perdure.core.blocks import BlockVersion
 from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.messages import Message
-from perdure.core.runs import Failure, RunKey
+from perdure.core.runs import Failure, Run, RunKey
 from perdure.core.text.reprs import short_repr
 from perdure.library.memory.search import Moment, period
 from perdure.library.parts.checks import check_limit, check_number
@@ -24,13 +24,15 @@ class TranscriptEntry:
 
     Args:
         failure: why the message's run failed, where no later message of that run follows.
+        stopped: whether the message's run was stopped, where no later message of that run follows.
     """
 
-    __repr__ = short_repr("message", "edits", "failure")
+    __repr__ = short_repr("message", "edits", "failure", "stopped")
 
     message: Message
     edits: Sequence[BlockVersion] = ()
     failure: Failure | None = None
+    stopped: bool = False
 
 
 class AsyncTranscripts(AsyncAgentPart):
@@ -60,22 +62,27 @@ class AsyncTranscripts(AsyncAgentPart):
         messages = tx.messages.list(
             self.id, conversation_seq=seq, before_seq=before_seq, limit=limit, newest_first=True, since=first
         )
-        edits, failures = _edits_of(tx, self.id, seq or 0, messages), _failures_of(tx, self.id, messages)
+        edits, broken = _edits_of(tx, self.id, seq or 0, messages), _broken_runs(tx, self.id, messages)
         return [
-            TranscriptEntry(message, edits.get(message.id, ()), failures.get(message.id))
+            TranscriptEntry(
+                message,
+                edits.get(message.id, ()),
+                None if (run := broken.get(message.id)) is None else run.failure,
+                stopped=run is not None and run.status == "cancelled",
+            )
             for message in reversed(messages)
         ]
 
 
-def _failures_of(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> dict[MessageId, Failure]:
-    """Id of the last message of a run -> why the run failed, for the runs of these messages, which are newest first."""
+def _broken_runs(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> dict[MessageId, Run]:
+    """Id of the last message of a run -> the run, of those that failed or were stopped, for the runs of these messages,
+    which are newest first."""
     last: dict[RunKey, MessageId] = {}
     for message in messages:
         if message.run_seq is not None:
             last.setdefault(RunKey(agent_id, message.run_seq), message.id)
     runs = tx.runs.list_by_keys(list(last))
-    failed = [run for run in runs.values() if run.status == "failed" and not run.hidden]
-    return {last[run.key]: run.failure for run in failed if run.failure is not None}
+    return {last[run.key]: run for run in runs.values() if run.status in ("failed", "cancelled") and not run.hidden}
 
 
 def _edits_of(

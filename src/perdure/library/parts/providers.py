@@ -47,7 +47,7 @@ class ModelHandles(AsyncPart):
         """
         models = self._app.models
         if handle is None or self.means_default(handle):  # older configurations name no provider
-            handle = (await self._app.decide() if models.unused_servers else self._app.choice).handle
+            handle = (await self._app.decide()).handle
         provider, _, name = handle.partition("/")
         # `openai-proxy/x` is Letta's name of `openai/x` behind a custom address. Agents from there still use it.
         handles = (handle, f"openai/{name}") if provider == "openai-proxy" else (handle,)

@@ -16,6 +16,7 @@ from perdure.library.sync.memory.blocks import AgentBlocks
 from perdure.library.sync.memory.passages import Archival
 from perdure.library.sync.messages.conversations import Conversations
 from perdure.library.sync.messages.history import History
+from perdure.library.sync.messages.retries import Retries
 from perdure.library.sync.messages.sending import Sending
 from perdure.library.sync.messages.transcripts import Transcripts
 from perdure.library.sync.runs.runs import Runs
@@ -26,7 +27,9 @@ from perdure.library.sync.tools.tools import AgentRules, AgentTools
 __all__ = ["Agent", "AgentById"]
 
 
-class AgentById(Sending, History, Transcripts, Conversations, Archival, Steps, Runs, AgentRecord, AgentFeatures):
+class AgentById(
+    Sending, History, Transcripts, Retries, Conversations, Archival, Steps, Runs, AgentRecord, AgentFeatures
+):
     """One agent, which nobody has looked up: its parts, and what is done with it."""
 
     _inner: AsyncAgentById

@@ -29,6 +29,7 @@ async def list_models(
     """List the models that can be used now, the server's default first."""
     app = library.app
     await library.handles.reload()
+    await app.decide()
     models = [model_shape(handle, facts_of(app, handle)) for handle in handles_of(app)]
     return [
         model

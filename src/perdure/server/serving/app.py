@@ -87,12 +87,13 @@ def create_app(
     `app.state.check_ready` raises if the store does not answer soon.
     `app.state.metrics` counts requests, and what the engine does.
     `app.state.gate` knows keys, which addresses clients may name, and who is signed in to the dashboard, whose routes
-    are `pages`, and which shows `refused_page` for what the guard refuses; who serves closes it.
+    are `pages`; who serves closes it. `app.state.refused_page` is the page that a browser gets in place of an error.
     """
     app = Api(config, title=TITLE, version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
     app.state.workers = config.workers
     app.state.streams = Streams(perdure.app.ports.clock)
+    app.state.refused_page = refused_page
     app.state.gate = gate = gate_of(perdure, config)
     app.state.check_ready = TimedRead(READY_S, perdure.upkeep.check_ready)
     app.state.metrics = metrics = Metrics()

@@ -38,6 +38,7 @@ from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig
 from perdure.server.log import current_trace
 from perdure.server.wire.errors import UNKNOWN, error_answer, refusal_answer
 from perdure.server.wire.fields import request_limits
+from perdure.server.wire.http import wants_page
 
 log = logging.getLogger(__name__)
 
@@ -149,23 +150,35 @@ class Guard:
                 scope["perdure.library"] = library
                 await self._app(scope, admitted, self._gate.note_success(scope, principal, send_and_note))
         except NotAdmitted as refusal:
-            if self._refused_page is not None and _is_of_browser(scope) and refusal.status in (403, 429):
-                page = self._refused_page(Request(scope), refusal.status, refusal.detail)
-                page.raw_headers.extend(refusal.headers)
-                await page(scope, receive, send)
+            status, detail = refusal.status, refusal.detail
+            is_form = status in (403, 429) and _is_of_browser(scope)
+            answer = self._page(scope, status, detail, is_form=is_form)
+            if answer is None:
+                answer = refusal_answer(status, detail, *refusal.headers)
             else:
-                await refusal_answer(refusal.status, refusal.detail, *refusal.headers)(scope, receive, send)
+                answer.raw_headers.extend(refusal.headers)
+            await answer(scope, receive, send)
         except StoreError as error:
             if started:
                 raise
-            await error_answer(error)(scope, receive, send)
+            shape = error_answer(error)
+            await (self._page(scope, shape.status_code, str(error)) or shape)(scope, receive, send)
         except ClientDisconnect:
             pass  # nobody waits for an answer
         except Exception:
             log.exception("%s %s stopped at a defect", scope["method"], scope["path"])
             # A response that has begun can't be replaced: the connection closes without its end.
             if not started:
-                await refusal_answer(500, UNKNOWN["detail"])(scope, receive, send)
+                text = UNKNOWN["detail"]
+                await (self._page(scope, 500, text) or refusal_answer(500, text))(scope, receive, send)
+
+    def _page(self, scope: Scope, status: int, text: str, *, is_form: bool = False) -> Response | None:
+        """The page in place of an error, for a browser that opens an address or, with `is_form`, sends a form; None: a
+        program sent the request, or is to go on elsewhere."""
+        request = Request(scope)
+        if self._refused_page is None or status < 400 or not (is_form or wants_page(request)):
+            return None
+        return self._refused_page(request, status, text)
 
     async def _admit(self, scope: Scope, receive: Receive) -> Receive:
         """Check a request, and return the `receive` for its body. Raises: NotAdmitted; ClientDisconnect; StoreError."""
@@ -347,7 +360,9 @@ class Origins:
         if not self._is_known_host(host):
             if not host:
                 return "the request has no Host header"
-            return f"Host {_quoted(host)} is not allowed here; add it to PERDURE_ALLOWED_HOSTS if it is yours"
+            name = Host.parse(host.decode("latin-1"))
+            example = "" if name is None else f": PERDURE_ALLOWED_HOSTS={name.name}"
+            return f"Host {_quoted(host)} is not allowed here; add it to PERDURE_ALLOWED_HOSTS if it is yours{example}"
         origin = headers.get(b"origin")
         allowed = origin is not None and self._is_allowed(origin)
         if origin is not None and not allowed and not _is_same(origin, host):

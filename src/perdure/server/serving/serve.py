@@ -71,8 +71,9 @@ async def serve(
         if listener is not None:
             listener.close()
         raise InvalidInput(
-            f"host is {config.host!r}, which other machines reach, and there is no API key: make one with"
-            " `perdure key create`, set PERDURE_API_KEY to a long random text, or bind 127.0.0.1"
+            f"host is {config.host!r}, which other machines reach, and there is no API key: set PERDURE_API_KEY=auto,"
+            " which makes one, or to a long random text, or make one with `perdure key create`; and set"
+            " PERDURE_ALLOWED_HOSTS to the names by which other machines call this one. Or bind 127.0.0.1"
         )
     listener = listener or bind(config)
     await gate.start()

@@ -25,7 +25,7 @@ from perdure.core.store_errors import disk_error
 from perdure.library.messages.reply import Reply
 from perdure.server.log import TRACE_HEADER, trace_id
 from perdure.server.problems import problems_text
-from perdure.server.wire.http import Json, json_bytes
+from perdure.server.wire.http import Json, json_bytes, wants_page
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +186,8 @@ def refusal_answer(status: int, detail: str, *headers: tuple[bytes, bytes]) -> J
 
 async def _perdure_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, errors.PerdureError)
-    return error_answer(error)
+    answer = error_answer(error)
+    return _error_page(request, answer.status_code, str(error)) or answer
 
 
 async def _os_error(request: Request, error: Exception) -> Response:
@@ -216,6 +217,10 @@ async def _invalid(request: Request, error: Exception) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     """Answer what the framework refuses; for an unreadable body, add the reason, which the framework leaves out."""
     assert isinstance(error, HTTPException)
+    if error.status_code in (404, 405):
+        shown = short_path(str(request.scope.get("perdure.path", request.scope["path"])))
+        if page := _error_page(request, error.status_code, f"There is no page at {shown}."):
+            return page
     match error.__cause__:
         case UnicodeDecodeError() as cause:
             return _answer(422, _unprocessable(f"body: it is not UTF-8 ({cause.reason} at byte {cause.start:,})"))
@@ -228,6 +233,17 @@ async def _http_error(request: Request, error: Exception) -> Response:
             if error.status_code == 405:
                 return _answer(405, {"detail": error.detail}, {"allow": ", ".join(methods_at(request))})
             return await http_exception_handler(request, error)
+
+
+def _error_page(request: Request, status: int, text: str) -> Response | None:
+    """The page in place of an error, for a browser that opens an address; None: a program sent the request."""
+    page = request.app.state.refused_page if wants_page(request) else None
+    return None if page is None else page(request, status, text)
+
+
+def short_path(path: str, chars: int = 120) -> str:
+    """The beginning of a path."""
+    return path if len(path) <= chars else f"{path[:chars]}…"
 
 
 def _unprocessable(detail: str, examples: Sequence[str] = ()) -> dict[str, Any]:

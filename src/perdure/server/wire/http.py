@@ -84,6 +84,13 @@ def library_of(request: Request) -> AsyncPerdure:
     return library
 
 
+def wants_page(request: Request) -> bool:
+    """Whether a browser opens an address that is not the API's: programs ask for JSON, or for anything."""
+    if request.method not in ("GET", "HEAD") or request.scope["path"].startswith("/v1/"):
+        return False
+    return "text/html" in request.headers.get("accept", "") and request.query_params.get("format") != "json"
+
+
 def principal_of(request: Request) -> Principal:
     """Who the request is for."""
     principal: Principal = request.scope.get("perdure.principal", LOCAL)

@@ -35,6 +35,7 @@ _ORDERS: dict[AgentOrder, str] = {
     "created": "a.number",
     "updated": "a.updated_at",
     "used": "COALESCE(a.last_run_at, '')",
+    "name": "a.name",
 }
 
 
@@ -149,7 +150,7 @@ class Agents(Table):
         """Hide the agent with all its rows; `tx.upkeep` removes them. Nothing else ever removes a log. Raises:
         NotFound."""
         self.lock(agent_id)
-        columns = tuple(_ORDERS.values())
+        columns = tuple(column for order, column in _ORDERS.items() if order != "name")  # a name is not kept
         place = place_in(self._db, self._org_id, "agent", "agents a", columns, agent_id)
         keep_places(self._db, self._org_id, {agent_id: dict(zip(columns, place, strict=True))})
         hide_agent(self._db, self._org_id, agent_id, self.get(agent_id).number)

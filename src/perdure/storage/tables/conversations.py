@@ -323,6 +323,11 @@ class Conversations(Table):
             **where.params,
         )
 
+    def count_pending(self) -> int:
+        """How many conversations have calls that wait."""
+        conditions = "a.id = c.agent_id AND c.pending_run_seq IS NOT NULL AND a.org_id = :org_id"
+        return int(self._value(f"SELECT COUNT(*) FROM conversations c CROSS JOIN agents a WHERE {conditions}"))
+
     def find_unused(self, *, before: datetime, after: int) -> tuple[ConversationId, int] | None:
         """(id, number of its agent) of the first ephemeral conversation without a message since `before`, among agents
         with numbers above `after`; None: there is none."""

@@ -221,8 +221,8 @@ class Runs(LeasedTable[Run]):
         sql = f"UPDATE runs SET {RELEASED} WHERE {_OWN_RUN} AND lease_owner = :owner"
         return bool(self._run_counted(f"{sql} AND {UNENDED}", owner=owner, **key._asdict()))
 
-    def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
-        """Set the number of the run's first message."""
+    def begin_input(self, key: RunKey, *, first_message_seq: int | None) -> None:
+        """Set the number of the run's first message; None: its input is dropped."""
         self._set("runs", key._asdict(), first_message_seq=first_message_seq, waiting_input=None, input_waits=0)
 
     def waiting_input(self, key: RunKey) -> str | None:

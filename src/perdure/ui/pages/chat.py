@@ -1,81 +1,79 @@
-"""Chat: the messages of a conversation, sending and stopping; and the calls that wait, of all agents."""
+"""Chat: the messages of a conversation; sending, stopping, taking back and asking again."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
 
-from perdure.core.blocks import BlockVersion
-from perdure.core.conversations import Conversation
-from perdure.core.errors import NotFound
-from perdure.core.events import (
-    Delta,
-    DeltaStreamed,
-    MemoryEdited,
-    MessageAdded,
-    ModelChanged,
-    RunEnded,
-    StepAbandoned,
-    StoredEvent,
-)
-from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
-from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
-from perdure.core.runs import NO_OPTIONS, Failure, RunFilter, RunOptions
+from perdure.core.ids import ConversationId, MessageId, RunId
+from perdure.core.messages import Text, ToolDecision
+from perdure.core.runs import NO_OPTIONS, RunOptions
 from perdure.core.text.reprs import attributes
-from perdure.core.tools.answers import PendingCall
 from perdure.domain.agents.profile import PROFILE
 from perdure.engine.compaction.room import Preview
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.library.agent import AsyncAgentById
+from perdure.library.messages.retries import WaitingRun
 from perdure.library.messages.slashes import list_slashes, read_slash
 from perdure.library.messages.transcripts import TranscriptEntry
-from perdure.library.parts.checks import Page as ListPage
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import overview_of
-from perdure.server.wire.http import library_of, require_scope
-from perdure.server.wire.sse import HEADERS as STREAM_HEADERS
+from perdure.ui.pages.chat_items import answer_text, entry_items, open_questions, queued_items
 from perdure.ui.pages.home import agent_shape
-from perdure.ui.render import HEADERS, Data, Notice, Pages, agent_of, environment, field_of, form_of, is_number
+from perdure.ui.pages.panes import conversation_shape, panes_shape
+from perdure.ui.pages.tool_forms import approval_shape, decision_of
+from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of, is_number
 
-MESSAGES_MAX, CONVERSATIONS_MAX = 50, 100
+MESSAGES_MAX = 50
 
 pages = Pages()
 
 
-@pages.get("/agents/{agent_id}", "chat.html")
+@pages.get("/agents/{agent_id}", "chat.html", sections="chat")
 async def chat(request: Request, library: AsyncPerdure) -> Data:
     """The newest messages of a conversation, or with `before` those before a number."""
     own = agent_of(request, library)
     agent = await library.all_agents.resolve(own.id)
-    edit = await _load_edit(request, library)
-    conversation = await own.find_conversation(_conversation_id(request) if edit is None else edit["conversation_id"])
-    where = RunFilter(agent_ids=(own.id,), conversation_id=conversation.id, statuses=("queued", "running"))
+    edit, again = await _load_edit(request, library), await _load_again(request, own)
+    line = (edit or again or {}).get("conversation_id") or _conversation_id(request)
+    conversation = await own.find_conversation(line)
     # Before its messages are read: a run that ends meanwhile is followed, and nothing of it is missed.
-    running = await library.runs.page_of_runs(where, ListPage(1, ascending=True))
+    waiting = await own.waiting(conversation.id)
     before = request.query_params.get("before", "")
     before_seq = int(before) if is_number(before) else None
     entries = await own.transcript(conversation=conversation.id, limit=MESSAGES_MAX, before_seq=before_seq)
-    lines = await own.conversations(limit=CONVERSATIONS_MAX)
     return {
         "title": agent.name,
         "agent": agent_shape(agent),
         "tab": "chat",
-        "conversation": _conversation_shape(conversation),
-        "conversations": [_conversation_shape(line) for line in lines],
-        "items": [item for entry in entries for item in _entry_items(entry)],
+        "conversation": conversation_shape(conversation),
+        **await panes_shape(request, own, conversation),
         "older": entries[0].message.seq if len(entries) == MESSAGES_MAX else None,
-        "pending": [pending_shape(call) for call in await own.pending(conversation=conversation.id)],
-        "run_id": running[0].id if running else None,
+        **_shown_messages(entries, waiting if before_seq is None else ()),
+        "pending": [await approval_shape(library, call) for call in await own.pending(conversation=conversation.id)],
+        "questions": [attributes(one, "text", "options") for one in open_questions(entries)]
+        if before_seq is None and not waiting
+        else [],
         "edit": edit,
+        "again": again,
         "commands": await list_slashes(library.app, own.id),
         "context": context_shape(await own.preview(conversation.id)),
         "models": list(library.app.models.handles()),
         "default_model": library.app.models.follow(agent.model) if agent.follows_default else library.app.choice.handle,
     }
+
+
+def _shown_messages(entries: Sequence[TranscriptEntry], waiting: Sequence[WaitingRun]) -> Data:
+    """The messages as items, those that wait behind a run, the run that goes on, and the newest message's number."""
+    items = [item for entry in entries for item in entry_items(entry)]
+    if items and not waiting and items[-1]["kind"] in ("failure", "stopped"):
+        items[-1]["is_last"] = True
+    shown = {item["id"] for item in items}
+    queued = [item for one in waiting for item in queued_items(one) if item["id"] not in shown]
+    seq = entries[-1].message.seq if entries else -1
+    return {"items": items, "queued": queued, "run_id": waiting[0].run.id if waiting else None, "seq": seq}
 
 
 async def _load_edit(request: Request, library: AsyncPerdure) -> Data | None:
@@ -86,6 +84,13 @@ async def _load_edit(request: Request, library: AsyncPerdure) -> Data | None:
     source = await agent_of(request, library).conversation_of_message(message_id)
     message = await library.messages.message(message_id)
     return {"message_id": message_id, "conversation_id": source.id, "text": message.text}
+
+
+async def _load_again(request: Request, agent: AsyncAgentById) -> Data | None:
+    """The run that `again` names, with its conversation; None: none is to be answered again."""
+    if request.method != "GET" or not (wanted := request.query_params.get("again")):
+        return None
+    return attributes(await agent.run(RunId(wanted)), "conversation_id", run_id="id")
 
 
 def context_shape(preview: Preview) -> Data:
@@ -99,67 +104,6 @@ def context_shape(preview: Preview) -> Data:
     }
 
 
-def message_items(message: Message, edits: Sequence[BlockVersion] = ()) -> Iterable[Data]:
-    """What the chat shows of a message, part by part; of the engine's own messages only summaries and notes."""
-    common = attributes(message, "agent_id", "run_id", "step_id", message_id="id", at="occurred_at")
-    for place, part in enumerate(message.parts):
-        item = {**common, "id": f"{message.id}-{place}"}
-        match part:
-            case _ if message.kind not in ("message", "approval"):
-                yield {**item, "kind": "note", "name": message.kind, "text": message.text}
-                return
-            case Text(text=text):
-                yield {**item, "kind": message.role, "name": message.name, "text": text}
-            case Image():
-                yield {**item, "kind": message.role, "name": message.name, "text": part.text}
-            case Reasoning(text=text) if text:
-                yield {**item, "kind": "reasoning", "text": text}
-            case ToolCall():
-                if part.thoughts:
-                    yield {**item, "id": f"{item['id']}-thoughts", "kind": "reasoning", "text": part.thoughts}
-                if part.speech:
-                    yield {**item, "kind": "assistant", "name": None, "text": part.speech}
-                else:
-                    yield {**item, "kind": "call", "name": part.name, "text": part.own_arguments}
-            case ToolResult():
-                failed = part.status != "success"
-                yield {**item, "kind": "result", "name": part.name, "text": part.text, "failed": failed}
-            case ToolDecision():
-                text = "Approved" if part.approve else "Denied"
-                yield {**item, "kind": "note", "name": "approval", "text": f"{text}: {part.reason or part.call_id}"}
-    for edit in edits:
-        yield edit_item(edit.block_id, edit.version, edit.label, edit.diff)
-
-
-def _entry_items(entry: TranscriptEntry) -> Iterable[Data]:
-    """What the chat shows of a message, of the edits of memory that it made, and of the failure if its run failed."""
-    yield from message_items(entry.message, entry.edits)
-    if entry.failure is not None and entry.message.run_id is not None:
-        yield _failure_item(entry.message.run_id, entry.failure)
-
-
-def _failure_item(run_id: RunId, failure: Failure) -> Data:
-    """What the chat shows in the place of an answer that did not come."""
-    return {"id": f"failure-{run_id}", "kind": "failure", "run_id": run_id, "text": failure.message}
-
-
-def edit_item(block_id: BlockId, version: int, label: str, diff: str) -> Data:
-    """What the chat shows of an edit of memory."""
-    return {"id": f"edit-{block_id}-{version}", "kind": "edit", "name": label, "text": diff}
-
-
-def pending_shape(call: PendingCall) -> Data:
-    """A call that waits."""
-    own = ("call_id", "agent_id", "conversation_id", "run_id", "awaits_client", "helper")
-    return attributes(call, *own, why="reason", tool="name", arguments="call.own_arguments")
-
-
-def _conversation_shape(conversation: Conversation) -> Data:
-    number = "first conversation" if conversation.seq == 0 else f"conversation {conversation.seq}"
-    name = conversation.summary or number
-    return {"id": conversation.id, "seq": conversation.seq, "name": name, "updated_at": conversation.updated_at}
-
-
 def _conversation_id(request: Request) -> ConversationId | None:
     value = request.query_params.get("conversation")
     return None if not value else ConversationId(value)
@@ -171,22 +115,26 @@ async def send(request: Request, library: AsyncPerdure) -> Notice:
     agent, form = agent_of(request, library), await form_of(request)
     line = _conversation_id(request)
     text, options = await read_slash(library.app, agent.id, field_of(form, "text"), line)
-    await _send(agent, line, text, form.get("key") or None, options)
+    await send_to(agent, line, text, form.get("key") or None, options)
     return Notice("")
 
 
-async def _send(
+async def send_to(
     agent: AsyncAgentById,
     conversation: ConversationId | None,
     sent: str | ToolDecision,
     key: str | None = None,
     options: RunOptions = NO_OPTIONS,
 ) -> None:
-    """Send a text or a decision about a call to a conversation. What follows goes on in the background."""
+    """Send a text or a decision about a call to a conversation. What follows goes on in the background.
+
+    Args:
+        key: of the page's own: a text that comes twice under it is sent once, and its message bears it.
+    """
     seq = (await agent.find_conversation(conversation)).seq
     request = RunRequest(agent_id=agent.id, conversation_seq=seq, background=True, idempotency_key=key)
     if isinstance(sent, str):
-        request = replace(request, messages=(NewMessage((Text(sent),)),), options=options)
+        request = replace(request, messages=(NewMessage((Text(sent),), otid=key),), options=options)
     else:
         request = replace(request, answers=(sent,), partial=True)
     await agent.send_request(request)
@@ -199,23 +147,53 @@ async def edit_and_fork(request: Request, library: AsyncPerdure) -> Notice:
     message_id, text = MessageId(field_of(form, "message_id")), field_of(form, "text")
     source = await agent.conversation_of_message(message_id)
     made = await agent.fork_conversation(source.id, before=message_id)
-    await _send(agent, made.id, text)
+    await send_to(agent, made.id, text)
     return Notice("", location=f"/agents/{agent.id}?conversation={made.id}")
+
+
+@pages.post("/agents/{agent_id}/regenerate", shows=chat)
+async def regenerate(request: Request, library: AsyncPerdure) -> Notice:
+    """Have a message answered again, by another model, in a new conversation with a copy of what was said before it."""
+    agent, form = agent_of(request, library), await form_of(request)
+    made, _ = await agent.answer_again(RunId(field_of(form, "run_id")), model=form.get("model") or None)
+    return Notice("", location=f"/agents/{agent.id}?conversation={made.id}")
+
+
+@pages.post("/agents/{agent_id}/again", shows=chat)
+async def try_again(request: Request, library: AsyncPerdure) -> Notice:
+    """Have the last message answered again, whose run failed or was stopped."""
+    await agent_of(request, library).try_again(RunId(field_of(await form_of(request), "run_id")))
+    return Notice("")
 
 
 @pages.post("/agents/{agent_id}/stop", shows=chat)
 async def stop(request: Request, library: AsyncPerdure) -> Notice:
-    """Ask the runs of the conversation to stop."""
-    await agent_of(request, library).cancel_all(conversation=_conversation_id(request))
-    return Notice("The run was asked to stop.")
+    """Ask one run to stop. Messages that wait behind it are answered next."""
+    await agent_of(request, library).cancel(RunId(field_of(await form_of(request), "run_id")))
+    return Notice("")
+
+
+@pages.post("/agents/{agent_id}/take-back", shows=chat)
+async def take_back(request: Request, library: AsyncPerdure) -> Notice:
+    """Take back a message that waits behind a run."""
+    await agent_of(request, library).take_back(RunId(field_of(await form_of(request), "run_id")))
+    return Notice("")
+
+
+@pages.post("/agents/{agent_id}/reply", shows=chat)
+async def reply(request: Request, library: AsyncPerdure) -> Notice:
+    """Answer what the agent has asked with `ask_user`."""
+    text = answer_text(await form_of(request))
+    await send_to(agent_of(request, library), _conversation_id(request), text)
+    return Notice("")
 
 
 @pages.post("/agents/{agent_id}/answers", shows=chat)
 async def answer(request: Request, library: AsyncPerdure) -> Notice:
-    """Approve or deny a call that waits."""
+    """Approve a call that waits, perhaps with other arguments, or deny it."""
     agent, form = agent_of(request, library), await form_of(request)
-    approves, call_id = form.get("approve") == "yes", field_of(form, "call_id")
-    await _send(agent, _conversation_id(request), ToolDecision(call_id, approves, form.get("reason") or None))
+    approves, line = form.get("approve") == "yes", _conversation_id(request)
+    await send_to(agent, line, await decision_of(library, agent, line, form, approves=approves))
     return Notice("The call was approved." if approves else "The call was denied.")
 
 
@@ -230,85 +208,3 @@ async def switch_model(request: Request, library: AsyncPerdure) -> Notice:
     agent = await one.edit({**changes, "settings": settings})
     which = "the default model, now " if agent.follows_default else ""
     return Notice(f"{agent.name} answers with {which}{agent.model} from now on.")
-
-
-async def events(request: Request) -> Response:
-    """The events of a run as HTML fragments: each names the element that it replaces, or is a new one."""
-    library = library_of(request)
-    run = await library.runs.run(RunId(request.path_params["run_id"]))
-    last = request.headers.get("last-event-id", "")
-    followed = library.runs.follow_run(run, after=int(last) if is_number(last) else 0)
-    return StreamingResponse(
-        _fragments(followed), media_type="text/event-stream", headers={**HEADERS, **STREAM_HEADERS}
-    )
-
-
-pages.add("/events/runs/{run_id}", events)
-
-
-async def _fragments(followed: AsyncIterator[StoredEvent | Delta]) -> AsyncIterator[bytes]:
-    """Each event of a run that the chat shows, as a server-sent event."""
-    template = environment().get_template("_item.html")
-
-    def shown(items: Iterable[Data], seq: int | None, message_id: MessageId | None = None) -> bytes:
-        pieces = [{"id": item["id"], "html": template.render(item=item)} for item in items]
-        return _sse("message", {"message": message_id, "items": pieces}, seq)
-
-    async for sent in followed:
-        seq = sent.seq if isinstance(sent, StoredEvent) else None
-        event = sent.event if isinstance(sent, StoredEvent) else sent
-        match event:
-            case Delta(kind="progress", text=text):
-                yield _sse("progress", {"text": text}, None)
-            case Delta() | DeltaStreamed():
-                delta = event if isinstance(event, Delta) else event.delta
-                piece = {"message": delta.message_id, "kind": delta.kind, "index": delta.index, "text": delta.text}
-                yield _sse("delta", piece, seq)
-            case MessageAdded(message=Message() as message):
-                yield shown(message_items(message), seq, message.id)
-            case MemoryEdited():
-                yield shown([edit_item(event.block_id, event.version, event.label, event.diff)], seq)
-            case ModelChanged():
-                text = f"This agent follows the default model: {event.new} answers from now on, no longer {event.old}."
-                yield shown([{"id": f"model-{seq}", "kind": "note", "name": "Another model", "text": text}], seq)
-            case StepAbandoned():
-                yield _sse("void", {}, seq)
-            case RunEnded(failure=Failure() as failure):
-                yield shown([_failure_item(event.run_id, failure)], seq)
-    yield _sse("closed", {}, None)
-
-
-def _sse(name: str, data: Mapping[str, object], seq: int | None) -> bytes:
-    """A server-sent event of this name with data as JSON; `seq`, if any, is its id, to resume the stream behind it."""
-    number = "" if seq is None else f"id: {seq}\n"
-    return f"{number}event: {name}\ndata: {json.dumps(data)}\n\n".encode()
-
-
-@pages.get("/approvals", "approvals.html")
-async def approvals(request: Request, library: AsyncPerdure) -> Data:
-    """The calls that wait, those of clients left out."""
-    waiting = await library.approvals.list_all()
-    calls = [pending_shape(call) | {"agent": name} for name, call in waiting if not call.awaits_client]
-    return {"title": "Approvals", "pending": calls}
-
-
-@pages.post("/approvals", shows=approvals)
-async def decide(request: Request, library: AsyncPerdure) -> Notice:
-    """Approve a call, perhaps with other arguments, deny it, or approve it and all later ones of its tool."""
-    form = await form_of(request)
-    agent = library.agent_of(AgentId(field_of(form, "agent_id")))
-    conversation_id = ConversationId(field_of(form, "conversation_id"))
-    choice, call_id = field_of(form, "choice"), field_of(form, "call_id")
-    tool = ""
-    if choice == "always":
-        require_scope(request, "builder", what="approving all later calls of a tool")
-        waiting = await agent.pending(conversation=conversation_id)
-        tool = next((call.name for call in waiting if call.call_id == call_id), "")
-        if not tool:
-            raise NotFound("call that waits", call_id)
-        await agent.require_approval(tool, required=False)
-    edited = form.get("arguments") if choice != "deny" and form.get("arguments") != form.get("original") else None
-    decision = ToolDecision(call_id, choice != "deny", form.get("reason") or None, edited)
-    await _send(agent, conversation_id, decision)
-    texts = {"deny": "The call was denied.", "always": f"Approved; {tool} needs no approval of this agent any more."}
-    return Notice(texts.get(choice, "The call was approved."))

@@ -36,11 +36,12 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
     models = library.app.models
     registered = await library.providers.list(ProviderFilter(), Page(PROVIDERS_MAX, ascending=True))
     names = {provider.name for provider in registered}
-    traits = models.traits(library.app.choice.handle)
+    choice = await library.app.decide()
+    traits = models.traits(choice.handle)
     return {
         "title": "Connections",
         "clients": await _clients(request, library),
-        "model": attributes(library.app.choice, "handle", "reason")
+        "model": attributes(choice, "handle", "reason")
         | {"calling": describe_calling(traits) if traits.local or traits.calling else ""},
         "found": [
             {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from starlette.requests import Request
 
-from perdure.core.agents import Agent, AgentFilter
+from perdure.core.agents import DISCARDED, Agent, AgentFilter, AgentOrder
 from perdure.core.blocks import Author, BlockVersion
 from perdure.core.errors import AlreadyExists
 from perdure.core.ids import AgentId
@@ -16,17 +18,25 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, sections_of
 
 AGENTS_MAX, RUNS_MAX = 50, 10
+SORTS = ("name", "updated", "created")
+"""By which columns agents are sorted; by default those that were used last come first."""
 
 pages = Pages()
 
 
-@pages.get("/", "home.html")
+@pages.get("/", "home.html", sections="home")
 async def home(request: Request, library: AsyncPerdure) -> Data:
-    """The agents but hidden ones, those used last first, the newest runs, and the calls that wait for approval."""
+    """The agents but hidden ones, those used last first or in the order of `sort`, the newest runs, and the calls that
+    wait for approval; with `discarded` the agents that were discarded."""
     text = request.query_params.get("q", "").strip()
     after = request.query_params.get("after")
-    where = AgentFilter(text=text or None, hidden=False)
-    agents = await library.all_agents.page(where, Page(AGENTS_MAX, False, after), "used")
+    discarded = AgentFilter(tags=(DISCARDED,), hidden=True)
+    is_discarded = bool(request.query_params.get("discarded"))
+    where = discarded if is_discarded else AgentFilter(text=text or None, hidden=False)
+    sort = request.query_params.get("sort", "")
+    order = sort.removeprefix("-") if sort.removeprefix("-") in SORTS else "used"
+    page = Page(AGENTS_MAX, order != "used" and not sort.startswith("-"), after)
+    agents = await library.all_agents.page(where, page, cast(AgentOrder, order))
     runs = await library.runs.page_of_runs(RunFilter(), Page(RUNS_MAX, ascending=False))
     names = await agent_names(library, [run.key.agent_id for run in runs])
     return {
@@ -34,12 +44,15 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
         "agents": [agent_shape(agent) for agent in agents],
         "after": after_of(agents, AGENTS_MAX),
         "search": text,
+        "sort": sort if order != "used" else "",
+        "is_discarded": is_discarded,
+        "discarded": await library.all_agents.count(discarded),
         "runs": [run_shape(run) | {"agent": names[run.key.agent_id]} for run in runs],
         "pending": [
             {"agent": name, "agent_id": call.agent_id, "tool": call.name, "call_id": call.call_id}
             for name, call in await library.approvals.list_all()
         ],
-        "model": {"handle": library.app.choice.handle, "reason": library.app.choice.reason},
+        "model": attributes(await library.app.decide(), "handle", "reason"),
         "models": list(library.app.models.handles()),
     }
 
@@ -86,7 +99,9 @@ async def create(request: Request, library: AsyncPerdure) -> Notice:
             human=form.get("human") or None,
         )
     except AlreadyExists as error:
-        raise AlreadyExists("agent", name, helps="choose another name, or open the one that is there") from error
+        raise AlreadyExists(
+            "agent", name, helps="choose another name, or open the one that is there or was deleted"
+        ) from error
     return Notice("", location=f"/agents/{agent.id}")
 
 

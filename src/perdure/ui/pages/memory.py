@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from perdure.core.agents import AgentFilter
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockFilter, BlockVersion
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import Conflict, InvalidInput, VersionConflict
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.core.ids import AgentId, BlockId, PassageId
@@ -22,6 +22,7 @@ from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
+from perdure.ui.conflicts import three_ways
 from perdure.ui.pages.home import agent_frame, correction_notice, page_author, version_shape
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_of, field_of, form_of, is_number
 
@@ -62,6 +63,7 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         ],
         "others": [block_shape(block) for block in others if block.id not in attached],
         "limit": DEFAULT_LIMIT_CHARS,
+        "conflict": getattr(request.state, "conflict", None),
         "label": label,
         "versions": [version_shape(version) for version in versions],
         "difference": await _difference(request, own, label),
@@ -185,12 +187,28 @@ async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
     agent, form, label = agent_of(request, library), await form_of(request), request.path_params["label"]
     version, changes = form.get("version", ""), {"value": form.get("value", "")}
     expected = int(version) if is_number(version) else None
-    block = await agent.blocks.edit(label, changes, expected=expected, author=page_author())
+    try:
+        block = await agent.blocks.edit(label, changes, expected=expected, author=page_author())
+    except VersionConflict as conflict:
+        request.state.conflict = await _conflict(agent, label, conflict, changes["value"])
+        if request.state.conflict is None:
+            raise
+        raise Conflict(f"Block {label!r} was changed while you were writing: choose what to keep.") from conflict
     return Notice(
         f"Block {label!r} was changed; the agent reads it with its next message.",
         undo=f"/agents/{agent.id}/memory/blocks/{label}/restore",
         fields={"version": str(block.version - 1)},
     )
+
+
+async def _conflict(agent: AsyncAgentById, label: str, conflict: VersionConflict, mine: str) -> Data | None:
+    """What a person wrote beside what was saved meanwhile; None: the version that they began with is too old."""
+    count = (conflict.found or 0) - conflict.expected + 1
+    if not 1 < count <= VERSIONS_MAX:
+        return None
+    versions = await agent.blocks.history(label, limit=count)
+    shape = three_ways(versions[-1].value, versions[0].value, mine, version=versions[0].version)
+    return shape | {"label": label, "author": versions[0].author.kind, "agent": versions[0].agent_name}
 
 
 @pages.post("/agents/{agent_id}/memory/blocks/{label}/restore", shows=memory)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -12,12 +11,31 @@ from starlette.routing import BaseRoute, Route
 
 from perdure.server.access.gate import Gate
 from perdure.server.access.session import COOKIE, SESSION_S
-from perdure.ui.pages import changes, chat, connections, context, data, home, memory, runs, search, settings, tools
-from perdure.ui.render import HEADERS, Notice, feature_pages, form_of, html
+from perdure.ui.answers import asset_answer, assets
+from perdure.ui.pages import (
+    agent_settings,
+    approvals,
+    changes,
+    chat,
+    chat_stream,
+    connections,
+    context,
+    conversations,
+    data,
+    home,
+    memory,
+    runs,
+    search,
+    settings,
+    tools,
+)
+from perdure.ui.render import HEADERS, Notice, environment, feature_pages, form_of, html
 
-STATIC = Path(__file__).parents[1] / "static"
-TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-PAGES = (*(home, changes, chat, context, memory, tools, runs, search, connections, data, settings), *feature_pages())
+PAGES = (
+    *(home, changes, chat, conversations, chat_stream, approvals, context, memory, tools, agent_settings),
+    *(runs, search, connections, data, settings),
+    *feature_pages(),
+)
 
 
 def build_routes() -> list[BaseRoute]:
@@ -31,20 +49,31 @@ def build_routes() -> list[BaseRoute]:
     ]
 
 
+TITLES = {404: "Page not found", 405: "Page not found", 429: "Too many requests", 503: "Busy"}
+
+
 def refused_page(request: Request, status: int, text: str) -> Response:
-    """The page for a request that its key may not make, or not yet; a form keeps what is in it, and shows a notice."""
-    is_action = request.method != "GET"
-    data = {"error": "Nothing was changed." if is_action else text, "title": "Not allowed"}
+    """The page in place of an answer that would only be an error; a form keeps what is in it, and shows a notice.
+
+    Who is not signed in, or asks under a name that is not the server's, gets one that needs no other address of it.
+    """
+    title = TITLES.get(status, "Not allowed" if status < 500 else "Something went wrong")
+    if status == 401:
+        title, text = "Not signed in", "You are not signed in, or there is no page at this address."
+    if "perdure.principal" not in request.scope:
+        page = environment().get_template("refused.html").render(title=title, error=text, status=status)
+        return Response(page, status, headers=dict(HEADERS), media_type="text/html")
+    is_action = request.method not in ("GET", "HEAD")
+    data = {"error": "Nothing was changed." if is_action else text, "title": title}
     return html("error.html", data, request, notice=Notice(text, is_error=True) if is_action else None, status=status)
 
 
 async def static(request: Request) -> Response:
-    """A file of the dashboard. Its address names the version, so that a browser may keep it."""
-    path = STATIC / request.path_params["name"]
-    if path.suffix not in TYPES or not path.is_file():
+    """A file of the dashboard."""
+    asset = assets().get(request.path_params["name"])
+    if asset is None:
         raise HTTPException(404)
-    headers = {"cache-control": "max-age=31536000, immutable" if "v" in request.query_params else "no-cache"}
-    return Response(path.read_bytes(), media_type=TYPES[path.suffix], headers={**HEADERS, **headers})
+    return asset_answer(asset, request, HEADERS)
 
 
 async def sign_in(request: Request) -> Response:

@@ -17,7 +17,7 @@ from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of
-from perdure.ui.pages.chat import message_items
+from perdure.ui.pages.chat_items import message_items
 from perdure.ui.pages.context import plot, step_shape
 from perdure.ui.pages.home import agent_names, run_shape
 from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, after_of, form_of

@@ -22,6 +22,7 @@ from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.tools.tools import ToolState
 from perdure.ui.pages.home import agent_frame, page_author
+from perdure.ui.pages.tool_forms import arguments_of, fields_of, parse_json
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, agent_of, field_of, form_of
 
 TOOLS_MAX = 500
@@ -33,7 +34,7 @@ RULES: Mapping[str, Mapping[str, str]] = tomllib.loads(
 pages = Pages()
 
 
-@pages.get("/agents/{agent_id}/tools", "tools.html")
+@pages.get("/agents/{agent_id}/tools", "tools.html", sections="tools")
 async def tools(request: Request, library: AsyncPerdure) -> Data:
     """The agent's tools, those that it could have, and its rules."""
     own = agent_of(request, library)
@@ -209,57 +210,6 @@ async def try_tool(request: Request, library: AsyncPerdure) -> Notice:
     arguments = arguments_of(state.tool.spec.parameters, await form_of(request))
     outcome = await agent_of(request, library).tools.run(name, arguments, author=page_author())
     return Notice(f"{name}: {outcome.text}", is_error=outcome.status != "success")
-
-
-PREFIX = "argument-"
-"""Begins the name of each field of an argument, so that none is taken for a field of the form's own."""
-
-PLAIN = {"string": "text", "integer": "number", "number": "number", "boolean": "choice"}
-
-
-def fields_of(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The fields of a form for these arguments: `text`, `number`, `choice` of `choices`, or `json` for the rest."""
-    required, fields = parameters.get("required", ()), []
-    for name, schema in parameters.get("properties", {}).items():
-        choices = [True, False] if schema.get("type") == "boolean" else list(schema.get("enum", ()))
-        fields.append(
-            {
-                "name": PREFIX + name,
-                "label": name,
-                "description": schema.get("description", ""),
-                "kind": "choice" if choices else PLAIN.get(str(schema.get("type")), "json"),
-                "choices": [json.dumps(one) if not isinstance(one, str) else one for one in choices],
-                "required": name in required,
-            }
-        )
-    return fields
-
-
-def arguments_of(parameters: Mapping[str, Any], form: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments that a form holds: as JSON in `arguments`, or field by field. An empty field that need not be
-    there is left out. Raises: InvalidInput."""
-    if "arguments" in form:
-        found = parse_json("arguments", form["arguments"].strip() or "{}")
-        if not isinstance(found, dict):
-            raise InvalidInput("arguments: write a JSON object such as {}")
-        return found
-    arguments: dict[str, Any] = {}
-    for field in fields_of(parameters):
-        text, name = form.get(field["name"], ""), field["label"]
-        schema = parameters["properties"][name]
-        if not text.strip() and not (field["required"] and schema.get("type") == "string"):
-            continue
-        is_text = schema.get("type") == "string" or (text in schema.get("enum", ()))
-        arguments[name] = text if is_text else parse_json(name, text)
-    return arguments
-
-
-def parse_json(name: str, text: str) -> Any:
-    """The value of a field of JSON. Raises: InvalidInput."""
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InvalidInput(f"{name}: {error}; write JSON such as 3, true, [1, 2] or {{}}") from error
 
 
 def permissions_of(form: Mapping[str, str]) -> ToolChanges:

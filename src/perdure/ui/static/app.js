@@ -1,102 +1,21 @@
-// The chat's stream, keyboard shortcuts and the theme. Everything else is htmx on the server's HTML.
+// Pages that follow what happens elsewhere, keyboard shortcuts and the theme. Everything else is htmx on the server's HTML.
 "use strict";
 
-const log = () => document.getElementById("messages");
-const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
-const toEnd = () => window.scrollTo(0, document.documentElement.scrollHeight);
-let source = null;
-let followed = null;
-
-function element(tag, className, text) {
-  const made = document.createElement(tag);
-  made.className = className;
-  if (text) made.textContent = text;
-  return made;
-}
-
-// A piece of an answer that is not stored yet.
-function showDelta(delta) {
-  const id = `live-${delta.message}-${delta.kind.startsWith("tool") ? "call" : delta.kind}-${delta.index}`;
-  let item = document.getElementById(id);
-  if (!item) {
-    item = element("article", `item live ${delta.kind === "text" ? "assistant" : "reasoning"}`);
-    item.id = id;
-    item.dataset.message = delta.message;
-    item.append(element("p", "who", { text: "Agent", reasoning: "Thinking" }[delta.kind] || "Calls a tool"));
-    item.append(element("div", "text"));
-    log().append(item);
-  }
-  item.lastChild.append(delta.kind === "tool_name" ? `${delta.text} ` : delta.text);
-  showProgress({ text: "" });
-}
-
-// What a slow model does before the first piece of its answer.
-function showProgress(data) {
-  const shown = document.getElementById("progress");
-  if (shown) shown.textContent = data.text && `: ${data.text}`;
-}
-
-// The server's HTML of a message, in place of what was shown of it before.
-function showMessage(data) {
-  for (const live of log().querySelectorAll(".live")) if (live.dataset.message === data.message) live.remove();
-  for (const item of data.items) {
-    const template = document.createElement("template");
-    template.innerHTML = item.html;
-    const shown = document.getElementById(item.id);
-    if (shown) shown.replaceWith(template.content); else log().append(template.content);
-  }
-  log().querySelector(":scope > .empty")?.remove();
-}
-
-// How full the window is, while the agent works.
-let barAsked = false;
-async function renewBar() {
-  if (barAsked) return;
-  barAsked = true;
-  const answer = await fetch(location.href);
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-  barAsked = false;
-  const bar = page.querySelector(".context-bar");
-  if (answer.ok && bar) document.querySelector(".context-bar")?.replaceWith(document.adoptNode(bar));
-}
-
-function follow() {
-  source?.close();
-  source = null;
-  const run = document.querySelector(".chat")?.dataset.run;
-  if (!run) return;
-  followed = run;
-  source = new EventSource(`/events/runs/${run}`);
-  const on = (name, show) => source.addEventListener(name, (event) => {
-    const stay = atEnd();
-    show(JSON.parse(event.data));
-    if (stay) toEnd();
-  });
-  on("delta", showDelta);
-  on("progress", showProgress);
-  on("message", (data) => { showMessage(data); renewBar(); });
-  on("void", () => log().querySelectorAll(".live").forEach((live) => live.remove()));
-  on("closed", () => {
-    source.close();
-    source = null;
-    refresh();
-  });
-}
-
-// The page as it is now: its context bar, and calls that wait. The composer is kept, with what is typed.
-// The target holds #main and is never replaced, so an answer that comes after another one still finds it.
-const refresh = () => htmx.ajax("GET", location.href, { target: "#page", select: "#main", swap: "innerHTML show:none" });
+// The page as it is now. The target holds #main and is never replaced, so an answer that comes after another one still
+// finds it. The chat loads itself.
+let refresh = () => htmx.ajax("GET", location.href, { target: "#page", select: "#main", swap: "innerHTML show:none" });
 
 // The page as it is now, when something changed elsewhere. What is being typed or read here comes first: the page
 // waits until no field of it holds a change and none has the focus.
 let feed = null;
 let stale = false;
+let isShown = () => false; // whether a page has shown a change already
 
 function busy() {
   const main = document.getElementById("main");
   const fields = [...main.querySelectorAll("input, textarea")].filter((field) => !field.closest("#composer"));
   const active = document.activeElement;
-  return fields.includes(active) || active.matches("#main select, #main > .notice button")
+  return main.querySelector("[data-conflict]") !== null || fields.includes(active) || active.matches("#main select, #main > .notice button")
     || main.querySelector("details[open] :focus") !== null
     || fields.some((field) => field.value !== field.defaultValue || field.checked !== field.defaultChecked);
 }
@@ -106,18 +25,23 @@ let notice = null;
 let requests = 0;
 
 async function renew() {
-  if (!stale || source || requests || busy()) return;
+  if (!stale || requests || busy()) return;
   stale = false;
   await refresh();
 }
 
-// What had the focus before the page was replaced, and the notice, whose undo still holds.
+// What has the focus before the page is replaced, and the notice, whose undo still holds; and both after it.
+function remember() {
+  const active = document.activeElement;
+  const href = active.getAttribute?.("href");
+  place = active.id ? `#${CSS.escape(active.id)}` : href ? `#main a[href="${CSS.escape(href)}"]` : null;
+  notice = document.querySelector("#main > .notice")?.cloneNode(true) ?? null;
+}
+
 function restore() {
   if (notice) { document.getElementById("main").prepend(notice); htmx.process(notice); }
-  notice = null;
-  const active = place && document.querySelector(place);
-  active?.focus({ preventScroll: true });
-  return active;
+  if (place) document.querySelector(place)?.focus({ preventScroll: true });
+  notice = place = null;
 }
 
 // Just before the page is replaced: an action that was sent meanwhile, or a field, comes first.
@@ -125,19 +49,17 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   const { elt, verb } = event.detail.requestConfig;
   if (elt !== document.body) {
     const { status } = event.detail.xhr;
-    const refused = status === 403 || status === 429 || (status >= 400 && holdsText(elt));
+    const isConflict = event.detail.serverResponse.includes("data-conflict"); // it holds what was typed
+    const refused = status === 403 || status === 429 || (status >= 400 && !isConflict && holdsText(elt));
     if (verb === "post" && (refused || elt.matches("[data-keep]"))) showOnlyNotice(event.detail);
     return;
   }
-  if (requests > 1 || (!source && busy())) {
+  if (requests > 1 || busy()) {
     event.detail.shouldSwap = false;
     stale = true;
     return;
   }
-  const active = document.activeElement;
-  const href = active.getAttribute?.("href");
-  place = active.id ? `#${CSS.escape(active.id)}` : href ? `#main a[href="${CSS.escape(href)}"]` : null;
-  notice = document.querySelector("#main > .notice")?.cloneNode(true) ?? null;
+  remember();
 });
 
 // What was typed into a form stays when its action was refused, or changes nothing here, as does the page whose
@@ -160,7 +82,7 @@ function focusResult({ elt, verb }) {
   const main = document.getElementById("main");
   const said = main.querySelector(":scope > .notice");
   const found = main.querySelector("[data-result]");
-  if (!said && found) found.focus(); else (said ?? main).focus({ preventScroll: true });
+  if (found && (!said || found.matches("[data-conflict]"))) { found.focus(); found.scrollIntoView(); } else (said ?? main).focus({ preventScroll: true });
 }
 document.addEventListener("htmx:beforeSend", () => { requests += 1; });
 document.addEventListener("htmx:afterRequest", () => { requests -= 1; });
@@ -174,8 +96,7 @@ function listen() {
   if (!address) return;
   feed = { address, source: new EventSource(address) };
   feed.source.addEventListener("changed", (event) => {
-    const { run, memory } = JSON.parse(event.data);
-    if (run === followed && (source || !memory)) return; // it was shown while it ran
+    if (isShown(JSON.parse(event.data))) return; // while it ran
     stale = true;
     renew();
   });
@@ -198,76 +119,71 @@ document.addEventListener("change", showRuleFields);
 document.addEventListener("htmx:afterSettle", showRuleFields);
 showRuleFields();
 
-function grow(area) {
-  area.rows = Math.min(12, Math.max(area.rows > 1 && !area.closest(".composer") ? area.rows : 1, area.value.split("\n").length));
-}
-
-// The commands that fit what is typed after a slash; one that is chosen takes its place.
-function showCommands(area) {
-  const list = document.getElementById("commands");
-  if (!list) return;
-  const typed = /^\/\S*$/.test(area.value);
-  for (const one of list.children) one.hidden = !one.querySelector("button").dataset.command.startsWith(area.value);
-  list.hidden = !typed || ![...list.children].some((one) => !one.hidden);
-}
-document.addEventListener("click", (event) => {
-  const command = event.target.dataset?.command, area = document.getElementById("text");
-  if (!command) return;
-  area.value = `${command} `;
-  area.focus();
-  showCommands(area);
-});
-document.addEventListener("input", (event) => {
-  if (!event.target.matches(".composer textarea")) return;
-  grow(event.target);
-  showCommands(event.target);
-});
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submit]")) event.target.form.submit();
   const name = event.target.dataset.checkAll;
   if (name) document.querySelectorAll(`input[name="${name}"]`).forEach((one) => { one.checked = event.target.checked; });
 });
 document.addEventListener("keydown", (event) => {
-  if (event.target.matches(".composer textarea") && event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-    event.preventDefault();
-    event.target.form.requestSubmit();
-  } else if (event.target.matches("select[data-submit], [hx-trigger=change] select") && /^(Arrow(Up|Down)|\w)$/.test(event.key)) {
+  if (event.target.matches("select[data-submit], [hx-trigger=change] select") && /^(Arrow(Up|Down)|\w)$/.test(event.key)) {
     event.preventDefault(); // an entry that is only passed is not chosen
     event.target.showPicker();
-  } else if (event.target.matches("[name=reason]") && event.key === "Enter" && !event.isComposing) {
-    event.preventDefault(); // a reason may be one against it: a button decides
+  } else if (event.target.matches("form:has([name=call_id]) input") && event.key === "Enter" && !event.isComposing) {
+    event.preventDefault(); // a reason may be one against the call: a button decides
     event.target.form.querySelector("button").focus();
   } else if (event.key === "/" && !event.target.matches("input, textarea, select")) {
     const search = document.getElementById("find");
     if (search) { event.preventDefault(); search.focus(); }
   }
 });
+// Pages by a plain address of the network have no clipboard of the newer kind.
+async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
 document.addEventListener("click", async (event) => {
   if (event.target.matches("#backup [download]")) setTimeout(() => htmx.trigger("#backup", "taken"), 1000);
-  const id = event.target.dataset?.copy;
-  if (!id) return;
-  await navigator.clipboard.writeText(document.getElementById(id).textContent);
+  const { copy: id, copyCode, copyItem } = event.target.dataset ?? {};
+  const from = id ? document.getElementById(id)
+    : copyCode !== undefined ? event.target.closest(".code").querySelector("code")
+    : copyItem !== undefined ? event.target.closest(".item").querySelector(".text") : null;
+  if (!from) return;
+  await copy(copyItem === undefined ? from.textContent : from.innerText);
   event.target.textContent = "Copied";
+  setTimeout(() => { event.target.textContent = "Copy"; }, 2000);
 });
-document.addEventListener("submit", (event) => {
-  const key = event.target.querySelector("input[name=key][type=hidden]");
-  if (key) key.value = crypto.randomUUID();
-}, true);
-// What was sent leaves the composer at once, and comes back if it did not arrive.
-document.addEventListener("htmx:beforeSend", (event) => {
-  if (event.target.id !== "composer") return;
-  const text = document.getElementById("text");
-  event.target.dataset.sent = text.value;
-  text.value = "";
-  text.rows = 1;
-  showCommands(text);
+
+// A server that can't be reached is asked until it answers; "connection" says that it went away, or is back.
+let away = false;
+function loseConnection() {
+  if (away) return;
+  away = true;
+  document.getElementById("away").hidden = false;
+  document.dispatchEvent(new Event("connection"));
+  setTimeout(findConnection, 500);
+}
+async function findConnection() {
+  try {
+    await fetch("/static/theme.js", { method: "HEAD", cache: "no-store" });
+  } catch {
+    setTimeout(findConnection, 1000);
+    return;
+  }
+  away = false;
+  const said = document.getElementById("away");
+  said.hidden = said.querySelector("span").hidden = true;
+  document.dispatchEvent(new Event("connection"));
+}
+document.addEventListener("htmx:sendError", (event) => {
+  loseConnection();
+  document.querySelector("#away > span").hidden = event.detail.requestConfig.verb !== "post";
 });
-document.addEventListener("htmx:afterRequest", (event) => {
-  const status = event.detail.xhr.status;
-  if (event.target.id !== "composer" || (status >= 200 && status < 400)) return;
-  const text = document.getElementById("text");
-  text.value = event.target.dataset.sent + text.value;
-});
+
 // A form that takes long shows how much of its files is sent, and then that the server works.
 const barOf = (event) => event.target.querySelector?.("progress.sent");
 document.addEventListener("htmx:beforeSend", (event) => { const bar = barOf(event); if (bar) bar.hidden = false; });
@@ -284,11 +200,6 @@ document.getElementById("theme")?.addEventListener("click", () => {
 });
 document.addEventListener("htmx:afterSettle", (event) => {
   if (!document.getElementById("page")?.contains(event.target)) return;
-  const active = event.detail.requestConfig.elt === document.body && restore();
-  if (!document.querySelector(".chat")) { focusResult(event.detail.requestConfig); return; }
-  follow();
-  if (active && active.id !== "text") return;
-  toEnd();
-  document.getElementById("text")?.focus({ preventScroll: true });
+  if (event.detail.requestConfig?.elt === document.body) restore();
+  else if (!document.querySelector(".chat")) focusResult(event.detail.requestConfig);
 });
-if (document.querySelector(".chat")) { follow(); toEnd(); }

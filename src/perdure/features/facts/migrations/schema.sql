@@ -39,7 +39,7 @@ CREATE TABLE entities (
     fact_count BIGINT NOT NULL DEFAULT 0,
     community_seq BIGINT,
     created_at TEXT NOT NULL,
-    updated_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL, merged_into BIGINT,
     PRIMARY KEY (graph_id, seq)
 ) {clustered};
 CREATE INDEX entities_by_community ON entities (graph_id, community_seq, seq) WHERE community_seq IS NOT NULL;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from perdure.core.ids import EntityId, GraphId
 from perdure.core.text.forms import name_key
@@ -15,6 +16,16 @@ from perdure.storage.tables.table import Table, first, locate, parts, register
 
 _ENTITY = row_format.RowFormat(Entity)
 _COMMUNITY = row_format.RowFormat(Community)
+
+EntitySort = Literal["name", "-name", "type", "-type", "facts", "-facts"]
+_ORDERS: Mapping[EntitySort, str] = {
+    "name": "LOWER(name)",
+    "-name": "LOWER(name) DESC",
+    "type": "type",
+    "-type": "type DESC",
+    "facts": "fact_count",
+    "-facts": "fact_count DESC",
+}
 
 
 class Entities(Table):
@@ -29,7 +40,7 @@ class Entities(Table):
         added = [replace(entity, seq=number + index, fact_count=0) for index, entity in enumerate(entities)]
         register(self._db, self._org_id, graph_id, [(entity.id, entity.seq) for entity in added])
         self._db.run_many(row_format.insert_into("entities", _ENTITY.columns), list(map(_ENTITY.params, added)))
-        self._add_names(added)
+        self._add_names([entity for entity in added if entity.merged_into is None])
         return added
 
     def get(self, entity_id: EntityId) -> Entity:
@@ -38,14 +49,16 @@ class Entities(Table):
         return first(self.list_by_seqs(GraphId(graph_id), [seq]), "entity", entity_id)
 
     def put(self, entity: Entity) -> None:
-        """Store name, type, summary, aliases, attributes and `updated_at` of an entity. Raises: NotFound."""
+        """Store name, type, summary, aliases, attributes, `updated_at` and `merged_into` of an entity. No name leads to
+        one that was merged. Raises: NotFound."""
         before = self.get(entity.id)
-        columns = row_format.assignments("name, type, summary, aliases, attributes, updated_at")
+        columns = row_format.assignments("name, type, summary, aliases, attributes, updated_at, merged_into")
         params = _ENTITY.params(replace(entity, graph_id=before.graph_id, seq=before.seq))
         self._run(f"UPDATE entities SET {columns} WHERE graph_id = :graph_id AND seq = :seq", **params)
         delete_sql = "DELETE FROM entity_names WHERE graph_id = :graph_id AND name = :name AND seq = :seq"
         self._db.run_many(delete_sql, _name_rows([before]))
-        self._add_names([replace(entity, graph_id=before.graph_id, seq=before.seq)])
+        if entity.merged_into is None:
+            self._add_names([replace(entity, graph_id=before.graph_id, seq=before.seq)])
 
     def find_by_names(self, graph_id: GraphId, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
         """Return each of `names` -> the numbers of the entities that have it as name or alias, in order."""
@@ -65,6 +78,16 @@ class Entities(Table):
         by_seq = {entity.seq: entity for entity in self._read(condition, graph_id=graph_id, **params)}
         return [by_seq[seq] for seq in dict.fromkeys(seqs) if seq in by_seq]
 
+    def list_current(self, graph_id: GraphId, seqs: Sequence[int]) -> Mapping[int, Entity]:
+        """Return number -> entity; of one that was merged, the entity that it was merged into, however often."""
+        found = {entity.seq: entity for entity in self.list_by_seqs(graph_id, sorted(set(seqs)))}
+        while after := {one.merged_into for one in found.values() if one.merged_into is not None} - found.keys():
+            found |= {entity.seq: entity for entity in self.list_by_seqs(graph_id, sorted(after))}
+        current = dict(found)
+        while any(one.merged_into is not None for one in current.values()):
+            current = {seq: found[one.merged_into or one.seq] for seq, one in current.items()}
+        return {seq: current[seq] for seq in seqs if seq in current}
+
     def of_facts(self, graph_id: GraphId, facts: Sequence[Fact]) -> Mapping[int, Entity]:
         """Return number -> entity for the subjects and objects of these facts."""
         seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
@@ -78,12 +101,19 @@ class Entities(Table):
         before: int | None = None,
         newest_first: bool = False,
         limit: int = 100,
+        merged: bool = False,
     ) -> Sequence[Entity]:
-        """Return entities with numbers between `after` and `before`, both excluded, in order of creation."""
-        conditions = Conditions()
+        """Return entities with numbers between `after` and `before`, both excluded, in order of creation; with `merged`
+        also those that were merged into others."""
+        conditions = Conditions(*(() if merged else ("merged_into IS NULL",)))
         conditions.between("seq", after, before)
         where = f"{conditions} ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT :limit"
         return self._read(where, graph_id=graph_id, limit=limit, **conditions.params)
+
+    def list_sorted(self, graph_id: GraphId, sort: EntitySort, *, offset: int, limit: int) -> Sequence[Entity]:
+        """Return entities in an order; those with the same value in order of creation."""
+        where = f"merged_into IS NULL ORDER BY {_ORDERS[sort]}, seq LIMIT :limit OFFSET :offset"
+        return self._read(where, graph_id=graph_id, limit=limit, offset=offset)
 
     def list_members(self, graph_id: GraphId, community_seq: int, *, limit: int = 100) -> Sequence[Entity]:
         """Return the entities of a community, in order of creation."""

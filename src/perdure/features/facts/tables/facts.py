@@ -197,6 +197,15 @@ class Facts(Table):
             sql = f"f.seq IN ({' UNION '.join(named)}) {order.replace('f.', '+f.')}"
         return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
 
+    def list_among(self, graph_id: GraphId, entities: Sequence[int], *, limit: int) -> Sequence[Fact]:
+        """Return the believed facts whose subject and object are both among these entities, the newest first; none that
+        is only proposed or archived."""
+        conditions = fact_conditions(FactFilter())
+        listed = ", ".join("?" * len(entities)) or "NULL"
+        conditions.add(f"f.subject IN ({listed}) AND f.object IN ({listed})", *entities, *entities)
+        sql = f"{conditions} ORDER BY f.first_seq DESC LIMIT :limit"
+        return self._read(sql, index="facts_believed", graph_id=graph_id, limit=limit, **conditions.params)
+
     def list_newest_by_relation(
         self, graph_id: GraphId, entity: int, *, where: FactFilter, most: int
     ) -> Sequence[row_format.Row]:

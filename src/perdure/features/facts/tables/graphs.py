@@ -138,7 +138,7 @@ class Graphs(NounTable[Graph]):
         believed, waiting = self._db.by_index("facts_believed"), self._db.by_index("episodes_waiting")
         rows = self._rows(
             f"SELECT (SELECT COUNT(*) FROM facts f{believed} WHERE f.graph_id = g.id AND f.expired_at IS NULL),"
-            " (SELECT COUNT(*) FROM entities e WHERE e.graph_id = g.id),"
+            " (SELECT COUNT(*) FROM entities e WHERE e.graph_id = g.id AND e.merged_into IS NULL),"
             " (SELECT COUNT(*) FROM episodes p WHERE p.graph_id = g.id),"
             f" (SELECT COUNT(*) FROM episodes p{waiting} WHERE p.graph_id = g.id AND p.extracted_at IS NULL),"
             " g.dropped, g.extraction_calls, g.input_tokens, g.output_tokens"
@@ -154,14 +154,16 @@ class Graphs(NounTable[Graph]):
         return rule
 
     def list_rules(self, graph_id: GraphId) -> Sequence[FactRule]:
-        """Return the rules about what must not be remembered in a graph, in order, with the names of their entities."""
+        """Return the rules about what must not be remembered in a graph, in order, with the names of their entities. A
+        rule about an entity that was merged is about the one that it was merged into."""
         sql = (
-            f"SELECT {_RULE.columns_of('r')}, e.name FROM fact_rules r LEFT JOIN entities e"
+            f"SELECT {_RULE.columns_of('r')}, e.merged_into, e.name FROM fact_rules r LEFT JOIN entities e"
             f" ON e.graph_id = r.graph_id AND e.seq = r.entity WHERE r.graph_id = :graph_id AND {OWN_GRAPH}"
             " ORDER BY r.seq"
         )
         rows = self._rows(sql, graph_id=graph_id)
-        return [replace(_RULE.read(row), entity_name=row_format.TEXT.load(row[-1]) if row[-1] else "") for row in rows]
+        rules = [(_RULE.read(row), row[-2], row_format.TEXT.load(row[-1]) if row[-1] else "") for row in rows]
+        return [replace(rule, entity=merged_into or rule.entity, entity_name=name) for rule, merged_into, name in rules]
 
     def delete_rule(self, graph_id: GraphId, seq: int) -> bool:
         """Delete a rule; return whether there was one."""

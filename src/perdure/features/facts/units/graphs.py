@@ -99,8 +99,10 @@ def store_entities(tx: Tx, graph: Graph, new: Sequence[NewEntity], *, ids: Ids, 
     no entity."""
     named = tx.of(Entities).find_by_names(graph.id, [one.name for one in new])
     all_seqs = {seq for one in new for seq in (*named[one.name], one.known) if seq}
-    known = {entity.seq: entity for entity in tx.of(Entities).list_by_seqs(graph.id, sorted(all_seqs))}
-    seqs = [_same_entity(one, [known[seq] for seq in named[one.name]]) for one in new]
+    known = {**tx.of(Entities).list_current(graph.id, sorted(all_seqs))}
+    known |= {entity.seq: entity for entity in known.values()}
+    found = [_same_entity(one, [known[seq] for seq in named[one.name]]) for one in new]
+    seqs = [known[seq].seq if seq in known else seq for seq in found]
     stored: dict[int, Entity] = {}
     added: dict[str, int] = {}
     fresh: list[Entity] = []
@@ -143,7 +145,7 @@ def add_facts(
         check_fact(Fact(id=FactId(ids.new("fact")), graph_id=graph.id, created_at=at, origin=origin, **one))
         for one in new
     ]
-    _check_entities(tx, graph, versions)
+    versions = _about_current(tx, graph, versions)
     facts = tx.of(Facts).add(graph, versions)
     pairs = [
         (fact.first_seq, episode.seq) for fact, supports in zip(facts, episodes, strict=False) for episode in supports
@@ -175,7 +177,7 @@ def change_fact(
     at = max(at, fact.expired_at or fact.created_at)  # a clock that goes back must not turn a version's times around
     check_scope(tx, changes.get("scope", {}))
     version = check_fact(replace(fact, **changes, seq=0, created_at=at, expired_at=None, change=change, origin=origin))
-    _check_entities(tx, graph, [version])
+    (version,) = _about_current(tx, graph, [version])
     expired = tx.of(Facts).expire(graph.id, [fact.seq], at=at)
     changed = tx.of(Facts).add(graph, [version])[0]
     new = Changes(expired=[*expired, changed]) if expired else Changes(added=[changed])
@@ -377,11 +379,16 @@ def check_fact(fact: Fact) -> Fact:
 FACT_MAX_CHARS = 2_000
 
 
-def _check_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> None:
-    """Check that the subjects and objects of facts exist. Raises: NotFound."""
-    found = tx.of(Entities).of_facts(graph.id, facts)
-    if missing := {seq for fact in facts for seq in (fact.subject, fact.object)} - found.keys():
+def _about_current(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> Sequence[Fact]:
+    """Return facts whose subjects and objects are the entities that those of `facts` were merged into, if they were.
+    Raises: NotFound: an entity that does not exist; InvalidInput: subject and object were merged."""
+    seqs = {seq for fact in facts for seq in (fact.subject, fact.object)}
+    found = tx.of(Entities).list_current(graph.id, sorted(seqs))
+    if missing := seqs - found.keys():
         raise NotFound("entity", str(min(missing)))
+    if all(entity.seq == seq for seq, entity in found.items()):
+        return facts
+    return [check_fact(replace(fact, subject=found[fact.subject].seq, object=found[fact.object].seq)) for fact in facts]
 
 
 GENERAL_TYPE = "Concept"

@@ -120,8 +120,15 @@ def build_entries(
         if slot is None and strict:
             continue
         slot = slot or f"other.{fact.relation.lower()}"
-        value = " ".join((entities[fact.object].name if states_value else fact.text).split())
-        entries.setdefault((slot, value.casefold()), ProfileEntry(slot=slot, value=value, fact=fact))
+        value = entities[fact.object].name if states_value else fact.text
+        if slot == NAME_SLOT and named in fact.text:
+            value = named or value
+        elif fact.change == "edit" and value.casefold() not in fact.text.casefold():
+            value = fact.text  # a person put it in other words
+        value = " ".join(value.split())
+        entry = entries.setdefault((slot, value.casefold()), ProfileEntry(slot=slot, value=value, fact=fact))
+        if entry.fact is None:
+            entries[slot, value.casefold()] = replace(entry, fact=fact)
     return list(entries.values())
 
 

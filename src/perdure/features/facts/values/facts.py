@@ -29,11 +29,11 @@ FACT_STATES: Final[tuple[FactState, ...]] = ("active", "faded", "proposed", "arc
 KNOWN_STATES: Final[tuple[FactState, ...]] = ("active", "faded")
 
 FactChange = Literal[
-    "add", "update", "supersede", "delete", "retract", "restore", "edit", "fade", "archive", "merge", "accept"
+    "add", "update", "supersede", "delete", "retract", "restore", "edit", "fade", "archive", "merge", "accept", "join"
 ]
 """Why a version was written. `supersede`: another fact ended it. `delete`: it is believed no longer, and `retract`: its
 last source was deleted; such a version ends as it begins. `edit`: a person corrected it. `merge`: near-duplicates
-became one sentence."""
+became one sentence. `join`: a person said that two entities are one, or took that back."""
 
 RELATION: Final = re.compile(r"[A-Z][A-Z0-9_]{1,59}")
 """The form of relations, SCREAMING_SNAKE_CASE."""
@@ -80,6 +80,8 @@ class Entity:
         seq: its number in the graph, from 1.
         fact_count: how many facts name it now.
         community_seq: the number of its community, which is that of the entity that the community began with.
+        merged_into: the number of the entity that it is the same as, which has its facts and names; only old versions
+            of facts name it then.
     """
 
     __repr__ = short_repr("id", "name", "type", "fact_count")
@@ -96,6 +98,7 @@ class Entity:
     community_seq: int | None = None
     created_at: datetime
     updated_at: datetime
+    merged_into: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,6 +373,21 @@ class CommunityHit:
     community: Community
     members: Sequence[Entity]
     score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactNetwork:
+    """Entities and the facts that connect them.
+
+    Attributes:
+        entities: those of most facts, these first; each is named by one of `facts`.
+        facts: the newest, of any time.
+        is_whole: whether nothing that is known was left out.
+    """
+
+    entities: Sequence[Entity] = ()
+    facts: Sequence[Fact] = ()
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from perdure.core.agents import Agent
 from perdure.library.agents.agents import AsyncAgentRecord
 from perdure.library.sync.parts.part import AgentPart
 
@@ -13,6 +14,15 @@ class AgentRecord(AgentPart):
     """What is stored of an agent and belongs to it; `Agent` has these methods."""
 
     _inner: AsyncAgentRecord
+
+    def discard(self) -> Agent:
+        """Take the agent out of the lists and let no schedule wake it, and return it; `restore` brings it back as it
+        was. Raises: NotFound."""
+        return self._portal.run(self._inner.discard())
+
+    def restore(self) -> Agent:
+        """Bring back an agent that was discarded, and return it; another one stays as it is. Raises: NotFound."""
+        return self._portal.run(self._inner.restore())
 
     def delete(self) -> None:
         """Remove an agent with its whole history, and its companion; its blocks and archives stay. Raises:

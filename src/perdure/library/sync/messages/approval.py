@@ -105,3 +105,7 @@ class Approval(Requests):
         """Require the approval of a person for each call of a tool, or no longer require it, from the agent's next
         answer on. Raises: NotFound: the agent has no such tool."""
         self._portal.run(self._inner.require_approval(tool, required, author=author))
+
+    def count(self) -> int:
+        """How many calls wait for a person; of more than `COUNTED` conversations, how many of these wait."""
+        return self._portal.run(self._inner.count())

@@ -1,0 +1,113 @@
+"""Two entities that are one: all their facts become those of the one that stays, and a person can take that back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import PassageId, derived_id
+from perdure.features.facts.tables import Entities, Facts
+from perdure.features.facts.units.communities import Changes
+from perdure.features.facts.units.graphs import ALIASES_MAX, delete_facts, entity_text, restore_fact
+from perdure.features.facts.values.facts import FACT_STATES, Entity, Fact, FactFilter, Graph
+from perdure.storage.tx import Tx
+
+MERGED_FACTS_MAX = 2_000
+"""An entity with more facts is not merged into another one: each gets a new version, in one transaction."""
+MARK = "merged_from"
+"""What names, in the origin of a version, the entity whose fact it was before a merge."""
+BETWEEN_MAX = 1_000
+
+
+def merge_entities(tx: Tx, graph: Graph, kept: Entity, gone: Entity, *, at: datetime) -> Entity:
+    """Let `gone` be the same as `kept`, which gets its facts and names; return `kept` as it is then. Facts that connect
+    the two are deleted. Raises: InvalidInput: they are one already, of two graphs, or `gone` has too many facts."""
+    if kept.seq == gone.seq or kept.graph_id != gone.graph_id or kept.merged_into or gone.merged_into:
+        raise InvalidInput(f"{gone.name!r:.80} can't be merged into {kept.name!r:.80}: choose two different entities")
+    facts = _facts_of(tx, graph, gone, limit=MERGED_FACTS_MAX + 1)
+    if len(facts) > MERGED_FACTS_MAX:
+        raise InvalidInput(
+            f"{gone.name!r:.80} has more than {MERGED_FACTS_MAX:,} facts: merge the other entity into it instead"
+        )
+    between = [fact for fact in facts if kept.seq in (fact.subject, fact.object)]
+    delete_facts(tx, graph, between, origin={"type": "person", MARK: gone.id}, at=at)
+    _move(tx, graph, [fact for fact in facts if fact not in between], gone.seq, kept.seq, mark=gone.id, at=at)
+    names = [one for one in dict.fromkeys((gone.name, *kept.aliases, *gone.aliases)) if one != kept.name]
+    merged = replace(
+        kept,
+        aliases=tuple(names[:ALIASES_MAX]),
+        summary=kept.summary or gone.summary,
+        attributes={**gone.attributes, **kept.attributes},
+        updated_at=at,
+    )
+    tx.of(Entities).put(replace(gone, merged_into=kept.seq, updated_at=at))
+    _drop_text(tx, graph, gone)
+    put_entity(tx, graph, merged)
+    return merged
+
+
+def split_entity(tx: Tx, graph: Graph, gone: Entity, *, at: datetime) -> Entity:
+    """Take back that `gone` was merged: it gets back its names, and the facts that were its own; return it. Raises:
+    InvalidInput: it was not merged."""
+    if gone.merged_into is None:
+        raise InvalidInput(f"{gone.name!r:.80} was not merged into another entity")
+    (kept,) = tx.of(Entities).list_by_seqs(graph.id, [gone.merged_into])
+    own = replace(gone, merged_into=None, updated_at=at)
+    tx.of(Entities).put(own)
+    tx.passages.add([entity_text(graph, own, at=at)])
+    theirs = {gone.name, *gone.aliases}
+    put_entity(tx, graph, replace(kept, aliases=tuple(one for one in kept.aliases if one not in theirs), updated_at=at))
+    facts = _facts_of(tx, graph, kept)
+    histories = tx.of(Facts).histories(graph.id, [fact.first_seq for fact in facts])
+    back = [
+        fact
+        for fact in facts
+        if any(one.change == "join" and one.origin.get(MARK) == gone.id for one in histories[fact.first_seq])
+    ]
+    _move(tx, graph, back, kept.seq, gone.seq, mark=kept.id, at=at)
+    for one, other in ((gone.seq, kept.seq), (kept.seq, gone.seq)):
+        for fact in tx.of(Facts).list_between(graph.id, one, other, limit=BETWEEN_MAX):
+            if fact.is_deletion and fact.origin.get(MARK) == gone.id:
+                restore_fact(tx, graph, fact.id, origin={"type": "person"}, at=at)
+    return own
+
+
+def put_entity(tx: Tx, graph: Graph, entity: Entity) -> None:
+    """Store an entity, and the text by which searches find it."""
+    tx.of(Entities).put(entity)
+    tx.passages.put(entity_text(graph, entity, at=entity.updated_at))
+
+
+def _facts_of(tx: Tx, graph: Graph, entity: Entity, *, limit: int = 100_000) -> Sequence[Fact]:
+    """Load the believed facts that name an entity, in any state, oldest first."""
+    where = FactFilter(entities=(entity.seq,), states=FACT_STATES)
+    return tx.of(Facts).page(graph.id, where=where, limit=limit)
+
+
+def _move(tx: Tx, graph: Graph, facts: Sequence[Fact], old: int, new: int, *, mark: str, at: datetime) -> None:
+    """Write versions of facts that are about the entity `new` in place of `old`; all else stays as it was."""
+    expired = tx.of(Facts).expire(graph.id, [fact.seq for fact in facts], at=at)
+    versions = [
+        replace(
+            fact,
+            seq=0,
+            created_at=max(at, fact.created_at),
+            subject=new if fact.subject == old else fact.subject,
+            object=new if fact.object == old else fact.object,
+            change="join",
+            origin={**fact.origin, MARK: mark},
+        )
+        for fact in expired
+    ]
+    Changes(expired=[*expired, *tx.of(Facts).add(graph, versions)]).update_communities(tx, graph, at=at)
+
+
+def _drop_text(tx: Tx, graph: Graph, entity: Entity) -> None:
+    """Delete the text by which searches found an entity, if there is one."""
+    try:
+        passage = tx.passages.get(PassageId(derived_id("passage", entity.id)))
+    except NotFound:
+        return
+    tx.passages.delete(graph.entity_archive_id, [passage.seq])

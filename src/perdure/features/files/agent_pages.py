@@ -1,0 +1,104 @@
+"""The Files tab of an agent: its folders, what each file became, and a search in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+
+from perdure.core.ids import FolderId
+from perdure.core.text.reprs import attributes
+from perdure.features.files.pages import FOLDERS_MAX, file_shape, store_files, upload_notice
+from perdure.features.files.units import FolderChanges
+from perdure.library.parts.checks import Page
+from perdure.library.perdure import AsyncPerdure
+from perdure.search.ranking.hits import PassageHit
+from perdure.ui.pages.home import agent_frame
+from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of
+
+FILES_MAX, HITS_MAX, HIT_CHARS = 500, 20, 600
+
+pages = Pages()
+
+
+@pages.get("/agents/{agent_id}/files", "agent_files.html")
+async def files(request: Request, library: AsyncPerdure) -> Data:
+    """The agent's folders with their files, the folders that it could have, and with `q` what its files say of it."""
+    own, query = agent_of(request, library), request.query_params.get("q", "").strip()
+    agent = await library.all_agents.resolve(own.id)
+    folders = [folder.info for folder in await own.files.folders()]
+    every = await library.folders.page(Page(FOLDERS_MAX, ascending=True))
+    found = await own.files.list(limit=FILES_MAX)
+    names = {folder.id: folder.name for folder in folders}
+    shapes = [
+        {
+            **attributes(folder, "id", "name", "description", count="file_count"),
+            "files": [
+                {**file_shape(one.file), "is_open": one.is_open} for one in found if one.file.folder_id == folder.id
+            ],
+        }
+        for folder in folders
+    ]
+    return agent_frame(agent, "Files", "files") | {
+        "folders": shapes,
+        "others": [{"id": one.id, "name": one.name} for one in every if one.id not in names],
+        "working": any(not one.file.ended for one in found),
+        "search": query,
+        "hits": [_hit_shape(hit, names) for hit in await own.files.search(query, limit=HITS_MAX)] if query else [],
+    }
+
+
+def _hit_shape(hit: PassageHit, names: dict[Any, str]) -> Data:
+    """A passage that a search found, with the file and lines where it stands."""
+    source = hit.passage.source
+    return {
+        "id": hit.passage.id,
+        "text": hit.passage.text[:HIT_CHARS],
+        "file": f"{names.get(source.get('folder_id'), '')}/{source.get('file_name')}",
+        "first_line": source.get("first_line"),
+        "last_line": source.get("last_line"),
+        "page": source.get("page"),
+    }
+
+
+@pages.post("/agents/{agent_id}/files/folders", shows=files)
+async def attach(request: Request, library: AsyncPerdure) -> Notice:
+    """Give the agent a folder."""
+    agent, folder_id = agent_of(request, library), field_of(await form_of(request), "folder_id")
+    folder = await library.folders.get(folder_id)
+    await agent.files.attach(folder.id)
+    undo = f"/agents/{agent.id}/files/folders/{folder.id}/detach"
+    return Notice(f"The folder {folder.name} was attached.", undo=undo)
+
+
+@pages.post("/agents/{agent_id}/files/folders/{folder_id}/detach", shows=files)
+async def detach(request: Request, library: AsyncPerdure) -> Notice:
+    """Take a folder away from the agent; it stays in the store."""
+    agent, folder = agent_of(request, library), await library.folders.get(request.path_params["folder_id"])
+    await agent.files.detach(folder.id)
+    undo = f"/agents/{agent.id}/files/folders"
+    text = f"The folder {folder.name} was detached; its files stay."
+    return Notice(text, undo=undo, fields={"folder_id": folder.id})
+
+
+@pages.post("/agents/{agent_id}/files/upload", shows=files)
+async def upload(request: Request, library: AsyncPerdure) -> Notice:
+    """Upload files to one of the agent's folders, or to a new one that it gets."""
+    agent = await library.agent(agent_of(request, library).id)
+    async with request.form() as form:
+        chosen = str(form.get("folder_id") or "")
+        if chosen:
+            folder = library.folders.by_id(FolderId(chosen))
+            names, refusals = await store_files(folder, form)
+        else:
+            made = await library.folders.add(FolderChanges(name=await _free_name(library, f"{agent.name}'s files")))
+            names, refusals = await store_files(made, form)
+            await agent.files.attach(made.id)
+    return upload_notice(names, refusals, f"{agent.name} can read what is completed below.")
+
+
+async def _free_name(library: AsyncPerdure, name: str) -> str:
+    """A name that no folder has: this one, perhaps with a number."""
+    taken = {folder.name for folder in await library.folders.page(Page(FOLDERS_MAX, ascending=False))}
+    numbered = (f"{name} {number}" for number in range(2, FOLDERS_MAX + 3))
+    return name if name not in taken else next(one for one in numbered if one not in taken)

@@ -1,0 +1,202 @@
+"""Settings of an agent: what it is called, what it is told, its model, and a form of all its settings; and how it is
+discarded and brought back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from starlette.requests import Request
+
+from perdure.context.prompts import base_prompt
+from perdure.core.agents import Agent
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.features import feature_settings
+from perdure.core.text.reprs import attributes, plural
+from perdure.domain.agents.fields import GROUPS, SettingField, field_value, setting_fields, with_fields
+from perdure.domain.agents.options import CONTEXT_ENGINE
+from perdure.domain.agents.units import AgentChanges
+from perdure.domain.blocks.units import NewBlock
+from perdure.library.agent import AsyncAgentById
+from perdure.library.perdure import AsyncPerdure
+from perdure.ui.pages.home import agent_frame, home, page_author
+from perdure.ui.pages.tools import parse_json
+from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of
+
+PERSONA = "persona"
+"""The label of the block that says what an agent is like."""
+
+MODEL = "model"
+
+pages = Pages()
+
+
+@pages.get("/agents/{agent_id}/settings", "agent_settings.html", sections="agent_settings")
+async def agent_settings(request: Request, library: AsyncPerdure) -> Data:
+    """The agent's own texts, and its settings by groups."""
+    own = agent_of(request, library)
+    agent = await library.all_agents.resolve(own.id)
+    engines = library.app.ports.engine_calls.engines.names
+    fields = [_field_shape(field, agent.settings, engines) for field in setting_fields().values()]
+    groups = [
+        {"name": name, "title": title, "fields": [one for one in fields if one["group"] == name]}
+        for name, title in GROUPS.items()
+    ]
+    return agent_frame(agent, "Settings", "settings") | {
+        "own": attributes(agent, "name", "description", "timezone", "tags", "system"),
+        "persona": await _persona(own),
+        "base_prompt": base_prompt(agent.agent_type),
+        "groups": [group for group in groups if group["fields"]],
+        "models": list(library.app.models.handles()),
+        "default_model": library.app.models.follow(agent.model) if agent.follows_default else library.app.choice.handle,
+    }
+
+
+async def _persona(agent: AsyncAgentById) -> Data | None:
+    """The block that says what the agent is like; None: it has none."""
+    try:
+        block = await agent.blocks.get(PERSONA)
+    except NotFound:
+        return None
+    return attributes(block, "value", "version", limit="limit_chars")
+
+
+def _field_shape(field: SettingField, settings: Mapping[str, Any], engines: tuple[str, ...]) -> Data:
+    """A setting as the form shows it; a value that has no such form is shown as JSON."""
+    value = field_value(settings, field.path)
+    kind = field.kind if value is None or field.holds(value) else "json"
+    choices = engines if field.path == CONTEXT_ENGINE else field.choices
+    return {
+        **attributes(field, "path", "group", "title", "help", "unit", "default", "least", "most", "is_rare"),
+        "kind": kind,
+        "choices": list(choices) if value in (None, *choices) or kind != "choice" else [*choices, value],
+        "value": value,
+        "name": f"{kind}:{field.path}",
+        "text": _text_of(kind, value),
+    }
+
+
+def _text_of(kind: str, value: Any) -> str:
+    """A value as the form's field holds it; empty: it is not set."""
+    if value is None:
+        return ""
+    match kind:
+        case "flag":
+            return "yes" if value else "no"
+        case "lines":
+            return "\n".join(value)
+        case "json":
+            return json.dumps(value, ensure_ascii=False, indent=2)
+        case "number":
+            return f"{value:.10g}"
+        case _:
+            return str(value)
+
+
+@pages.post("/agents/{agent_id}/settings/about", shows=agent_settings)
+async def set_about(request: Request, library: AsyncPerdure) -> Notice:
+    """Change the agent's name, description, time zone and tags."""
+    own, form = agent_of(request, library), await form_of(request)
+    before = (await library.agent(own.id)).info
+    changes: AgentChanges = {
+        "name": field_of(form, "name").strip(),
+        "description": form.get("description", "").strip() or None,
+        "timezone": form.get("timezone", "").strip() or "UTC",
+        "tags": [tag.strip() for tag in form.get("tags", "").split(",") if tag.strip()],
+    }
+    after = await own.edit(changes, author=page_author(), same_name="refuse")
+    fields = {
+        **{name: getattr(before, name) or "" for name in ("name", "description", "timezone")},
+        "tags": ", ".join(before.tags),
+    }
+    return Notice(f"{after.name} was changed.", undo=f"/agents/{own.id}/settings/about", fields=fields)
+
+
+@pages.post("/agents/{agent_id}/settings/instructions", shows=agent_settings)
+async def set_instructions(request: Request, library: AsyncPerdure) -> Notice:
+    """Change the agent's persona and its system prompt; an empty one is Perdure's own."""
+    own, form = agent_of(request, library), await form_of(request)
+    agent, persona = (await library.agent(own.id)).info, await _persona(own)
+    system = form.get("system", "").strip() or None
+    value = form.get("persona", "")
+    before = {"system": agent.system or "", "persona": "" if persona is None else persona["value"]}
+    if persona is None and value:
+        await own.blocks.add(NewBlock(label=PERSONA, value=value), author=page_author())
+    elif persona is not None and value != persona["value"]:
+        await own.blocks.edit(PERSONA, {"value": value}, author=page_author())
+    if system != agent.system:
+        await own.edit({"system": None if system == base_prompt(agent.agent_type) else system}, author=page_author())
+    return Notice(
+        f"{agent.name} follows the new instructions from its next message on.",
+        undo=f"/agents/{own.id}/settings/instructions",
+        fields=before,
+    )
+
+
+@pages.post("/agents/{agent_id}/settings/values", shows=agent_settings)
+async def set_values(request: Request, library: AsyncPerdure) -> Notice:
+    """Change the settings that are in the form, and the model if it is; an empty field takes its setting back."""
+    own, form = agent_of(request, library), await form_of(request)
+    before = (await library.agent(own.id)).info
+    values = {path: value for kind, path, value in _values_in(form)}
+    changes: AgentChanges = {}
+    if MODEL in form and form[MODEL] != _model_choice(before):
+        changes = await library.all_agents.model_changes(form[MODEL] or None)
+    _check_shapes(before.settings, with_fields(before.settings, values))
+
+    def change(agent: Agent) -> AgentChanges:
+        """The changes of the agent as it is now."""
+        return {**changes, "settings": with_fields(agent.settings, values)}
+
+    after = await own.edit(change, author=page_author())
+    engines = library.app.ports.engine_calls.engines.names
+    shown = [_field_shape(setting_fields()[path], before.settings, engines) for path in values]
+    old = {one["name"]: one["text"] for one in shown} | ({MODEL: _model_choice(before)} if MODEL in form else {})
+    count = sum(field_value(before.settings, path) != field_value(after.settings, path) for path in values)
+    said = [f"{after.name} answers with {after.model} from now on."] if changes else []
+    said += [f"{plural(count, 'setting')} changed."] if count or not said else []
+    return Notice(" ".join(said), undo=f"/agents/{own.id}/settings/values", fields=old)
+
+
+def _model_choice(agent: Agent) -> str:
+    """The agent's model as the form has it; empty: it follows the default."""
+    return "" if agent.follows_default else agent.model
+
+
+def _values_in(form: Mapping[str, str]) -> list[tuple[str, str, Any]]:
+    """(Kind, path, value) of each setting in a form; None: the field is empty. Raises: InvalidInput."""
+    found = []
+    for name, text in form.items():
+        kind, _, path = name.partition(":")
+        field = setting_fields().get(path)
+        if field is None or kind not in ("json", field.kind):
+            continue
+        is_json = kind == "json" and text.strip()
+        found.append((kind, path, parse_json(field.title, text) if is_json else field.parse(text)))
+    return found
+
+
+def _check_shapes(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Check the settings of features that change, as requests of the API are checked. Raises: InvalidInput."""
+    for name, (feature, setting) in feature_settings().items():
+        if name in after and after[name] != before.get(name):
+            try:
+                TypeAdapter(feature.load(setting.shape)).validate_python(after[name])
+            except ValidationError as error:
+                raise InvalidInput(f"{name}: {error.errors()[0]['msg']}") from error
+
+
+@pages.post("/agents/{agent_id}/settings/discard", shows=home)
+async def discard(request: Request, library: AsyncPerdure) -> Notice:
+    """Take the agent out of the lists; it can be brought back until somebody deletes it for good."""
+    agent = await agent_of(request, library).discard()
+    return Notice(f"{agent.name} was deleted.", undo=f"/agents/{agent.id}/settings/restore", location="/")
+
+
+@pages.post("/agents/{agent_id}/settings/restore", shows=agent_settings)
+async def restore(request: Request, library: AsyncPerdure) -> Notice:
+    """Bring back an agent that was discarded."""
+    agent = await agent_of(request, library).restore()
+    return Notice(f"{agent.name} is back.", location=f"/agents/{agent.id}/settings")

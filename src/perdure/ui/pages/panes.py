@@ -1,0 +1,52 @@
+"""What stands beside the messages of a chat: the agent's conversations, and what the agent holds."""
+
+from __future__ import annotations
+
+import re
+
+from starlette.requests import Request
+
+from perdure.core.conversations import Conversation
+from perdure.library.agent import AsyncAgentById
+from perdure.ui.pages.memory import block_shape
+from perdure.ui.render import Data
+
+CONVERSATIONS_MAX, DELETED_MAX, NAME_CHARS = 50, 20, 60
+PANES = ("conversations", "chat", "memory")
+"""On a narrow screen one of them is shown, by the query's `pane`."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|[。！？]|\n")
+
+
+async def panes_shape(request: Request, agent: AsyncAgentById, shown: Conversation) -> Data:
+    """The data of both panes; the conversation that is `shown` is among the conversations in any case."""
+    found = await agent.named_conversations(limit=CONVERSATIONS_MAX)
+    if shown.id not in {one.id for one, _ in found}:
+        found = [(shown, ""), *found]
+    deleted = await agent.named_conversations(archived=True, limit=DELETED_MAX)
+    pane = request.query_params.get("pane", "")
+    return {
+        "pane": pane if pane in PANES else "chat",
+        "conversations": [conversation_shape(one, opening) for one, opening in found],
+        "deleted": [conversation_shape(one, opening) for one, opening in deleted],
+        "blocks": [block_shape(block) for block in await agent.blocks.list()],
+        "conflict": getattr(request.state, "conflict", None),
+    }
+
+
+def conversation_shape(conversation: Conversation, opening: str = "") -> Data:
+    """A conversation with its name: its own, else the first sentence of its first message, `opening`."""
+    number = "First conversation" if conversation.seq == 0 else "New conversation"
+    return {
+        "id": conversation.id,
+        "seq": conversation.seq,
+        "name": conversation.summary or first_sentence(opening) or number,
+        "at": conversation.last_message_at or conversation.created_at,
+        "is_deleted": conversation.archived_at is not None,
+    }
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a text, cut where it is too long for a name."""
+    sentence = _SENTENCE_END.split(text.strip(), maxsplit=1)[0].strip()
+    return sentence if len(sentence) <= NAME_CHARS else f"{sentence[: NAME_CHARS - 1].rstrip()}…"

@@ -1,0 +1,127 @@
+"""Forms made from a tool's JSON schema: for trying a tool, and for a call that waits for approval."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import ConversationId
+from perdure.core.messages import ToolDecision
+from perdure.core.tools.answers import PendingCall
+from perdure.library.agent import AsyncAgentById
+from perdure.library.perdure import AsyncPerdure
+from perdure.ui.pages.chat_items import pending_shape
+from perdure.ui.render import Data, field_of
+
+PREFIX = "argument-"
+"""Begins the name of each field of an argument, so that none is taken for a field of the form's own."""
+
+PLAIN = {"string": "text", "integer": "number", "number": "number", "boolean": "choice"}
+
+
+def fields_of(parameters: Mapping[str, Any], arguments: Mapping[str, Any] | None = None) -> list[Data]:
+    """The fields of a form for these arguments: `text`, `number`, `choice` of `choices`, or `json` for the rest; each
+    with the `value` that it has in `arguments`, as a text."""
+    required, fields = parameters.get("required", ()), []
+    for name, schema in parameters.get("properties", {}).items():
+        kind, enum = _type_of(schema)
+        choices = [True, False] if kind == "boolean" else enum
+        value = (arguments or {}).get(name)
+        fields.append(
+            {
+                "name": PREFIX + name,
+                "label": name,
+                "description": schema.get("description", ""),
+                "kind": "choice" if choices else PLAIN.get(kind, "json"),
+                "choices": [_shown(one) for one in choices],
+                "required": name in required,
+                "value": "" if value is None else _shown(value),
+            }
+        )
+    return fields
+
+
+def _type_of(schema: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """(Type, choices) of an argument; of one that may be null, those of its only other type."""
+    others = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+    if len(others) == 1:
+        return _type_of(others[0])
+    kinds = schema.get("type", "")
+    named = [kinds] if isinstance(kinds, str) else [one for one in kinds if one != "null"]
+    return named[0] if len(named) == 1 else "", list(schema.get("enum", ()))
+
+
+def _shown(value: Any) -> str:
+    """A value as its field shows it: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def arguments_of(parameters: Mapping[str, Any], form: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments that a form holds: as JSON in `arguments`, or field by field. An empty field that need not be
+    there is left out. Raises: InvalidInput."""
+    return _read(parameters, form, {})
+
+
+def _read(parameters: Mapping[str, Any], form: Mapping[str, str], before: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments `before` with what a form says; a field that shows what it was filled with changes nothing."""
+    if "arguments" in form:
+        found = parse_json("arguments", form["arguments"].strip() or "{}")
+        if not isinstance(found, dict):
+            raise InvalidInput("arguments: write a JSON object such as {}")
+        return found
+    arguments = dict(before)
+    for field in fields_of(parameters, before):
+        text, name = form.get(field["name"], ""), field["label"]
+        if name in before and text == field["value"].replace("\r\n", "\n"):
+            continue
+        kind, enum = _type_of(parameters["properties"][name])
+        if not text.strip() and not (field["required"] and kind == "string"):
+            arguments.pop(name, None)
+            continue
+        arguments[name] = text if kind == "string" or text in enum else parse_json(name, text)
+    return arguments
+
+
+def parse_json(name: str, text: str) -> Any:
+    """The value of a field of JSON. Raises: InvalidInput."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"{name}: {error}; write JSON such as 3, true, [1, 2] or {{}}") from error
+
+
+async def approval_shape(library: AsyncPerdure, call: PendingCall) -> Data:
+    """A call that waits, with the fields of its form; none if its tool is not known here."""
+    parameters = {} if call.awaits_client else await _parameters_of(library, call)
+    return pending_shape(call) | {"fields": fields_of(parameters, call.arguments)}
+
+
+async def _parameters_of(library: AsyncPerdure, call: PendingCall) -> Mapping[str, Any]:
+    """The schema of the arguments of a call; empty: its tool is not known, or is no object of fields."""
+    try:
+        parameters = (await library.tools.state(call.name)).tool.spec.parameters
+    except NotFound:
+        return {}
+    return parameters if parameters.get("properties") else {}
+
+
+async def decision_of(
+    library: AsyncPerdure,
+    agent: AsyncAgentById,
+    conversation: ConversationId | None,
+    form: Mapping[str, str],
+    *,
+    approves: bool,
+) -> ToolDecision:
+    """What a form decides about a call that waits, with its arguments if the form changes them. Raises:
+    InvalidInput."""
+    call_id, edited = field_of(form, "call_id"), None
+    waiting = await agent.pending(conversation=conversation) if approves else ()
+    holds = "arguments" in form or any(name.startswith(PREFIX) for name in form)
+    for call in waiting:
+        if call.call_id == call_id and holds:
+            arguments = _read(await _parameters_of(library, call), form, call.arguments)
+            edited = None if arguments == call.arguments else json.dumps(arguments, ensure_ascii=False)
+    return ToolDecision(call_id, approves, form.get("reason") or None, edited)

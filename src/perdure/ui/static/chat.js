@@ -1,0 +1,288 @@
+// The chat: the page as the server has it now, the stream of the run that goes on, and messages on their way.
+"use strict";
+
+const byId = (id) => document.getElementById(id);
+const log = () => byId("messages");
+const chatOf = () => document.querySelector(".chat").dataset;
+const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
+const toEnd = () => { if (log().checkVisibility()) window.scrollTo(0, document.documentElement.scrollHeight); };
+
+// HTML that the server made.
+function fragment(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  return template.content;
+}
+
+// The page as it is now, or after an action. Answers are numbered as they were asked for: one that comes after the
+// answer to a later question is not shown. Null: there was no answer.
+let asked = 0;
+let shown = 0;
+async function load(action, fields) {
+  const number = ++asked;
+  const { agent, conversation } = chatOf();
+  const headers = { "HX-Request": "true", "HX-Current-URL": location.href };
+  const address = action ? `/agents/${agent}/${action}?conversation=${conversation}` : location.href;
+  let answer, html;
+  try {
+    answer = await fetch(address, action ? { method: "POST", headers, body: new URLSearchParams(fields) } : { headers });
+    html = await answer.text();
+  } catch {
+    loseConnection();
+    return null;
+  }
+  if (answer.status >= 502 && answer.status <= 504) {
+    loseConnection();
+    return null;
+  }
+  if (action && !answer.ok) showNotice(html);
+  else if (number < shown) { if (action) load(); }
+  else if (!action && busy()) stale = true;
+  else show(html, number, action);
+  return answer;
+}
+
+function show(html, number, action) {
+  const stay = atEnd() || action === "messages";
+  shown = number;
+  if (!action) remember();
+  const drafts = takeDrafts();
+  const eventInfo = { requestConfig: { elt: document.body, verb: "get" } };
+  htmx.swap("#page", html, { swapStyle: "innerHTML", swapDelay: 0, settleDelay: 0 }, { select: "#main", eventInfo });
+  putDrafts(drafts);
+  if (stay) toEnd();
+}
+
+// Why an action was refused, above the page as it is.
+function showNotice(html) {
+  const page = new DOMParser().parseFromString(html, "text/html");
+  let said = page.querySelector("#main > .notice");
+  if (!said) {
+    said = document.createElement("div");
+    said.className = "notice error";
+    said.textContent = page.querySelector("#main p")?.textContent ?? "That did not work.";
+  }
+  document.querySelector("#main > .notice")?.remove();
+  byId("main").prepend(document.adoptNode(said));
+}
+
+// After each swap of the page, also htmx's own.
+function settle() {
+  const { run } = chatOf();
+  for (const item of [...byId("live").children])
+    if (item.dataset.run !== run || isStored(item.dataset.message)) item.remove();
+  dropDelivered();
+  showOutbox();
+  follow();
+  if (document.activeElement === document.body) byId("text")?.focus({ preventScroll: true });
+}
+document.addEventListener("htmx:afterSettle", (event) => {
+  if (!byId("page").contains(event.target) || !document.querySelector(".chat")) return;
+  if (event.detail.requestConfig?.elt !== document.body) shown = ++asked;
+  settle();
+});
+
+// The stream of the run that goes on. What it shows of an answer that is not stored yet stands apart, in #live. A
+// stream that is opened again begins where the page ends.
+let source = null;
+let followed = null;
+let streamed = new Map();
+const isStored = (message) => log().querySelector(`[data-message="${CSS.escape(message)}"]`) !== null;
+
+function follow() {
+  const { run, seq } = chatOf();
+  if (source && followed === run && source.readyState !== EventSource.CLOSED) {
+    for (const [id, one] of streamed) if (one.seq > Number(seq) && !byId(id)) log().append(fragment(one.html));
+    return;
+  }
+  source?.close();
+  source = null;
+  byId("live").replaceChildren();
+  streamed = new Map();
+  if (!run) return;
+  followed = run;
+  const own = new EventSource(`/events/runs/${run}?after=${seq}`);
+  source = own;
+  own.onopen = () => byId("live").replaceChildren();
+  own.onerror = () => { if (source === own) loseConnection(); };
+  const on = (name, show) => own.addEventListener(name, (event) => {
+    const data = JSON.parse(event.data);
+    if (source !== own || data.run !== chatOf().run) return;
+    const stay = atEnd();
+    show(data);
+    if (stay) toEnd();
+  });
+  on("piece", showPiece);
+  on("progress", showProgress);
+  on("message", (data) => { showMessage(data); renewHeld(); });
+  on("void", () => byId("live").replaceChildren());
+  on("closed", () => {
+    own.close();
+    source = null;
+    load();
+  });
+}
+
+// A piece of an answer that is not stored yet: what has ended in it, what goes on, or plain text.
+function showPiece(data) {
+  if (isStored(data.message)) return;
+  if (!byId(data.id)) {
+    if (!data.shell) return;
+    byId("live").append(fragment(data.shell));
+    byId(data.id).dataset.run = data.run;
+  }
+  const text = byId(data.id).querySelector(".text");
+  const open = text.querySelector(":scope > .goes-on");
+  open?.before(fragment(data.ended));
+  open?.replaceChildren(fragment(data.goes_on));
+  text.append(data.plain);
+  showProgress({ text: "" });
+}
+
+// What a slow model does before the first piece of its answer.
+function showProgress(data) {
+  const said = byId("progress");
+  if (said) said.textContent = data.text && `: ${data.text}`;
+}
+
+// A stored message, in place of what was shown of it before.
+function showMessage(data) {
+  for (const item of [...byId("live").children]) if (item.dataset.message === data.message) item.remove();
+  for (const { id, html } of data.items) {
+    streamed.set(id, { html, seq: data.seq });
+    if (byId("queued").contains(byId(id))) byId(id).remove();
+    if (!byId(id)) log().append(fragment(html));
+  }
+  log().querySelector(":scope > .empty")?.remove();
+  dropDelivered();
+}
+
+// Messages on their way: one after the other, each under a key by which the server knows it again. They outlive a
+// reload. One that was delivered stays until a page shows it.
+const boxName = () => `outbox:${chatOf().conversation}`;
+const newKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+let outbox = JSON.parse(sessionStorage.getItem(boxName()) ?? "[]");
+let delivering = false;
+
+function keepOutbox() {
+  const waiting = outbox.filter((one) => !one.number).map(({ key, text }) => ({ key, text }));
+  if (waiting.length) sessionStorage.setItem(boxName(), JSON.stringify(waiting)); else sessionStorage.removeItem(boxName());
+}
+
+function dropDelivered() {
+  const isShown = (one) => (one.number && one.number <= shown) || document.querySelector(`.item[data-key="${one.key}"]`);
+  const left = outbox.filter((one) => !isShown(one));
+  if (left.length === outbox.length) return;
+  outbox = left;
+  keepOutbox();
+  showOutbox();
+}
+
+function showOutbox() {
+  const items = outbox.map((one) => {
+    const item = byId("unsent").content.cloneNode(true);
+    item.querySelector(".text").textContent = one.text;
+    item.querySelector(".meta").textContent = away ? "Not sent yet: no connection" : "Sending…";
+    return item;
+  });
+  byId("outbox").replaceChildren(...items);
+}
+
+const isOlderPage = () => new URLSearchParams(location.search).has("before");
+
+async function deliver() {
+  if (delivering) return;
+  delivering = true;
+  for (let one; (one = outbox.find((other) => !other.number));) {
+    const number = asked + 1;
+    const answer = await load("messages", { text: one.text, key: one.key });
+    if (!answer) break; // it is sent again when the connection is back
+    if (answer.ok) {
+      one.number = number;
+      if (isOlderPage()) location.href = `?conversation=${chatOf().conversation}`;
+    } else {
+      outbox = outbox.filter((other) => other !== one);
+      giveBack(one.text);
+    }
+    keepOutbox();
+    dropDelivered();
+  }
+  delivering = false;
+  showOutbox();
+}
+
+const grow = (area) => { area.rows = Math.min(12, area.value.split("\n").length); };
+
+// A text that comes back into the composer, before what was typed since.
+function giveBack(text) {
+  const area = byId("text");
+  area.value = area.value.trim() ? `${text}\n\n${area.value}` : text;
+  grow(area);
+  area.focus();
+}
+
+document.addEventListener("submit", (event) => {
+  if (event.target.id !== "composer") return;
+  event.preventDefault();
+  const area = byId("text");
+  if (!area.value.trim()) return;
+  outbox.push({ key: newKey(), text: area.value });
+  area.value = "";
+  grow(area);
+  showCommands(area);
+  keepOutbox();
+  showOutbox();
+  toEnd();
+  deliver();
+});
+
+// Stop, take back, try again.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-post]");
+  if (!button) return;
+  const { post, run } = button.dataset;
+  const text = post === "take-back" ? button.closest(".item").querySelector(".text").textContent : "";
+  button.disabled = true;
+  const answer = await load(post, { run_id: run });
+  if (answer?.ok && text) giveBack(text);
+  button.disabled = false;
+});
+
+document.addEventListener("connection", async () => {
+  showOutbox();
+  if (away) return;
+  await deliver();
+  load();
+});
+
+// The commands that fit what is typed after a slash; one that is chosen takes its place.
+function showCommands(area) {
+  const list = byId("commands");
+  if (!list) return;
+  const typed = /^\/\S*$/.test(area.value);
+  for (const one of list.children) one.hidden = !one.querySelector("button").dataset.command.startsWith(area.value);
+  list.hidden = !typed || ![...list.children].some((one) => !one.hidden);
+}
+document.addEventListener("click", (event) => {
+  const command = event.target.dataset?.command, area = byId("text");
+  if (!command) return;
+  area.value = `${command} `;
+  area.focus();
+  showCommands(area);
+});
+document.addEventListener("input", (event) => {
+  if (!event.target.matches("#text")) return;
+  grow(event.target);
+  showCommands(event.target);
+});
+document.addEventListener("keydown", (event) => {
+  if (!event.target.matches("#text") || event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  event.target.form.requestSubmit();
+});
+
+refresh = () => load();
+isShown = ({ run, memory }) => run === followed && (source !== null || !memory);
+settle();
+toEnd();
+deliver();

@@ -1,0 +1,91 @@
+"""MCP servers on the pages of connections and of an agent's tools: tested, added, compared, given and taken away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.features.mcp.servers import Running, running
+from tests.ui.browser import dashboard, text_of, undo
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One server over HTTP for all of these tests."""
+    with running("--http", "/mcp", tmp_path_factory.mktemp("web") / "state.json") as server:
+        yield server
+
+
+async def test_a_server_is_tested_added_and_approved(web: Running) -> None:
+    """A test registers nothing; a server that does not answer is registered, and the page says so."""
+    async with dashboard() as (client, library):
+        where, form = "/connections/mcp", {"name": "web", "url": web.url}
+        tested = await client.post(where, data={"url": web.url, "choice": "test"})
+        none = await library.mcp.list()
+        added = await client.post(where, data=form)
+        (server,) = await library.mcp.list()
+        web.state.write_text(json.dumps({"described": "Other now.", "more": "extra"}), encoding="utf-8")
+        read = await client.post(f"{where}/{server.id}/refresh")
+        waiting = text_of((await client.get("/connections")).text)
+        one = await client.post(f"{where}/{server.id}/approve", data={"tool": "extra"})
+        approved = await client.post(f"{where}/{server.id}/approve")
+        web.state.unlink()
+        gone = await client.post(where, data={"name": "gone", "url": "http://127.0.0.1:9/mcp"})
+
+        assert "It answers, and has" in text_of(tested.text) and "add" in text_of(tested.text) and none == []
+        assert "web was registered, and agents may have its" in text_of(added.text)
+        assert "1 wait for approval, 1 have changed" in text_of(read.text)
+        assert "waits" in waiting and "changed since it was approved" in waiting and "Approve all" in waiting
+        assert "extra was approved." in text_of(one.text)
+        assert "tools are approved" in text_of(approved.text)
+        assert "did not answer" in text_of(gone.text)
+
+
+async def test_an_agent_gets_and_loses_the_tools_of_a_server(web: Running) -> None:
+    """One by one, which can be undone, or all at once; those that wait for approval are not there to give."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        server = await library.mcp.add("web", url=web.url)
+        here = f"/agents/{agent.id}/tools"
+        before = {tool.spec.name for tool in await agent.tools.list()}
+
+        async def own() -> set[str]:
+            """The names of the server's tools that the agent has."""
+            return {tool.spec.name for tool in await agent.tools.list()} - before
+
+        shown = text_of((await client.get(here)).text)
+        on = await client.post(f"{here}/mcp/{server.id}", data={"tool": "add", "on": "yes"})
+        given = await own()
+        await undo(client, on)
+        taken = await own()
+        await client.post(f"{here}/mcp/{server.id}", data={"on": "yes"})
+        every = await own()
+        await client.post(f"{here}/mcp/{server.id}", data={"on": "no"})
+        unknown = await client.post(f"{here}/mcp/{server.id}", data={"tool": "nothing", "on": "yes"})
+
+        assert "Tools of MCP servers" in shown and "add" in shown
+        assert "add is on for this agent." in text_of(on.text)
+        assert given == {"web__add"} and taken == set() and len(every) > 1 and await own() == set()
+        assert unknown.status_code == 404
+
+
+async def test_the_page_of_an_agents_tools_says_what_changed(tmp_path: Path) -> None:
+    """A tool whose definition has changed waits, and is not given again before it is approved."""
+    with running("--http", "/mcp", tmp_path / "state.json") as web:
+        async with dashboard() as (client, library):
+            agent = await library.create_agent("Ada")
+            server = await library.mcp.add("web", url=web.url)
+            web.state.write_text(json.dumps({"described": "Something else now."}), encoding="utf-8")
+            await client.post(f"/connections/mcp/{server.id}/refresh")
+            page = text_of((await client.get(f"/agents/{agent.id}/tools")).text)
+            connections = text_of((await client.get("/connections")).text)
+            await client.post(f"/agents/{agent.id}/tools/mcp/{server.id}", data={"tool": "look", "on": "yes"})
+            own = {tool.spec.name for tool in await agent.tools.list()}
+
+            assert "1 tool waiting for approval: look at what changed" in page
+            assert "changed since it was approved" in connections
+            assert '+ "description": "Something else now."' in connections.replace("+  ", "+ ")
+            assert "web__look" not in own

@@ -1,0 +1,49 @@
+"""Why an answer: the few places that hold its words, and the page that names them."""
+
+from __future__ import annotations
+
+from perdure.testing import calls, says
+from tests.ui.browser import dashboard, text_of
+
+HUMAN = "Maria keeps a garden in Turin.\nLikes tea with lemon.\nWorks from home on Tuesdays."
+
+
+async def test_an_answer_rests_on_the_lines_and_messages_that_hold_its_words() -> None:
+    """The line of the block comes first; what was said of something else is not among them."""
+    answer = says("Bruni can come on Tuesday: you work from home then.")
+    async with dashboard(says("Noted."), says("Yes."), answer) as (client, library):
+        agent = await library.create_agent("Ada", human=HUMAN)
+        for text in ("The plumber is called Bruni.", "It rains in Genoa.", "When can he mend the boiler?"):
+            reply = await agent.send(text)
+        page = (await client.get("/why", params={"of": reply.run_id, "format": "json"})).json()
+        shown = (await client.get("/why", params={"of": reply.run_id})).text
+
+        assert [(one["what"], one["text"]) for one in page["evidence"]] == [
+            ("Memory", "Works from home on Tuesdays."),
+            ("Message", "The plumber is called Bruni."),
+        ]
+        for one in page["evidence"]:
+            assert (await client.get(one["address"])).status_code == 200
+            assert one["address"].replace("&", "&amp;") in shown
+    assert "None, version None" not in shown
+    assert text_of(shown).index("It rests on") < text_of(shown).index("The whole request")
+
+
+async def test_an_answer_of_no_memory_says_so() -> None:
+    async with dashboard(says("Lisbon.")) as (client, library):
+        agent = await library.create_agent("Ada")
+        reply = await agent.send("What is the capital of Portugal?")
+        shown = text_of((await client.get("/why", params={"of": reply.run_id})).text)
+
+    assert "Nothing in the request holds the words of this answer" in shown
+
+
+async def test_a_search_is_named_with_its_tool() -> None:
+    script = calls("archival_memory_search", query="boiler"), says("The boiler is a Vaillant of 2019.")
+    async with dashboard(*script) as (client, library):
+        agent = await library.create_agent("Ada")
+        await agent.archive("The boiler in the cellar is a Vaillant, bought in 2019.")
+        reply = await agent.send("Which make is ours?")
+        page = (await client.get("/why", params={"of": reply.run_id, "format": "json"})).json()
+
+    assert {"Search", "Recalled"} & {one["what"] for one in page["evidence"]}

@@ -1,0 +1,117 @@
+"""Messages that are taken back before their turn, and answers that are made again."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from perdure import AsyncPerdure, Conflict, NotFound, RunFailed
+from perdure.library.agent import AsyncAgent
+from perdure.testing import fails, says
+from tests.support.library import SlowSpeaker, open_async
+
+
+async def texts(agent: AsyncAgent) -> list[str]:
+    return [message.text for message in await agent.messages()]
+
+
+async def until_ended(agent: AsyncAgent, run_id: str) -> None:
+    async for _ in agent.follow(run_id):  # type: ignore[arg-type]
+        pass
+
+
+async def speaking(perdure: AsyncPerdure, model: SlowSpeaker) -> tuple[AsyncAgent, str]:
+    """An agent in the middle of an answer, and the run."""
+    agent = await perdure.create_agent()
+    run = (await agent.submit("count")).run
+    await model.speaking.wait()
+    return agent, run.id
+
+
+async def test_a_message_that_waits_is_taken_back(tmp_path: Path) -> None:
+    """It is in no history and never answered; the same request again is not sent again."""
+    model = SlowSpeaker("one ", "two")
+    async with await open_async(tmp_path / "agents.db", model=model) as perdure:
+        agent, first = await speaking(perdure, model)
+        second = (await agent.submit("never mind", idempotency_key="k")).run
+        third = (await agent.submit("and then?")).run
+        assert [[draft.parts[0].text for draft in one.drafts] for one in await agent.waiting()] == [  # type: ignore[union-attr]
+            [],
+            ["never mind"],
+            ["and then?"],
+        ]
+
+        assert await agent.take_back(second.id) == "never mind"
+        assert (await agent.submit("never mind", idempotency_key="k")).run.id == second.id
+        model.go.set()
+        await until_ended(agent, second.id)
+        await until_ended(agent, third.id)
+        assert await texts(agent) == ["count", "one two", "and then?", "one two"]
+        assert (await agent.run(second.id)).status == "cancelled"
+        for ended in (first, second.id):
+            with pytest.raises(Conflict):
+                await agent.take_back(ended)  # type: ignore[arg-type]
+        other = await perdure.create_agent()
+        with pytest.raises(NotFound):
+            await other.take_back(third.id)
+
+
+async def test_a_failed_answer_is_tried_again(tmp_path: Path) -> None:
+    """The message is not sent a second time, and a second press is the same try."""
+    script = [fails(), says("Good morning.")]
+    async with await open_async(tmp_path / "agents.db", *script) as perdure:
+        agent = await perdure.create_agent()
+        with contextlib.suppress(RunFailed):
+            await agent.send("hello")
+        (failed,) = await agent.runs()
+
+        again = (await agent.try_again(failed.id)).run
+        await until_ended(agent, again.id)
+        assert (await agent.try_again(failed.id)).run.id == again.id
+        said = await agent.messages()
+        assert [(one.role, one.name) for one in said[1:2]] == [("system", "try_again")]
+        assert [one.text for one in said if one.role != "system"] == ["hello", "Good morning."]
+        with pytest.raises(Conflict):
+            await agent.try_again(again.id)
+
+
+async def test_only_the_last_answer_is_tried_again(tmp_path: Path) -> None:
+    async with await open_async(tmp_path / "agents.db", fails(), says("Good morning.")) as perdure:
+        agent = await perdure.create_agent()
+        with contextlib.suppress(RunFailed):
+            await agent.send("hello")
+        (failed,) = await agent.runs()
+        await agent.send("hello again")
+
+        with pytest.raises(Conflict):
+            await agent.try_again(failed.id)
+
+
+async def test_a_stopped_answer_stays_and_is_tried_again(tmp_path: Path) -> None:
+    model = SlowSpeaker("one ", "two")
+    async with await open_async(tmp_path / "agents.db", model=model) as perdure:
+        agent, first = await speaking(perdure, model)
+        await agent.cancel(first)  # type: ignore[arg-type]
+        await until_ended(agent, first)
+        entry = (await agent.transcript())[-1]
+        assert (entry.message.text, entry.stopped, entry.failure) == ("one ", True, None)
+
+        model.go.set()
+        await until_ended(agent, (await agent.try_again(first)).run.id)  # type: ignore[arg-type]
+        assert [text for text in await texts(agent) if "one" in text] == ["one ", "one two"]
+
+
+async def test_a_message_is_answered_again_in_a_new_conversation(tmp_path: Path) -> None:
+    """By another model, with what was said before, and without the first answer."""
+    async with await open_async(tmp_path / "agents.db", says("One."), says("Two."), says("Other.")) as perdure:
+        agent = await perdure.create_agent()
+        await agent.send("one")
+        await agent.send("two")
+        run = (await agent.runs())[0]
+
+        made, accepted = await agent.answer_again(run.id)
+        await until_ended(agent, accepted.run.id)
+        said = await agent.messages(conversation=made.id)
+        assert [message.text for message in said] == ["one", "One.", "two", "Other."]

@@ -1,0 +1,216 @@
+"""The chat in a browser: nothing that was said or typed is lost, and nothing in an answer runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from playwright.async_api import Browser, Page, expect
+
+from perdure.core.errors import ModelRequestRefused
+from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest
+from perdure.library.agent import AsyncAgent
+from perdure.server.config import ServerConfig
+from perdure.testing import ScriptedModel, calls, says
+from perdure.testing.scripted_model import split_words
+from tests.support.servers import Tools, listening, open_library
+from tests.ui.chromium import Seen, needs_chromium, open_page
+from tests.ui.hostile import pay
+from tests.ui.payloads import PAYLOADS
+from tests.ui.test_browser import chromium, press_until
+
+__all__ = ["chromium"]
+
+pytestmark = needs_chromium
+MARKDOWN = "# Pears\n\nThe *tree* wants\n\n```python\nprune()\n```\n\nand [care](https://example.org)."
+
+
+@contextlib.asynccontextmanager
+async def open_chat(
+    chromium: Browser, path: Path, model: Model, tools: Tools = ()
+) -> AsyncIterator[tuple[Page, Seen, AsyncAgent]]:
+    """The page of the chat of an agent called Ada, what it sees, and the agent."""
+    async with open_library(path, model, tools) as library, listening(library, ServerConfig(port=0)) as address:
+        agent = await library.create_agent("Ada", human="Likes tea.")
+        async with open_page(chromium, address) as (page, seen):
+            await page.goto(f"{address}/agents/{agent.id}")
+            yield page, seen, agent
+
+
+class HaltingModel:
+    """A model that says the beginning of an answer, and its end once `go` is set."""
+
+    def __init__(self, begin: str, end: str) -> None:
+        self.begin, self.end, self.go = begin, end, asyncio.Event()
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        for piece in split_words(self.begin):
+            yield ModelDelta("text", piece)
+            await asyncio.sleep(0.06)
+        await self.go.wait()
+        yield ModelDelta("text", self.end)
+        yield says(self.begin + self.end)
+
+
+async def send(page: Page, text: str) -> None:
+    await page.fill("#text", text)
+    await page.press("#text", "Enter")
+
+
+class ByteByByte(ScriptedModel):
+    """A scripted model that streams one character at a time."""
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        async for piece in super().respond(request):
+            if not isinstance(piece, ModelDelta):
+                yield piece
+                continue
+            for char in piece.text:
+                yield ModelDelta(piece.kind, char)
+                await asyncio.sleep(0.001)
+
+
+async def test_an_answer_streams_as_markdown(chromium: Browser, tmp_path: Path) -> None:
+    """While it is written and after it, under the agent's name; its code is copied by a button."""
+    model = HaltingModel(MARKDOWN, " End.")
+    async with open_chat(chromium, tmp_path, model) as (page, seen, _):
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        await send(page, "pears?")
+        await page.wait_for_selector("#live .markdown h3:has-text('Pears')")
+        await page.wait_for_selector("#live .code-head:has-text('python')")
+        assert await page.inner_text("#live .who") == "Ada"
+        model.go.set()
+        await page.wait_for_selector("#messages .assistant:has-text('End.') a.leaves[target=_blank]")
+        await page.wait_for_selector("#live", state="hidden")
+
+        await page.click("[data-copy-code]")
+        await page.wait_for_selector("[data-copy-code]:has-text('Copied')")
+        assert await page.evaluate("navigator.clipboard.readText()") == "prune()\n"
+        await press_until(page, ".item.assistant .actions a[href*='step=']")
+        await expect(page.locator(".item.assistant .actions")).to_have_css("opacity", "1")
+    assert seen.problems == []
+
+
+async def test_no_payload_runs_while_it_streams(chromium: Browser, tmp_path: Path) -> None:
+    """Forty payloads, one character after the other, as they are and in Markdown."""
+    texts = ["\n\n".join(PAYLOADS), "\n\n".join(f"[{one}]({one}) ![{one}]({one})" for one in PAYLOADS[:20])]
+    model = ByteByByte(*map(says, texts))
+    async with open_chat(chromium, tmp_path, model) as (page, seen, _):
+        for number in range(len(texts)):
+            await send(page, "go on")
+            await page.wait_for_selector("#live .markdown")
+            await expect(page.locator("#messages .assistant")).to_have_count(number + 1, timeout=60_000)
+            assert await page.evaluate("window.ran === undefined")
+    assert seen.problems == []
+
+
+async def test_a_message_that_waits_is_shown_and_taken_back(chromium: Browser, tmp_path: Path) -> None:
+    """Two that are sent in the middle of an answer wait in sight; the text of one comes back into the composer."""
+    model = HaltingModel("one more ", "time")
+    async with open_chat(chromium, tmp_path, model) as (page, seen, agent):
+        for text in ("count", "never mind", "and then?"):
+            await send(page, text)
+        await expect(page.locator("#queued .item")).to_have_count(2)
+        await page.click("#queued .item:has-text('never mind') button")
+        await expect(page.locator("#text")).to_have_value("never mind")
+        await expect(page.locator("#queued .item")).to_have_count(1)
+        model.go.set()
+        await expect(page.locator("#messages .assistant")).to_have_count(2)
+        assert [one.text for one in await agent.messages()] == ["count", "one more time", "and then?", "one more time"]
+    assert seen.problems == []
+
+
+async def test_a_stopped_answer_stays_and_is_tried_again(chromium: Browser, tmp_path: Path) -> None:
+    """The button that stops stands in the composer, and stops one run: the next message is answered."""
+    model = HaltingModel("one more ", "time")
+    async with open_chat(chromium, tmp_path, model) as (page, seen, _):
+        await send(page, "count")
+        await page.wait_for_selector("#live .assistant:has-text('one')")
+        await send(page, "and again")
+        await page.wait_for_selector("#queued .item")
+        await page.click(".composer #stop")
+        await page.wait_for_selector(
+            "#messages .assistant:has-text('one') + .stopped:has-text('You stopped this answer')"
+        )
+        await page.wait_for_selector("#messages .user:has-text('and again')")
+        await page.wait_for_selector("#live .assistant:has-text('one')")
+        await page.click("#stop")
+        await page.wait_for_selector(".stopped:last-child button:has-text('Try again')")
+        assert await page.locator("[data-post=again]").count() == 1
+        model.go.set()
+        await page.click("[data-post=again]")
+        await page.wait_for_selector("#messages .assistant:has-text('one more time')")
+        assert await page.locator("#messages .user").count() == 2
+    assert seen.problems == []
+
+
+async def test_a_failed_answer_is_tried_again(chromium: Browser, tmp_path: Path) -> None:
+    model = ScriptedModel(ModelRequestRefused("the provider is down"), says("Good morning."))
+    async with open_chat(chromium, tmp_path, model) as (page, seen, _):
+        await send(page, "hello")
+        await page.click(".failure:has-text('the provider is down') button:has-text('Try again')")
+        await page.wait_for_selector("#messages .assistant:has-text('Good morning.')")
+        assert await page.locator("#messages .user").count() == 1
+        assert await page.locator("[data-post=again]").count() == 0
+    assert seen.problems == []
+
+
+async def test_what_can_not_be_sent_is_sent_when_the_connection_is_back(chromium: Browser, tmp_path: Path) -> None:
+    """It waits in the page, also over a reload; the page says that the connection is away."""
+    async with open_chat(chromium, tmp_path, ScriptedModel(says("Good morning."))) as (page, *_):
+        await page.context.set_offline(True)
+        await send(page, "hello")
+        await page.wait_for_selector("#away:has-text('No connection to the server')")
+        await page.wait_for_selector("#outbox .item:has-text('Not sent yet')")
+        await page.context.set_offline(False)
+        await page.wait_for_selector("#messages .assistant:has-text('Good morning.')")
+        await page.wait_for_selector("#away", state="hidden")
+        assert await page.locator(".item.user").count() == 1
+
+        await page.route("**/messages?*", lambda route: route.abort())
+        await send(page, "are you there?")
+        await page.wait_for_selector("#outbox .item")
+        await page.unroute("**/messages?*")
+        await page.reload()
+        await page.wait_for_selector("#messages .assistant:has-text('OK.')")
+        assert await page.locator(".item.user").count() == 2
+
+
+async def test_a_form_that_could_not_be_saved_says_so(chromium: Browser, tmp_path: Path) -> None:
+    async with open_chat(chromium, tmp_path, ScriptedModel()) as (page, _, agent):
+        await page.click(".tabs a[href$='/memory']")
+        await page.fill("#block-human textarea", "Likes coffee.")
+        await page.context.set_offline(True)
+        await page.click("#block-human button:has-text('Save')")
+        await page.wait_for_selector("#away:has-text('Nothing was saved')")
+        await page.context.set_offline(False)
+        await page.wait_for_selector("#away", state="hidden")
+        assert await page.input_value("#block-human textarea") == "Likes coffee."
+        await page.click("#block-human button:has-text('Save')")
+        await page.wait_for_selector("#notice")
+        assert (await agent.blocks.get("human")).value == "Likes coffee."
+
+
+async def test_a_refused_message_comes_back_into_the_composer(chromium: Browser, tmp_path: Path) -> None:
+    """With the reason, before what was typed since."""
+    async with open_chat(chromium, tmp_path, ScriptedModel(calls("pay", text="Ada")), [pay]) as (page, _, agent):
+        await agent.require_approval("pay")
+        await agent.send("Pay Ada.")
+        await send(page, "And Bob.")
+        await page.wait_for_selector("#main > .notice.error")
+        await expect(page.locator("#text")).to_have_value("And Bob.")
+        await expect(page.locator("#outbox .item")).to_have_count(0)
+
+
+async def test_another_model_answers_again_in_a_new_conversation(chromium: Browser, tmp_path: Path) -> None:
+    async with open_chat(chromium, tmp_path, ScriptedModel(says("One."), says("Another."))) as (page, seen, agent):
+        await agent.send("hello")
+        await page.hover(".item.assistant")
+        await page.click(".item.assistant a:has-text('Answer again')")
+        await page.click("#again button.primary")
+        await page.wait_for_selector("#messages .assistant:has-text('Another.')")
+        assert await page.locator("#messages .assistant").count() == 1
+        await expect(page.locator(".conversations nav li")).to_have_count(2)
+    assert seen.problems == []
