@@ -17,7 +17,7 @@ FEATURE = Feature(
         )
     },
     routes=("routes",),
-    pages=("pages", "profile_pages", "entity_pages", "network_pages"),
+    pages=("pages.lists", "pages.profile", "pages.entities", "pages.network"),
     tabs={"facts": "/facts"},
     slashes={"/facts [TEXT]": "cli_views:show_facts"},
     agent_settings={
@@ -103,6 +103,6 @@ FEATURE = Feature(
         "origin_of": "origins:origin_of_fact",
         "compare": "upkeep:check_entities",
         "redacted_rows": "upkeep:renew_version",
-        "page_changes": "pages:watch_graph",
+        "page_changes": "pages.lists:watch_graph",
     },
 )
