@@ -66,7 +66,7 @@ def parse_line(text: str) -> Archive | Passage:
     try:
         fields = parse_json(text, LINE)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"it is no JSON ({error})") from error
+        raise InvalidInput(f"it is not JSON ({error})") from error
     if not isinstance(fields, dict):
         raise InvalidInput(f"it is {text.strip()!r:.60}: a JSON object is needed")
     if "perdure" in fields:

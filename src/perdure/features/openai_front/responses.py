@@ -64,7 +64,8 @@ class ResponseRequest(AnswerOptions):
         """The caller's tools, as a run stores them; None: there are none. Raises: InvalidInput."""
         found = [one for one in self.tools or () if one.get("type", "function") == "function"]
         if other := [one for one in self.tools or () if one not in found]:
-            raise InvalidInput(f"tools: {other[0].get('type')!r:.60} is no function, and an agent has tools of its own")
+            kind = other[0].get("type")
+            raise InvalidInput(f"tools: {kind!r:.60} is not a function, and an agent has tools of its own")
         names = ("name", "description", "parameters")
         shapes = [{name: one[name] for name in names if one.get(name) is not None} for one in found]
         return None if self.tool_choice == "none" else client_tools_of(shapes).shapes or None

@@ -86,7 +86,7 @@ async def cancel_schedule(request: Request, library: AsyncPerdure) -> Notice:
     """End a schedule of the agent."""
     agent_id, schedule_id = agent_id_of(request), ScheduleId(request.path_params["schedule_id"])
     await library.agent_of(agent_id).schedules.cancel(schedule_id)
-    return Notice("The schedule fires no more.")
+    return Notice("The schedule no longer fires.")
 
 
 SECTION = Section(
