@@ -245,7 +245,7 @@ def _expanded(name: str, path: str) -> Path:
     except RuntimeError as error:
         user = Path(path).parts[0]
         raise InvalidInput(
-            f"{name} is {path!r}: {user!r} is no home folder known here; write the whole path"
+            f"{name} is {path!r}: {user!r} is not a home folder known here; write the whole path"
         ) from error
 
 

@@ -223,6 +223,18 @@ async def runs_of_an_agent(room: Room) -> Changes:
     await room.at_once(lambda one: one.agent_of(agent.id).cancel_all(), lambda one: one.agent_of(agent.id).cancel_all())
 
 
+@case("Schedules.pause", "Schedules.resume")
+async def pauses_of_a_schedule(room: Room) -> Changes:
+    agent = await room.agent()
+    made = await agent.schedules.create("x", every=86_400)
+    yield (lambda one: one.schedules.pause(made.id), lambda one: one.schedules.pause(made.id))
+    assert (await agent.schedules.get(made.id)).status == "paused"
+    await room.at_once(lambda one: one.schedules.resume(made.id), lambda one: one.schedules.resume(made.id))
+    assert (await agent.schedules.get(made.id)).next_at is not None
+    await room.at_once(lambda one: one.schedules.pause(made.id), lambda one: one.schedules.cancel(made.id))
+    assert (await agent.schedules.get(made.id)).status == "cancelled"
+
+
 @case("Schedules.create", "Schedules.add", "Schedules.cancel", "Schedules.delete", "Events.notify")
 async def schedules_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()

@@ -168,7 +168,7 @@ async def test_what_to_expect_of_a_local_model_is_told(tmp_path: Path) -> None:
         ({"PERDURE_MODEL": "ollama/qwen3"}, "model", "ollama is not running on port 11434"),
         ({"PERDURE_LEASE_S": "soon"}, "settings", "PERDURE_LEASE_S is 'soon'"),
         ({"PERDURE_CATALOG": "/no/such.toml"}, "catalog", "PERDURE_CATALOG is '/no/such.toml'"),
-        ({"OPENAI_BASE_URL": "http://"}, "provider", "it is no address"),
+        ({"OPENAI_BASE_URL": "http://"}, "provider", "it is not an address"),
     ],
 )
 def test_what_is_set_wrongly_is_broken_and_has_a_fix(

@@ -145,7 +145,7 @@ def test_what_is_imported_an_agent_finds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"{", "it is no JSON"),
+        (b"{", "it is not JSON"),
         (b"[1]", "JSON object"),
         (b'{"tags": []}', "no text"),
         (b'{"text": " ", "occurred_at": "2024-01-02T00:00:00Z"}', "empty"),

@@ -91,7 +91,7 @@ def test_a_file_is_tried_before_it_is_added(tmp_path: Path, file: Path) -> None:
     [
         (b"def f(:", (), "line 1: invalid syntax"),
         (b"def f(a): 'F.'", (), "parameter 'a' of f has no annotation"),
-        (b"\xff", (), "no text in UTF-8"),
+        (b"\xff", (), "not text in UTF-8"),
         (ROLL.encode(), ("--env", "A"), "write NAME=VALUE"),
         (ROLL.encode(), ("--requirement", "-r x"), "requirement '-r x' can't be used"),
         (ROLL.encode(), ("--timeout", "0"), "timeout_s is 0.0"),

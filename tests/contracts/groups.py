@@ -124,7 +124,7 @@ class GroupContract(Contract):
                 (InvalidInput, "at most 50", [AgentId(f"agent-{number}") for number in range(51)], {}),
                 (InvalidInput, "needs a manager", [ada], {"kind": "dynamic"}),
                 (InvalidInput, "no manager", [ada], {"manager_agent_id": cat}),
-                (InvalidInput, "no participant", [ada, cat], {"kind": "supervisor", "manager_agent_id": cat}),
+                (InvalidInput, "not a participant", [ada, cat], {"kind": "supervisor", "manager_agent_id": cat}),
                 (InvalidInput, "companion", [ada, bob], {}),
                 (NotFound, nobody, [ada, nobody], {}),
                 (InvalidInput, "use round_robin", [ada], {"kind": "circle"}),

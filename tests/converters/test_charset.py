@@ -1,4 +1,4 @@
-"""Bytes to text: every encoding that files are found in, and what is no text at all."""
+"""Bytes to text: every encoding that files are found in, and what is not text at all."""
 
 from __future__ import annotations
 

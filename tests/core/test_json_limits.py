@@ -30,7 +30,7 @@ LIMITS = JsonLimits(size_bytes=10_000_000)
     ],
 )
 def test_depth_is_that_of_brackets_outside_strings(text: bytes, depth: int) -> None:
-    """Also of a text that is no JSON."""
+    """Also of a text that is not JSON."""
     check_json(text, JsonLimits(size_bytes=1_000_000, depth=max(1, depth)))
     if depth:
         with pytest.raises(DataTooLarge, match=f"deeper than {depth - 1} levels"):

@@ -71,7 +71,7 @@ def test_arguments_that_fit_are_taken(text: str, arguments: dict[str, Any]) -> N
         ('{"city": "x", "days": "3.5"}', "'days' must be of type integer"),
         ('{"city": "x", "days": 3.5}', "'days' must be of type integer"),
         ('{"city": "x", "days": true}', "'days' must be of type integer"),
-        ('{"city": "x", "days": Infinity}', "Infinity is no JSON"),
+        ('{"city": "x", "days": Infinity}', "Infinity is not JSON"),
         ('{"city": "x", "weight": false}', "'weight' must be of type number"),
         ('{"city": "x", "exact": "yes"}', "'exact' must be of type boolean"),
         ('{"city": "x", "exact": 2}', "'exact' must be of type boolean"),

@@ -682,7 +682,7 @@ async def test_a_handle_that_names_nothing_is_told() -> None:
     with pytest.raises(ToolError, match=r"no message in msg-7\.\.9: there are msg-0\.\.4"):
         await expand(s, "msg-7..9")
     for handle in ("", "17", "message-17", "msg-9..3", "node", "msg-²", "x" * 9_999):
-        with pytest.raises(ToolError, match=r"is no handle: write node-3, msg-17 or msg-17\.\.40"):
+        with pytest.raises(ToolError, match=r"is not a handle: write node-3, msg-17 or msg-17\.\.40"):
             await expand(s, handle)
 
 
@@ -702,7 +702,7 @@ async def test_what_was_removed_is_not_shown() -> None:
 
     with pytest.raises(ToolError, match="msg-0 was removed"):
         await expand(s, "msg-0")
-    with pytest.raises(ToolError, match="msg-3 is no message but a note of the system"):
+    with pytest.raises(ToolError, match="msg-3 is not a message but a note of the system"):
         await expand(s, "msg-3")
     assert texts_of(await expand(s, "msg-0..3")) == ["kept walrus", "new walrus"]
     assert texts(await grep(s, "walrus")) == ["new walrus", "kept walrus"]

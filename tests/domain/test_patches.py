@@ -460,7 +460,7 @@ REFUSALS = {
         "*** Update File: a\n*** Move to: b\n-Ada",
         "'*** Move to: b', can't be done: a patch renames no block. Leave",
     ),
-    "unknown marker": (TEXT, "*** Insert: a", "'*** Insert: a', is no marker known here: there are '*** Begin"),
+    "unknown marker": (TEXT, "*** Insert: a", "'*** Insert: a', is not a marker known here: there are '*** Begin"),
     "text after the end": (TEXT, "@@\n-Ada\n*** End Patch\n\n+x", "line 5 of the patch, '+x', stands after '*** End"),
     "marker after the end": (
         TEXT,

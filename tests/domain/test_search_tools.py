@@ -329,5 +329,5 @@ def test_no_date_is_none(text: str | None) -> None:
 @pytest.mark.parametrize("text", ["soon", "2026", "2026-11", "0001-01-01", "\ud800", "2026-11-20T15:30+99:00"])
 def test_other_texts_are_no_dates(text: str) -> None:
     """Nothing is guessed; a date that has no moment in UTC is none."""
-    with pytest.raises(InvalidInput, match="is no date"):
+    with pytest.raises(InvalidInput, match="is not a date"):
         parse_time(text, timezone="Asia/Tokyo")

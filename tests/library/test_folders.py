@@ -173,7 +173,7 @@ def test_a_text_is_read_again_in_the_encoding_that_is_chosen(tmp_path: Path) -> 
         ("a.txt", b"x", "a\0b", "no encoding of files is called so"),
         ("a.txt", b"x\x81", "gb18030", "bytes that are not in it"),
         ("a.txt", b"xyz", "utf-16-le", "bytes that are not in it"),
-        ("a.pdf", b"%PDF-1.4", "latin-1", "is no text file"),
+        ("a.pdf", b"%PDF-1.4", "latin-1", "is not a text file"),
     ],
 )
 def test_an_encoding_that_can_not_be_used_says_why(
@@ -593,7 +593,7 @@ def test_a_long_file_leaves_room_for_those_behind_it(tmp_path: Path) -> None:
         ("open_files", {"file_requests": [{"file_name": "a/x.py", "offset": -1}]}, "offset=-1"),
         ("open_files", {"file_requests": []}, "file_requests is empty"),
         ("open_files", {"file_requests": [{"file_name": "torn.pdf"}]}, "can't be read"),
-        ("grep_files", {"pattern": "("}, "no regular expression"),
+        ("grep_files", {"pattern": "("}, "not a regular expression"),
         ("grep_files", {"pattern": "(a+)+$"}, "time limit"),
         ("grep_files", {"pattern": "x", "context_lines": 99}, "context_lines=99"),
         ("grep_files", {"pattern": "x", "offset": -1}, "offset=-1"),

@@ -387,14 +387,14 @@ def test_a_hook_that_waits_can_be_cancelled(tmp_path: Path) -> None:
         (lambda: hook(), "a hook needs a point"),
         (
             lambda: hook("before_lunch"),  # type: ignore[arg-type]
-            "'before_lunch' is no point: there are conversation_start, run_start",
+            "'before_lunch' is not a point: there are conversation_start, run_start",
         ),
         (
             lambda: hook("run_end", if_it_fails="maybe"),  # type: ignore[arg-type]
             "'go_on' or 'block' is needed",
         ),
         (lambda: hook("run_end", timeout_s=0), "at most 600 seconds"),
-        (lambda: Perdure(hooks=[double]), "double is no hook: mark it with @hook"),
+        (lambda: Perdure(hooks=[double]), "double is not a hook: mark it with @hook"),
     ],
 )
 def test_what_can_not_be_a_hook_is_refused(make: Callable[[], Any], why: str) -> None:

@@ -287,7 +287,7 @@ def test_pictures_are_sent_behind_the_text(tmp_path: Path) -> None:
     [
         (b"hello", "an image of 5 bytes is no image"),
         (Path("nowhere.png"), "nowhere.png can't be read"),
-        ("a.png", "is no address"),
+        ("a.png", "is not an address"),
         (5, "an image is 5"),
         ("http://127.0.0.1:1/a.png", "127.0.0.1"),
     ],

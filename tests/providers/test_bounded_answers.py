@@ -160,4 +160,4 @@ async def test_vectors_and_listings_are_read_within_limits() -> None:
                 await embedder.embed(["text"])
             await embedder.close()
             listing = await list_models(Endpoint(provider="openai", base_url=f"{provider.url}/v1", source="test"))
-            assert "no list of models" in listing.problem
+            assert "not a list of models" in listing.problem

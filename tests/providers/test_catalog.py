@@ -81,7 +81,7 @@ def test_a_file_of_ones_own_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[[model]", "is no TOML"),
+        ("[[model]", "is not TOML"),
         ("[[model]]\nwindow = 5", "model 1: match is missing"),
         ('[[model]]\nmatch = "x"', "model 1: match is 'x'"),
         ('[[model]]\nmatch = ["x"]\nwindow = 0', "model 1: window is 0"),

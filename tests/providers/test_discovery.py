@@ -86,15 +86,15 @@ def test_a_key_is_never_shown() -> None:
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({"OPENAI_BASE_URL": "http://"}, "OPENAI_BASE_URL is 'http://': it is no address"),
+        ({"OPENAI_BASE_URL": "http://"}, "OPENAI_BASE_URL is 'http://': it is not an address"),
         ({"OLLAMA_HOST": "box:port"}, "OLLAMA_HOST is 'box:port'"),
-        ({"OPENAI_BASE_URL": "ftp://box/v1"}, "it is no address"),
-        ({"OPENAI_BASE_URL": f"http://me:{SECRET}@box:x"}, "it is no address"),
+        ({"OPENAI_BASE_URL": "ftp://box/v1"}, "it is not an address"),
+        ({"OPENAI_BASE_URL": f"http://me:{SECRET}@box:x"}, "it is not an address"),
         ({"ANTHROPIC_BASE_URL": "http://box"}, "ANTHROPIC_API_KEY is not"),
         ({"OPENAI_API_KEY": f"{SECRET}\nx"}, "OPENAI_API_KEY has characters that no key has"),
         ({"OPENAI_API_KEY": f"{SECRET}\tx"}, "OPENAI_API_KEY has characters that no key has"),
         ({"ANTHROPIC_API_KEY": f"{SECRET}\x1b"}, "ANTHROPIC_API_KEY has characters that no key has"),
-        ({"OPENAI_BASE_URL": f"ftp://box?key={SECRET}"}, "it is no address"),
+        ({"OPENAI_BASE_URL": f"ftp://box?key={SECRET}"}, "it is not an address"),
         ({"OPENAI_API_KEY": "sk-…"}, "OPENAI_API_KEY has characters that no key has"),
     ],
 )
@@ -173,8 +173,8 @@ async def test_anthropic_and_gemini_are_asked_in_their_own_way() -> None:
     [
         ((401, {}), "refused the key in OPENAI_API_KEY (401)"),
         ((500, {}), "answered 500"),
-        (b"<html>", "is no list of models"),
-        ({"data": "none"}, "is no list of models"),
+        (b"<html>", "is not a list of models"),
+        ({"data": "none"}, "is not a list of models"),
     ],
 )
 async def test_a_failed_listing_is_a_value(answer: Any, expected: str) -> None:

@@ -125,7 +125,7 @@ def refusals(schema: Any, path: str = "") -> Iterator[str]:
     if "prefixItems" in schema or ("array" in kinds and not isinstance(schema.get("items"), Mapping)):
         yield f"{path}: a list without items"
     if any(isinstance(schema.get(key), bool) for key in ("exclusiveMinimum", "exclusiveMaximum")):
-        yield f"{path}: a bound that is no number"
+        yield f"{path}: a bound that is not a number"
     for name, part in schema.get("properties", {}).items():
         if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name):
             yield f"{path}.{name}: name"

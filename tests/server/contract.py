@@ -49,7 +49,7 @@ RULES: Mapping[str, str] = {
     "agent_id: the conversation 'default' needs|body.conversation_id: 'default' needs": "a word that needs an agent",
     "query.conversation_id: 'default' needs": "the same in a query",
     "body.messages: no user says anything": "the last word is a user's",
-    "field '|'.*' is no field of a note|title is|title has|the note has": "the fields that a kind of note has",
+    "field '|'.*' is not a field of a note|title is|title has|the note has": "the fields that a kind of note has",
     "Streaming options set without|streaming: messages/async": "fields that need another one, or another route",
     "there is nothing to recall from|nothing says which passages": "at least one of several",
     "body.requires_approval: Field required": "in the body or, as it was, in the query",
@@ -70,7 +70,7 @@ RULES: Mapping[str, str] = {
     r"entity_types\.": "a JSON schema that an entity can have",
     "tool name .* can't be used": "letters, digits, _ and -",
     "bypass_session_patterns": "texts of 1 to 500 characters, at most 100",
-    "several memories hold|.* is no id of": "what `why` is asked about is there, once",
+    "several memories hold|.* is not an id of": "what `why` is asked about is there, once",
     "Cannot process approval|No active runs found|Run .* was not created in background": "what the store holds",
     "a client tool": "a tool has a name, a description and a JSON schema",
     "an? MCP server|a stdio server|a server of the transport|the url of an MCP": "each type has fields of its own",
@@ -121,7 +121,7 @@ EXCUSED: Sequence[tuple[str, str, str]] = [
         "a retry under a key, with equal messages, is what was accepted before, whatever its options",
     ),
     ("negative_data_rejection", "violates `type` at /properties/file", "in a form every file is bytes"),
-    ("unsupported_method", "415.*send JSON with", "a body that is no JSON is refused wherever it goes"),
+    ("unsupported_method", "415.*send JSON with", "a body that is not JSON is refused wherever it goes"),
 ]
 
 

@@ -117,7 +117,7 @@ async def test_a_tool_returns_an_image(server: Routed, site: Site) -> None:
         ({"type": "url", "url": "http://127.0.0.1:1/a.png"}, 400, "port 1 is not one of those"),
         ({"type": "url", "url": "http://127.0.0.1/a.png"}, 400, "this machine"),
         ({"type": "url", "url": "file:///etc/passwd"}, 400, "only http and https"),
-        ({"type": "url", "url": "SITE/page"}, 422, "is no image"),
+        ({"type": "url", "url": "SITE/page"}, 422, "is not an image"),
         ({"type": "url", "url": "SITE/large"}, 422, "more than 1,000 bytes"),
         ({"type": "url", "url": "SITE/none"}, 422, "status 404"),
         ({"type": "song"}, 422, "source.type"),

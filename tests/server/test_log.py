@@ -75,7 +75,7 @@ def test_a_defect_has_its_traceback_and_not_what_was_said() -> None:
 
 def test_what_caused_an_error_is_told_before_it() -> None:
     """A chain that never ends is cut."""
-    first, second = KeyError("a"), TypeError("b is no number")
+    first, second = KeyError("a"), TypeError("b is not a number")
     second.__cause__, first.__context__ = first, second
     with capture_log("json") as lines:
         fail(second)

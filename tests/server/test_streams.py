@@ -322,7 +322,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         port = int(address.rpartition(":")[2])
         with pytest.raises(InvalidInput, match=f"port {port} .* in use .* PERDURE_PORT"):
             await serve(perdure, ServerConfig(port=port))
-        with pytest.raises(InvalidInput, match="no address of this machine"):
+        with pytest.raises(InvalidInput, match="not an address of this machine"):
             await serve(perdure, ServerConfig(host="nowhere.invalid", api_key="a long random text"))
 
 

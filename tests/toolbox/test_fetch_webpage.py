@@ -91,7 +91,7 @@ async def test_what_is_no_page_is_told() -> None:
         empty = await fetched(site, pages, "/empty")
     with pytest.raises(ToolError, match="could not be fetched"):  # nobody listens there any more
         await fetched(site, pages)
-    with pytest.raises(ToolError, match="no address of the web"):
+    with pytest.raises(ToolError, match="not an address of the web"):
         await pages.fetch({"url": "https://１２７.0.0.1/"})
 
     assert (gone.status, gone.text) == ("error", f"http://site.test:{site.port}/gone answered with status 404: no page")

@@ -85,7 +85,7 @@ async def test_a_command_gets_json_in_its_own_folder(tmp_path: Path) -> None:
     ],
 )
 async def test_what_a_command_may_answer(tmp_path: Path, command: Any, block: str | None, context: str | None) -> None:
-    """By its exit code, or by JSON on stdout; what is no JSON is chatter."""
+    """By its exit code, or by JSON on stdout; what is not JSON is chatter."""
     (hook,) = command_hooks(_write_hooks(tmp_path, command))
 
     assert await hook(PAYLOAD) == Verdict(block=block, context=context)
@@ -101,7 +101,7 @@ def _write_hooks(folder: Path, command: Any) -> Path:
     [
         ("echo oh no >&2; exit 1", "it ended with exit code 1: oh no"),
         ("kill -9 $$", "it ended with signal 9"),
-        ("echo '{\"decision\": '", "its answer is no JSON"),
+        ("echo '{\"decision\": '", "its answer is not JSON"),
         ("""echo '{"decision": "maybe"}'""", "its answer is not"),
         ("""echo '{"context": ["a"]}'""", "its answer is not"),
         (["/no/such/program"], "FileNotFoundError"),
@@ -190,7 +190,7 @@ async def test_much_output_is_cut_and_stops_nobody(tmp_path: Path) -> None:
 
 
 async def test_an_answer_that_nests_too_deeply_is_not_parsed(tmp_path: Path) -> None:
-    """It fails as one that is no JSON does, whatever the parser could bear."""
+    """It fails as one that is not JSON does, whatever the parser could bear."""
     deep = shlex.quote("print('{\"a\":' * 500 + '1' + '}' * 500)")
     outcome = await fire(tmp_path, f"{shlex.quote(sys.executable)} -c {deep}", if_it_fails="block", timeout_s=30)
 
@@ -211,11 +211,11 @@ async def test_a_hook_for_some_tools_is_not_called_for_others(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[[hook]\n", "is no TOML"),
+        ("[[hook]\n", "is not TOML"),
         ("[other]\n", "only [[hook]] tables are known there, not other"),
         ("[[hook]]\non = ['run_end']\n", "command is a text for the shell"),
         ("[[hook]]\ncommand = 'x'\n", "a hook needs a point"),
-        ("[[hook]]\ncommand = 'x'\non = ['lunch']\n", "'lunch' is no point"),
+        ("[[hook]]\ncommand = 'x'\non = ['lunch']\n", "'lunch' is not a point"),
         ("[[hook]]\ncommand = 'x'\non = 'run_end'\nspeed = 1\n", "'speed' is not known"),
         ("[[hook]]\ncommand = 'x'\non = 'run_end'\ntimeout_s = 'long'\n", "timeout_s is a number"),
         ("[[hook]]\ncommand = [1]\non = 'run_end'\n", "command is a list of texts"),

@@ -123,7 +123,7 @@ def test_what_can_not_be_run_here_says_why() -> None:
 
 
 async def test_code_is_run_in_the_sandbox_of_this_machine() -> None:
-    """A notebook's cell: prints, a value, an error with its line; a value that is no JSON is shown as Python shows it;
+    """A notebook's cell: prints, a value, an error with its line; a value that is not JSON is shown as Python shows it;
     nothing is left for the next run, and there is no network."""
     if sys.platform != "linux":
         pytest.skip("the sandbox works on Linux only")

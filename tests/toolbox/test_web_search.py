@@ -252,7 +252,7 @@ async def test_what_is_no_answer_is_told() -> None:
         with pytest.raises(ToolError, match="no JSON"):
             await search.search({"query": "bees"})
         site.pages = {"/search": json_page([1])}
-        with pytest.raises(ToolError, match="no search result"):
+        with pytest.raises(ToolError, match="not a search result"):
             await search.search({"query": "bees"})
         site.pages = {"/search": json_page({"results": "none"})}
         nothing = await search.search({"query": "bees"})

@@ -162,7 +162,7 @@ async def test_a_call_is_approved_on_the_page() -> None:
                 break
             await asyncio.sleep(0.01)
 
-        assert "No call waits for you" in text_of(page.text)
+        assert "Nothing is waiting for you" in text_of(page.text)
         assert "posted hello" in [message.text for message in await agent.messages()]
         assert (await client.get(f"/agents/{agent.id}/tools?format=json")).json()["rules"] == []
 
@@ -260,7 +260,7 @@ async def test_an_archive_is_exported_checked_and_imported() -> None:
         wrong = await other.post("/data/archives", files={"file": ("x", b"{\xff")}, data={"choice": "import"})
         after = [archive.name for archive in await there.archives.list()]
 
-    assert "ada.jsonl holds 1 passage. Nothing was imported yet." in text_of(check.text) and before == []
+    assert "ada.jsonl holds 1 passage. Nothing has been imported yet." in text_of(check.text) and before == []
     assert "Imported 1 passage into" in text_of(imported.text) and "1 were there already" in text_of(again.text)
     assert after == [archive["name"]]
     assert wrong.status_code == 422 and "line 1" in text_of(wrong.text)

@@ -31,7 +31,7 @@ async def test_search_finds_agents_blocks_passages_and_messages() -> None:
     assert {one["agent_id"] for one in found["passages"]} == {agent.id, None}
     assert statuses == {200} and len(links) >= 5
     assert shown[-1]["text"] == "How old is the walnut?"
-    assert "Nothing holds “zeppelin”" in text_of(none.text)
+    assert "Nothing was found for “zeppelin”" in text_of(none.text)
 
 
 async def test_each_page_says_how_a_program_reads_it() -> None:

@@ -116,13 +116,24 @@ def build_model(source: ModelSource) -> Retrying:
     return Retrying(PortableTools(source.endpoint.entry.api.build(source)))
 
 
+def takes_images(model: Model) -> bool:
+    """Whether a model takes pictures, as far as is known; one that says nothing of it does."""
+    return bool(getattr(_innermost(model), "takes_images", True))
+
+
+def _innermost(model: Model) -> Any:
+    """The model that others are built around."""
+    while (inner := getattr(model, "model", None)) is not None and not isinstance(inner, str):
+        model = inner
+    return model
+
+
 async def payload_of(model: Model, request: ModelRequest) -> Mapping[str, Any]:
     """The body by which a model would send a request. That of one without an API has the form of OpenAI's.
 
     Raises: ModelError.
     """
-    while (inner := getattr(model, "model", None)) is not None and not isinstance(inner, str):
-        model = inner
+    model = _innermost(model)
     sent, _ = portable_request(request, [portable(tool) for tool in request.tools])
     if (payload := getattr(model, "payload", None)) is not None:
         body: Mapping[str, Any] = await payload(sent)

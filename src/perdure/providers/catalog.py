@@ -142,7 +142,7 @@ def _parse(text: str, file: str) -> _Catalog:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{file} is no TOML: {error}") from error
+        raise InvalidInput(f"{file} is not TOML: {error}") from error
     _check(table, _FILE, f"{file}: the file", f"{file}: ")
     models = table.get("model", [])
     for number, model in enumerate(models, 1):

@@ -87,7 +87,7 @@ def endpoint_of_type(name: str, kind: str, *, base_url: str, api_key: str, guard
         if urllib.parse.urlsplit(url).username is not None:
             raise InvalidInput("base_url holds a user name or password, which everybody could read: give it as api_key")
     except ValueError:
-        raise InvalidInput(f"base_url is {without_secrets(base_url)[:DETAIL_CHARS]!r}: it is no address") from None
+        raise InvalidInput(f"base_url is {without_secrets(base_url)[:DETAIL_CHARS]!r}: it is not an address") from None
     if not url:
         raise InvalidInput(f"base_url: a provider of the type {kind!r} needs one, such as http://127.0.0.1:8000/v1")
     if not _can_be_sent(api_key):
@@ -146,7 +146,7 @@ async def list_models(endpoint: Endpoint, *, timeout_s: float = LIST_TIMEOUT_S) 
     try:
         return Listing(_names(answer.data), served=served_in(answer.data))
     except ValueError:
-        return Listing(problem=f"{endpoint.address}/models is no list of models: is this the address of its API?")
+        return Listing(problem=f"{endpoint.address}/models is not a list of models: is this the address of its API?")
 
 
 async def list_when_loaded(endpoint: Endpoint, listing: Listing, progress: Callable[[str], None]) -> Listing:
@@ -240,7 +240,7 @@ def _find(provider: ProviderKind, environment: Mapping[str, str]) -> Endpoint | 
         except ValueError:
             base_url = ""
             example = f"http://127.0.0.1:{provider.port or 8000}/v1"
-            problem = f"{url_name} is {without_secrets(url)[:DETAIL_CHARS]!r}: it is no address, such as {example}"
+            problem = f"{url_name} is {without_secrets(url)[:DETAIL_CHARS]!r}: it is not an address, such as {example}"
     elif not base_url:
         base_url = provider.local_url
     if not _can_be_sent(key):

@@ -14,7 +14,7 @@ from perdure.core.errors import ModelNotFound
 from perdure.core.features import feature_models
 from perdure.core.models import NO_TRAITS, Model, ModelRequest, ModelTraits
 from perdure.providers import choosing
-from perdure.providers.build import Handles, build_model, is_listed, is_served, payload_of
+from perdure.providers.build import Handles, build_model, is_listed, is_served, payload_of, takes_images
 from perdure.providers.catalog import ModelFacts, facts_of
 from perdure.providers.discovery import (
     LOOK_TIMEOUT_S,
@@ -187,6 +187,10 @@ class ModelRegistry:
         if (chat := self.find(request.model)) is None:
             raise self.not_found(request.model)
         return await payload_of(chat, request)
+
+    def takes_images(self, handle: str) -> bool:
+        """Whether a model takes pictures, as far as is known; False: there is no such model."""
+        return (model := self.find(handle)) is not None and takes_images(model)
 
     def handles(self) -> Sequence[str]:
         """The handles that are known, in order; see `Handles`."""

@@ -211,7 +211,7 @@ def load_key(file: Path) -> str | None:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise _unusable(file, "is no plain file")
+            raise _unusable(file, "is not a plain file")
         if status.st_uid != os.geteuid():
             raise _unusable(file, f"belongs to the user with the number {status.st_uid}, who knows it then")
         if status.st_mode & 0o077:

@@ -123,7 +123,7 @@ def command_hooks(file: Path) -> list[CommandHook]:
     try:
         shape = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{file} is no TOML: {error}") from error
+        raise InvalidInput(f"{file} is not TOML: {error}") from error
     entries = shape.pop("hook", [])
     if shape or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidInput(f"{file}: only [[hook]] tables are known there, not {', '.join(shape) or 'another hook'}")
@@ -207,7 +207,7 @@ def parse_answer(code: int, out: str, err: str) -> Mapping[str, Any]:
         # A byte that is no UTF-8 was replaced by three.
         answer: Mapping[str, Any] = parse_json(out, JsonLimits(size_bytes=3 * OUTPUT_BYTES))
     except ValueError as error:
-        raise CommandFailed(f"its answer is no JSON: {error}") from error
+        raise CommandFailed(f"its answer is not JSON: {error}") from error
     return answer
 
 
@@ -265,7 +265,7 @@ def hook(
 def check_hook(info: HookInfo) -> None:
     """Check the values of a hook. Raises: InvalidInput: no point, an unknown point, a value that is not allowed."""
     if not info.points or (unknown := sorted(info.points - {*HOOK_POINTS})):
-        wrong = f"{unknown[0]!r} is no point" if info.points else "a hook needs a point to be called at"
+        wrong = f"{unknown[0]!r} is not a point" if info.points else "a hook needs a point to be called at"
         raise InvalidInput(f"{wrong}: there are {', '.join(HOOK_POINTS)}")
     if info.if_it_fails not in ("go_on", "block"):
         raise InvalidInput(f"if_it_fails of a hook is {info.if_it_fails!r}: 'go_on' or 'block' is needed")
@@ -299,7 +299,7 @@ def function_hooks(functions: Iterable[Function], *, source: str = "program") ->
         info: HookInfo | None = getattr(function, _MARK, None)
         if info is None:
             label = getattr(function, "__name__", repr(function))
-            raise InvalidInput(f"{label} is no hook: mark it with @hook('before_tool'), or the points it is for")
+            raise InvalidInput(f"{label} is not a hook: mark it with @hook('before_tool'), or the points it is for")
         hooks.append(FunctionHook(function, replace(info, source=source)))
     return hooks
 

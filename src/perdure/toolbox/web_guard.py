@@ -123,7 +123,7 @@ class SystemResolver:
         try:
             entries = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
         except UnicodeError as error:
-            raise OSError(f"{host[:100]} is no name of a host") from error
+            raise OSError(f"{host[:100]} is not the name of a host") from error
         return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 

@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         {"name": "composition", "options": {"assembler": "paged", "compressor": "zip"}},
         "there is no compressor 'zip': there are stubs, extract",
     ),
-    "an addition that is no text": ("wordy", "system_prompt_addition of context engine 'wordy' is 7"),
+    "an addition that is not text": ("wordy", "system_prompt_addition of context engine 'wordy' is 7"),
     "what is no engine": ("list", "is a list: derive it from ContextEngine"),
 }
 

@@ -177,7 +177,7 @@ async def test_what_a_session_does_not_take_is_refused_and_nothing_is_stored(tmp
             await refused(desk, session),
             await refused(desk, session, acp.text_block("x" * 10_000_000)),
         ]
-        texts = ["audio", "no text", "base64", "no image", "", "10,000,000"]
+        texts = ["audio", "not text", "base64", "not an image", "", "10,000,000"]
 
         assert [error.code for error in errors] == [-32602] * 6
         assert all(text in str(error) for text, error in zip(texts, errors, strict=True)), errors

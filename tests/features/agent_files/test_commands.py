@@ -11,7 +11,7 @@ from tests.support.programs import run_inside
 
 
 def test_an_agent_goes_to_another_store_as_a_file(tmp_path: Path) -> None:
-    """With its memory and history. A file is not replaced, and what is no agent file makes nothing."""
+    """With its memory and history. A file is not replaced, and what is not an agent file makes nothing."""
     home, other, file = tmp_path / "home", tmp_path / "other", tmp_path / "helper.af"
     home.mkdir()
     with open_sync(home / "perdure.db") as store:

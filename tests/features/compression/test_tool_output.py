@@ -153,7 +153,7 @@ def test_answers_about_an_original_are_bounded() -> None:
         ({"path": "items[900]"}, "there is 0..119"),
         ({"where": "status"}, "write status=Pending"),
         ({"rows": "500.."}, "there are rows 1..120"),
-        ({"grep": "("}, "no regular expression"),
+        ({"grep": "("}, "not a regular expression"),
     ],
 )
 def test_a_wrong_argument_says_what_there_is(how: dict[str, Any], message: str) -> None:

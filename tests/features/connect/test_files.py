@@ -174,8 +174,8 @@ def test_a_link_stays_a_link(tmp_path: Path, exists: bool) -> None:
         (b"[]", "the file is a list there and not an object"),
         (b'{"mcpServers": []}', "mcpServers is a list there and not an object"),
         (b'{"mcpServers": null}', "mcpServers is null there"),
-        ('{"a": "é"}'.encode("utf-16"), "it is no UTF-8"),
-        (b'{"a": "\xff"}', "it is no UTF-8"),
+        ('{"a": "é"}'.encode("utf-16"), "it is not UTF-8"),
+        (b'{"a": "\xff"}', "it is not UTF-8"),
         (b" " * (FILE_BYTES + 1), "it has more than 50,000,000 bytes"),
     ],
 )
@@ -253,7 +253,7 @@ def test_what_can_not_be_put_back_is_left_alone(tmp_path: Path) -> None:
     connect(entry(path))
     path.write_text(path.read_text() + "\n")
     for call in (lambda: undo_changes("program"), lambda: connect(entry(path, names=("other", "perdure")))):
-        with pytest.raises(InvalidInput, match="what stood there before is no UTF-8"):
+        with pytest.raises(InvalidInput, match="what stood there before is not UTF-8"):
             call()
 
 

@@ -44,7 +44,7 @@ paths = st.lists(NAMES, min_size=1, max_size=3)
 
 
 def merged(document: Any, path: list[str], value: Any) -> Any:
-    """The document with a value at a path; None: something on the way is no object."""
+    """The document with a value at a path; None: something on the way is not an object."""
     if not path:
         return value
     if not isinstance(document, dict):

@@ -83,7 +83,7 @@ async def test_a_search_says_why_each_fact_was_found() -> None:
     assert best["text"] == "Ada lives in Turin"
     assert {"its words", "whom it is about"} <= {part["name"] for part in best["why"]}
     assert sum(part["score"] for part in best["why"]) == pytest.approx(best["score"], abs=0.05)
-    assert "Why this hit" in text_of(page.text)
+    assert "Why this result" in text_of(page.text)
 
 
 async def test_pages_of_facts_and_events_hold_each_one_once() -> None:
@@ -245,7 +245,7 @@ async def test_a_fact_is_added_by_hand() -> None:
         assert (shown["subject"], shown["relation"], shown["state"]) == ("Ada", "LIVES_IN", "past")
         assert shown["valid_at"] is None and shown["author"] == "person"
         assert await texts(client, agent) == ["The key is under the mat."]
-    assert wrong.status_code == 422 and "'soon' is no date" in text_of(wrong.text)
+    assert wrong.status_code == 422 and "'soon' is not a date" in text_of(wrong.text)
 
 
 async def test_the_profile_has_values_by_slots_with_their_facts() -> None:

@@ -26,14 +26,14 @@ async def test_a_companion_is_switched_on_woken_shown_and_deleted() -> None:
         own = text_of((await client.get(f"/agents/{shape['id']}/memory")).text)
         off = text_of((await client.post(f"{where}/companion/off")).text)
 
-        assert "Give it one" in none
-        assert "Ada-sleeptime tidies these blocks after every 5 turns" in on and "no pass yet" in on
-        assert "Nothing new was said" in nothing
+        assert "Add a companion" in none
+        assert "Ada-sleeptime tidies these blocks after every 5 turns" in on and "not made a pass yet" in on
+        assert "Nothing new has been said" in nothing
         assert "reads what is new" in woken
         assert "Pass 1 finished" in text_of(page.text)
         assert HOSTILE not in page.text and f"+{HOSTILE}" in text_of(page.text)
         assert [(one["reason"], len(one["edits"])) for one in shape["passes"]] == [(f"She said {HOSTILE}", 1)]
-        assert "Give it one" not in own and "It tidies the memory of another agent" in own
+        assert "Add a companion" not in own and "It tidies the memory of another agent" in own
         assert "is deleted" in off
         assert await agent.companion.info() is None
 

@@ -21,7 +21,7 @@ async def test_groups_are_listed_with_their_agents() -> None:
         page = await client.get("/groups")
         rows = (await client.get("/groups?format=json")).json()["groups"]
 
-        assert "There is none yet. Create agents first." in none
+        assert "There are none yet. Create agents first." in none
         assert [row["name"] for row in rows] == ["Dynamic: Ann", HOSTILE]
         assert "led by Mia" in text_of(page.text)
         assert HOSTILE not in page.text and HOSTILE in text_of(page.text)

@@ -122,7 +122,7 @@ async def test_a_group_that_can_not_be_is_refused() -> None:
             (422, "more than once", await refused(agents=[ann["id"], ann["id"]])),
             (422, "needs a manager", await refused({"manager_type": "supervisor"})),
             (422, "has no manager", await refused({"manager_agent_id": ben["id"]})),
-            (422, "no participant", await refused({"manager_type": "dynamic", "manager_agent_id": ann["id"]})),
+            (422, "not a participant", await refused({"manager_type": "dynamic", "manager_agent_id": ann["id"]})),
             (422, "termination_token", await refused({"termination_token": "X"})),
             (422, "max_turns", await refused({"max_turns": 0})),
             (422, "stays one", await refused({"manager_type": "dynamic"}, method="PATCH")),

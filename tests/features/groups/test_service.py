@@ -47,7 +47,7 @@ def test_groups_are_made_found_changed_and_deleted(tmp_path: Path) -> None:
         ("round_robin", [], {}, "at least one agent"),
         ("round_robin", ["ann", "ann"], {}, "more than once"),
         ("supervisor", ["ann"], {}, "needs a manager"),
-        ("supervisor", ["ann"], {"manager": "ann"}, "no participant"),
+        ("supervisor", ["ann"], {"manager": "ann"}, "not a participant"),
         ("round_robin", ["ann"], {"max_turns": 0}, "max_turns"),
         ("round_robin", ["ann"], {"max_cost_usd": -1}, "max_cost_usd"),
         ("chaos", ["ann"], {}, "kind is 'chaos'"),

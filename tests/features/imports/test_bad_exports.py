@@ -128,10 +128,10 @@ def test_a_file_of_a_gigabyte_is_refused_before_it_is_read(store: Perdure, tmp_p
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b'[{"mapping": {}, "title": "\xff"}]', "byte 28 is no UTF-8"),
-        (b"\xff\xfe[\0]\0", "byte 1 is no UTF-8"),
+        (b'[{"mapping": {}, "title": "\xff"}]', "byte 28 is not UTF-8"),
+        (b"\xff\xfe[\0]\0", "byte 1 is not UTF-8"),
         (b"", "it is empty"),
-        (b"<html>", "it is no JSON"),
+        (b"<html>", "it is not JSON"),
         (b"[" * 100_000, "an item can't be read"),
         (b'[{"mapping": ' + b'{"a":' * 100_000, "can't be read"),
         (b"[1]", "is not a conversation"),

@@ -74,7 +74,7 @@ def test_a_linked_file_stays_when_its_model_is_removed(tmp_path: Path, llama: st
     """One that was fetched goes, after a question."""
     run_inside(tmp_path, "model", "use", str(model_file))
     done = run_inside(tmp_path, "model", "remove", "one")
-    assert (done.returncode, done.stderr) == (0, "one is no model here any more; its file stays.\n")
+    assert (done.returncode, done.stderr) == (0, "one is no longer a model here; its file stays.\n")
     assert model_file.exists()
     fetched = tmp_path / "models" / "small.gguf"
     fetched.write_bytes(gguf())
@@ -92,7 +92,7 @@ def test_a_linked_file_stays_when_its_model_is_removed(tmp_path: Path, llama: st
     [
         (["use", "small"], "model 'small' not found: `perdure model get small` fetches it"),
         (["use", "other"], "model 'other' not found: `perdure model list` shows all"),
-        (["use", "notes.gguf"], "notes.gguf is no model that llama.cpp reads: No such file"),
+        (["use", "notes.gguf"], "notes.gguf is not a model that llama.cpp reads: No such file"),
         (["get", "huge"], "model 'huge' not found: tiny, small, medium can be fetched"),
         (["remove", "small"], "model 'small' not found"),
         (["remove", "../one"], "model '../one' not found"),

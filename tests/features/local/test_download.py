@@ -132,7 +132,7 @@ async def test_what_can_not_be_fetched_says_so(server: FileServer, tmp_path: Pat
     """A file that is not there, an address that is none, a disk that is too small."""
     with pytest.raises(DownloadFailed, match="answered 404: the file is not there for everybody"):
         await fetch(model_at(server, address=f"{server.url}/other.gguf"), tmp_path / "small.gguf")
-    with pytest.raises(InvalidInput, match=r"'ftp://mirror\.example/maker/.*is no address of a model file"):
+    with pytest.raises(InvalidInput, match=r"'ftp://mirror\.example/maker/.*is not an address of a model file"):
         await fetch(model_at(server), tmp_path / "small.gguf", mirror="ftp://mirror.example")
     with pytest.raises(InvalidInput, match=r"GB free, and 1000000000\.0 GB are to come: make room"):
         await fetch(model_at(server, size_bytes=10**18), tmp_path / "small.gguf")

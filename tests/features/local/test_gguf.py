@@ -36,8 +36,8 @@ def test_what_is_no_model_is_told(tmp_path: Path) -> None:
     (tmp_path / "text.gguf").write_text("Once upon a time")
     (tmp_path / "empty.gguf").touch()
     for name, why in (
-        ("text.gguf", "it is no whole GGUF file (16 bytes)"),
-        ("empty.gguf", "it is no whole GGUF file (0 bytes)"),
+        ("text.gguf", "it is not a whole GGUF file (16 bytes)"),
+        ("empty.gguf", "it is not a whole GGUF file (0 bytes)"),
         ("", "Is a directory"),
         ("gone.gguf", "No such file"),
     ):

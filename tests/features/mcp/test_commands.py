@@ -54,7 +54,7 @@ def test_what_was_left_out_of_a_listing_is_told(tmp_path: Path) -> None:
     listing = tmp_path / "listing.json"
     listing.write_text(json.dumps([{"name": "bare"}, {"name": "good", "inputSchema": {"type": "object"}}]))
     command = (sys.executable, "-P", RAW, str(listing))
-    output = "bare  left out  its input schema is no object's"
+    output = "bare  left out  its input schema is not an object's"
     added = run_inside(tmp_path, "mcp", "add", "raw", "--", *command)
 
     assert "Registered raw with 1 tool: raw__good." in added.stderr

@@ -40,9 +40,9 @@ async def added(perdure: AsyncPerdure, file: Path) -> tuple[InvalidEntry, ...]:
 @pytest.mark.parametrize(
     ("entry", "name", "reason"),
     [
-        ({"name": "bare"}, "bare", "its input schema is no object's"),
-        ({"name": "flat", "inputSchema": "text"}, "flat", "its input schema is no object's"),
-        ({"name": "list", "inputSchema": {"type": "array"}}, "list", "its input schema is no object's"),
+        ({"name": "bare"}, "bare", "its input schema is not an object's"),
+        ({"name": "flat", "inputSchema": "text"}, "flat", "its input schema is not an object's"),
+        ({"name": "list", "inputSchema": {"type": "array"}}, "list", "its input schema is not an object's"),
         ({"name": "odd", "inputSchema": {"type": "object", "required": 5}}, "odd", "at inputSchema.required"),
         ({"name": "typeless", "inputSchema": {}}, "typeless", "at inputSchema.type"),
         ({"name": "n" * 500, "inputSchema": {"type": "object"}}, "n" * 80, "500 characters, limit 200"),

@@ -84,7 +84,7 @@ async def test_a_file_is_read_inside_the_project_and_further_roots_only(tmp_path
     assert len(stored.splitlines()) == 5 and not any("the secret" in error for error in errors.values())
     for path in ("link.txt", "../secret.txt", str(secret), "/dev/zero", "null"):
         assert "outside the allowed folders" in errors[path] and "--root" in errors[path]
-    assert "is no regular file" in errors["pipe"] and "Is a directory" in errors["sub"]
+    assert "is not a regular file" in errors["pipe"] and "Is a directory" in errors["sub"]
     assert "30,000,000 bytes" in errors["large"]
     assert all(len(error) < 700 for error in errors.values())
 

@@ -136,7 +136,7 @@ def test_writing_a_note_begins_the_count_of_edits_anew(
         (["add", "error", "two\nlines", "b"], "control characters"),
         (["add", "error", "x" * 201, "b"], "201 characters"),
         (["add", "error", "a", "x" * 100_000], "100,000 characters"),
-        (["add", "error", "a", "b", "--field", "mood=x"], "'mood' is no field"),
+        (["add", "error", "a", "b", "--field", "mood=x"], "'mood' is not a field"),
         (["add", "error", "a", "b", "--field", "mood"], "NAME=TEXT"),
         (["add", "error", "a", "b", "--tag", "plan"], "tag 'plan'"),
         (["add", "error", "a", "b", "--project", "nowhere"], "give a folder that exists"),

@@ -127,7 +127,7 @@ async def test_pages_hold_each_note_once_newest_first() -> None:
         ({"title": "x" * 201}, "201 characters"),
         ({"fields": {}}, "field 'happened' is empty"),
         ({"fields": {"happened": " \n"}}, "field 'happened' is empty"),
-        ({"fields": {"happened": "x", "mood": "y"}}, "'mood' is no field"),
+        ({"fields": {"happened": "x", "mood": "y"}}, "'mood' is not a field"),
         ({"fields": {"happened": "x\x00"}}, "control character"),
         ({"fields": {"happened": "x" * 20_001}}, "20,001 characters"),
         ({"fields": {"happened": "x" * 1_000_000}}, "1,000,000 characters"),
@@ -155,7 +155,7 @@ async def test_a_note_that_is_wrong_is_refused_whole(change: dict[str, object], 
 
 
 async def test_what_is_not_there_is_not_found() -> None:
-    """No such agent, no such note, a passage that is no note, a note of somebody else."""
+    """No such agent, no such note, a passage that is not a note, a note of somebody else."""
     async with routed() as server:
         agent, other = await new_agent(server), await new_agent(server, "ben")
         passage = await server.library.agent_of(AgentId(agent["id"])).archive("a text", tags=["note", "error"])

@@ -160,9 +160,9 @@ def test_other_passages_with_the_tag_are_no_notes_and_hide_none(agent: Agent) ->
     assert agent.notes.count() == 1
     assert [one.text for one in agent.notes.list_other_passages(2)] == ["a quince tree 59", "a quince tree 58"]
     other = agent.passages(limit=2)[1]
-    with pytest.raises(NotFound, match="that passage is no note"):
+    with pytest.raises(NotFound, match="that passage is not a note"):
         agent.notes.get(other.id)
-    with pytest.raises(NotFound, match="that passage is no note"):
+    with pytest.raises(NotFound, match="that passage is not a note"):
         agent.notes.edit(other.id, title="mine now")
     assert agent.passage(other.id) == other
 

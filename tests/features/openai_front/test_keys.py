@@ -79,7 +79,7 @@ async def test_limits_of_a_key_count_for_models(world: World) -> None:
 
 
 async def test_errors_of_the_gate_have_openai_s_form(world: World) -> None:
-    """Without a key, with too small a scope, with a body that is no JSON."""
+    """Without a key, with too small a scope, with a body that is not JSON."""
     missing = await ask(world, None, "ann", "hello")
     small = await ask(world, world.keys["read-only"], "ann", "hello")
     headers = {"authorization": f"Bearer {world.keys['user']}", "content-type": "application/json"}

@@ -38,7 +38,7 @@ async def test_a_text_is_found_forgotten_brought_back_and_erased() -> None:
         unsure = await client.post(where, data={"text": TEXT, "erase": "yes"})
         assert unsure.status_code == 422 and (await agent.find_mentions(TEXT)).in_view == 3
         page = await client.post(where, data={"text": TEXT, "erase": "yes", "sure": "yes"})
-        assert "It stands nowhere" in text_of(page.text)
+        assert "It appears nowhere" in text_of(page.text)
         assert (await agent.find_mentions(TEXT)).total == 0
 
 
@@ -73,7 +73,7 @@ async def test_a_line_is_forgotten_without_a_mouse(chromium: Browser, tmp_path: 
             await page.keyboard.press("Enter")
             await press_until(page, "#block-human .lines li:nth-child(2) button")
             await page.keyboard.press("Enter")
-            await page.wait_for_selector("#found h2:has-text('It stands in')")
+            await page.wait_for_selector("#found h2:has-text('It appears in')")
             assert page.url == f"{address}/agents/{agent.id}/forget"
             assert TEXT in (await agent.blocks.get("human")).value
             await press_until(page, "#forget button")
@@ -94,6 +94,6 @@ async def test_a_line_is_forgotten_without_a_mouse(chromium: Browser, tmp_path: 
                 await page.wait_for_selector(selector, state="attached")
                 await press_until(page, selector)
                 await page.keyboard.press("Space")
-            await page.wait_for_selector("#found h2:has-text('It stands nowhere')")
+            await page.wait_for_selector("#found h2:has-text('It appears nowhere')")
             assert (await agent.blocks.get("human")).value == "tea"
     assert seen.problems == []

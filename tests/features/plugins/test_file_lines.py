@@ -27,7 +27,7 @@ BROKEN = {
     "a place outside": ("plugin.json", '{\n "commands": [\n  "./a",\n  "../b"\n ]}', 4, "commands.1: "),
     "a dependency that is no name": ("plugin.json", '{\n "dependencies": [\n  "a",\n  "../b"]}', 4, "dependencies.1: "),
     "a range that is none": ("plugin.json", '{\n "dependencies": {\n  "a": "1",\n  "b": "new"}}', 4, "'new'"),
-    "a matcher that is no pattern": ("hooks/hooks.json", HOOK % ('"("', '{"command": "x"}'), 5, "matcher"),
+    "a matcher that is not a pattern": ("hooks/hooks.json", HOOK % ('"("', '{"command": "x"}'), 5, "matcher"),
     "a hook without a command": ("hooks/hooks.json", HOOK % ('"*"', '{"type": "command"}'), 7, "command"),
     "a hook that is a text": ("hooks/hooks.json", HOOK % ('"*"', '"x"'), 7, "hooks.PreToolUse.0.hooks.0: "),
     "a timeout below zero": ("hooks/hooks.json", HOOK % ('"*"', '{"command": "x",\n"timeout": -1}'), 8, "timeout: "),
@@ -66,7 +66,7 @@ def test_a_file_of_a_plug_in(tmp_path: Path, file: str, text: str | bytes, line:
     ],
 )
 def test_a_policy(tmp_path: Path, text: str, line: int) -> None:
-    """Whether it is no TOML, or has something unknown."""
+    """Whether it is not TOML, or has something unknown."""
     file = write(tmp_path / "policy.toml", text)
     with pytest.raises(FileInvalid) as raised:
         load_policy(Settings(policy=str(tmp_path)))

@@ -65,7 +65,7 @@ def test_thousands_of_definitions_are_read_once(tmp_path: Path) -> None:
 
 
 def test_a_matcher_without_end_is_refused(tmp_path: Path) -> None:
-    """As one that is no pattern."""
+    """As one that is not a pattern."""
     hooks = {"PreToolUse": [{"matcher": "(" * 3_000 + ")" * 3_000, "hooks": [{"command": "true"}]}]}
     write(tmp_path / "hooks" / "hooks.json", json.dumps(hooks))
     with pytest.raises(FileInvalid, match=r"hooks\.json:1: PreToolUse\.0\.matcher: the matcher"):

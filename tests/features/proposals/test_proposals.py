@@ -303,7 +303,7 @@ def test_a_proposal_for_a_block_that_the_agent_has_no_more_changes_nothing(store
     agent.blocks.detach("policy")
     other.blocks.attach(block.id)
 
-    with pytest.raises(NotFound, match="no block of the agent any more"):
+    with pytest.raises(NotFound, match="no longer a block of the agent"):
         agent.proposals.approve(waiting.number)
     assert other.blocks.get("policy").value == POLICY
 

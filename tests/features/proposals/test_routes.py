@@ -74,13 +74,13 @@ async def test_proposals_are_decided_on_the_page() -> None:
         await agent.companion.enable(kind="reflection")
         memory = text_of((await client.get(f"/agents/{agent.id}/memory")).text)
 
-    assert "only people change it" in memory and "reads what failed, and proposes changes after" in memory
-    assert "Nothing waits for you." in empty
+    assert "only people can change it" in memory and "reads what failed, and proposes changes after" in memory
+    assert "Nothing is waiting for you." in empty
     assert "+Be fair." in text_of(page) and "&lt;b&gt;better" in page and "<b>better" not in page
     assert "“policy” stays as it is." in after and "Never." in after
     assert value == "Be fair."
     assert "approved already" in wrong.text
-    assert "Only people change “human” now." in text_of(blocks.text)
+    assert "Only people can change “human” now." in text_of(blocks.text)
 
 
 def test_proposals_are_decided_on_the_command_line(tmp_path: Path) -> None:

@@ -478,7 +478,7 @@ async def test_an_event_that_wakes_nobody_is_read_with_the_next_message() -> Non
 
 @pytest.mark.parametrize("kind", ["", "a b", "x" * 65, 7, "/x"])
 async def test_an_event_of_no_kind_is_refused(kind: Any) -> None:
-    """And data that is no JSON, or too long."""
+    """And data that is not JSON, or too long."""
     async with opened() as (_, agent, _clock):
         with pytest.raises(InvalidInput):
             await agent.notify(kind)

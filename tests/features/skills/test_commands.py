@@ -63,8 +63,8 @@ async def test_the_page_shows_skills_and_brings_them_back() -> None:
 
         assert "Versions of bake-bread" in versions and "+Flour and water." in versions.replace("+ ", "+")
         assert "says again what version 1 said" in text_of(older.text) and said == "Flour."
-        assert "is no version's number" in text_of(wrong.text)
-        assert "Only people change the skill now" in text_of(protected.text) and is_protected
+        assert "is not a version's number" in text_of(wrong.text)
+        assert "Only people can change the skill now" in text_of(protected.text) and is_protected
         assert "The agent may change the skill now" in text_of(free.text)
         assert not (await agent.skills.get("bake-bread")).is_protected
         assert "Versions of" not in page

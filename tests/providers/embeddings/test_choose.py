@@ -122,7 +122,7 @@ def test_a_local_model_by_its_name_or_folder(weights: Path, tmp_path: Path, monk
         ("local/all-MiniLM-L6-v2", "none is installed"),
         ("/no/such/folder", "there is no such folder"),
         ("~nobody-here/x", "write the whole path"),
-        (".", "is no folder of a local model"),
+        (".", "is not a folder of a local model"),
         ("openai", "provider/model is needed, such as openai/text-embedding-3-small"),
         ("openai/", "provider/model is needed"),
         ("nobody/x", "providers are openai, openrouter"),
@@ -142,7 +142,7 @@ def test_what_was_asked_for_and_is_not_here_is_an_error(setting: str, expected: 
 
 
 def test_a_broken_address_is_told_before_anybody_is_asked() -> None:
-    with pytest.raises(InvalidInput, match="it is no address"):
+    with pytest.raises(InvalidInput, match="it is not an address"):
         choose_embedder("openai/x", environment={"OPENAI_BASE_URL": "http://a b"})
 
 

@@ -51,7 +51,7 @@ def log(*entries: tuple[Role, tuple[Part, ...]] | tuple[Role, tuple[Part, ...], 
 
 
 def two_turns(first: tuple[Part, ...] = ()) -> tuple[Message, ...]:
-    """A turn with two calls and their results; then the engine, a user, a call that is no JSON, and its result."""
+    """A turn with two calls and their results; then the engine, a user, a call that is not JSON, and its result."""
     return log(
         ("user", (Text("Weather?"),)),
         (

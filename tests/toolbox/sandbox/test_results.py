@@ -194,7 +194,7 @@ def test_a_result_that_json_cannot_hold_is_a_clean_error(cage: Cage, expression:
     ],
 )
 def test_odd_exceptions_are_told_in_clean_text(cage: Cage, raised: str, error: str) -> None:
-    """No message, or one that raises, is no text, is endless, or has characters that break readers."""
+    """No message, or one that raises, is not text, is endless, or has characters that break readers."""
     result = cage.run(f"def f():\n    raise {raised}", "f")
 
     assert result.status == "error"

@@ -335,4 +335,4 @@ def _parse_messages(lines: Iterable[str], limit_chars: int) -> Iterator[Imported
         except InvalidInput as error:
             raise InvalidInput(f"line {number}: {error}") from error
         except (ValueError, RecursionError) as error:
-            raise InvalidInput(f"line {number}: it is no JSON ({error})") from error
+            raise InvalidInput(f"line {number}: it is not JSON ({error})") from error

@@ -56,11 +56,11 @@ async def edit_block(
     """Change the value of a memory block, in the editor that VISUAL or EDITOR names."""
     before, file = await agent.blocks.get(label), None
     if text is None:
-        text, file = await asyncio.to_thread(work.edit_in_file, label, before.value)
-    elif text == work.STDIN:
-        text = work.read_text(work.STDIN).removesuffix("\n")
+        value, file = await asyncio.to_thread(work.edit_in_file, label, before.value)
+    else:
+        value = work.read_text(work.STDIN).removesuffix("\n") if text == work.STDIN else text
     try:
-        block = await agent.blocks.update(label, text, expected=before.version)
+        block = await agent.blocks.update(label, value, expected=before.version)
     except PerdureError:
         if file is not None:
             view.note(f"What you wrote is in {file}.")

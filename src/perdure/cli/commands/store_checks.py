@@ -275,7 +275,7 @@ def store_checks(settings: Settings, free_bytes: Callable[[Path], int] = _free_b
     elif loss := find_damage(path):
         yield Check("data", "broken", loss, DAMAGED)
     elif folder.is_dir() and os.access(folder, os.W_OK):
-        yield Check("data", "ok", f"no store yet: {path} is made when the first agent is")
+        yield Check("data", "ok", f"no store yet: {path} is created with the first agent")
     else:
         why = "read-only for you" if folder.is_dir() else "not a folder"
         yield Check("data", "broken", f"{path} can't be made: {folder} is {why}", "set PERDURE_HOME to another one")

@@ -168,7 +168,7 @@ async def delete_tool(view: Output, perdure: AsyncPerdure, name: ToolName, yes: 
 def _read_source(file: Path) -> str:
     """The text of a Python file. Raises: InvalidInput: it is too large, no text, or can't be read."""
     if file.is_file() and file.stat().st_size > SOURCE_BYTES:
-        raise InvalidInput(f"{file} is larger than {SOURCE_BYTES:,} bytes: that is no tool's source")
+        raise InvalidInput(f"{file} is larger than {SOURCE_BYTES:,} bytes: that is not a tool's source")
     return read_text(str(file)).removeprefix("\ufeff")
 
 

@@ -251,7 +251,7 @@ def read_object(what: str, text: str, example: str) -> dict[str, Any]:
     try:
         value = read_json(text)
     except (ValueError, RecursionError) as error:
-        value, why = None, f" is no JSON ({error!s:.200})" if str(error) else ""
+        value, why = None, f" is not JSON ({error!s:.200})" if str(error) else ""
     if not isinstance(value, dict):
         raise InvalidInput(
             f"{what} is {text[:80]!r}{why and f', which{why}'}: write a JSON object, such as '{example}'"
@@ -279,7 +279,7 @@ def read_text(name: str) -> str:
     try:
         return read_bytes(name).decode()
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{name!r} is no text in UTF-8: byte {error.start + 1} is none") from error
+        raise InvalidInput(f"{name!r} is not text in UTF-8: byte {error.start + 1} is none") from error
 
 
 def edit_in_file(name: str, text: str) -> tuple[str, Path]:

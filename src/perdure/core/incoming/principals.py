@@ -73,7 +73,7 @@ def limits_of(values: Mapping[str, Any]) -> UseLimits:
         raise InvalidInput(f"limits is {values!r:.60}: give names of limits with numbers")
     known = {one.name for one in fields(UseLimits)}
     if unknown := sorted(values.keys() - known):
-        raise InvalidInput(f"{unknown[0]!r:.60} is no limit: those are {', '.join(sorted(known))}")
+        raise InvalidInput(f"{unknown[0]!r:.60} is not a limit: those are {', '.join(sorted(known))}")
     return UseLimits(**values)
 
 

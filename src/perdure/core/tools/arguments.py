@@ -133,7 +133,7 @@ def read_json(text: str) -> Any:
 
 def refuse_constant(name: str) -> NoReturn:
     """Refuse NaN and the infinities, which are Python's, not JSON's. Raises: ValueError."""
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def unwrap_arguments(text: str) -> str:

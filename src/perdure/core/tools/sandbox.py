@@ -237,7 +237,7 @@ def _check(entry: object) -> str:
         match = _ENTRY.fullmatch(text)
         if match is not None and _is_host(match["host"]) and 0 < int(match["port"] or 1) <= 65_535:
             return text
-    raise InvalidInput(f"network lists {entry!r:.80}, which is no host: {_FORM}")
+    raise InvalidInput(f"network lists {entry!r:.80}, which is not a host: {_FORM}")
 
 
 def _is_host(text: str) -> bool:

@@ -129,7 +129,7 @@ def _parse_module(source: str) -> tuple[str, ast.Module]:
     if len(source) > SOURCE_MAX_CHARS:
         raise SourceInvalid(f"the source has {len(source):,} characters, the limit is {SOURCE_MAX_CHARS:,}")
     if (bad := _UNREADABLE.search(source)) is not None:
-        what = "a NUL character" if bad.group() == "\0" else "half of a surrogate pair, which is no character"
+        what = "a NUL character" if bad.group() == "\0" else "half of a surrogate pair, which is not a character"
         raise SourceInvalid(f"it has {what}: take it away", line=source.count("\n", 0, bad.start()) + 1)
     last: Exception | None = None
     for text in dict.fromkeys((source, textwrap.dedent(source))):

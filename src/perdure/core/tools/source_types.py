@@ -190,8 +190,8 @@ class SourceTypes:
         bases = [self._evaluate(base, scope) for base in node.bases if self._library_name(base, scope) != "Generic"]
         if not bases and not is_dataclass:
             raise SourceInvalid(
-                f"class {node.name} is no pydantic model, dataclass, TypedDict, NamedTuple or Enum, so no schema can be"
-                " made of it: make it one, or give a json_schema",
+                f"class {node.name} is not a pydantic model, dataclass, TypedDict, NamedTuple or Enum, so no schema can"
+                " be made of it: make it one, or give a json_schema",
                 line=node.lineno,
             )
         class_scope = {**scope, **_scope(node.body)}
@@ -270,7 +270,7 @@ def _annotation(text: str, node: ast.expr) -> ast.expr:
     try:
         expression = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise SourceInvalid(f"the annotation {text[:80]!r} is no type", line=node.lineno) from error
+        raise SourceInvalid(f"the annotation {text[:80]!r} is not a type", line=node.lineno) from error
     for inner in ast.walk(expression):
         if hasattr(inner, "lineno"):
             inner.lineno = node.lineno

@@ -172,7 +172,7 @@ class _PatchReader:
             case _:
                 markers = "'*** Begin Patch', '*** Update File: label', '*** Add File: label', '*** End of File'"
                 raise _unreadable_line(
-                    line, number, f"is no marker known here: there are {markers} and '*** End Patch'."
+                    line, number, f"is not a marker known here: there are {markers} and '*** End Patch'."
                 )
 
     def _read_section(self, line: str, number: int) -> None:

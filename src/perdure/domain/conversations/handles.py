@@ -38,7 +38,7 @@ def resolve_handle(tx: Tx, run: Run, text: str) -> SummaryNode | LogRows | Messa
     agent_id, conversation = run.key.agent_id, run.conversation_seq
     handle = parse_handle(text)
     if handle is None:
-        raise ToolError(f"{text[:60]!r} is no handle: write node-3, msg-17 or msg-17..40")
+        raise ToolError(f"{text[:60]!r} is not a handle: write node-3, msg-17 or msg-17..40")
     if handle.kind == "node":
         first_seq = tx.conversations.get_by_seq(agent_id, conversation).first_seq
         nodes = tx.nodes.list_by_seqs(agent_id, conversation, [handle.first])
@@ -65,7 +65,7 @@ def find_message(tx: Tx, agent_id: AgentId, seq: int) -> Message:
     if messages := tx.messages.list_by_seqs(agent_id, [seq]):
         if messages[0].kind == "message":
             return messages[0]
-        raise ToolError(f"{handle} is no message but a note of the system: take a number beside it")
+        raise ToolError(f"{handle} is not a message but a note of the system: take a number beside it")
     newest = tx.messages.list(agent_id, newest_first=True, limit=1, kinds=None)
     if newest and seq <= newest[0].seq:  # numbers have no gaps
         raise ToolError(f"{handle} was removed and can't be shown")

@@ -52,7 +52,7 @@ class Pattern:
         except regex.error as error:
             where = "" if error.pos is None else f" at character {error.pos + 1}"
             raise ToolError(
-                f"the pattern is no regular expression: {error.msg}{where}."
+                f"the pattern is not a regular expression: {error.msg}{where}."
                 " To find such characters as they are, put a backslash before each of ( ) [ ] { } . * + ? | ^ $ \\"
             ) from error
         except (RecursionError, OverflowError, MemoryError, ValueError, KeyError, IndexError) as error:

@@ -66,7 +66,7 @@ def parse_line(text: str) -> Archive | Passage:
     try:
         fields = parse_json(text, LINE)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"it is no JSON ({error})") from error
+        raise InvalidInput(f"it is not JSON ({error})") from error
     return parse_fields(fields)
 
 

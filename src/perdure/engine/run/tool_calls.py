@@ -165,7 +165,7 @@ class _ToolPhase:
         if call.awaits is None and call.name in self.waits and is_usable(tool.spec, arguments):
             return _refusal(f"{call.name} now needs somebody's approval: call it again, and it will be asked for")
         if tool.spec.kind == "client":  # one that can be used is the caller's to run
-            return _refusal(f"the arguments of {call.name} are no JSON object; the tool was not run")
+            return _refusal(f"the arguments of {call.name} are not a JSON object; the tool was not run")
         guards = GuardSettings.from_settings(self.agent.settings, self.log.run.options)
         if guards.failed_repeats and open_call.decision is None:
             times = count_failures(tool_steps(self.log.messages), call)

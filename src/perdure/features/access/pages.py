@@ -97,7 +97,7 @@ async def create_key(request: Request, library: AsyncPerdure) -> Notice:
         expires_at=None if days is None else now + timedelta(days=days),
         limits=_limits(form),
     )
-    return Notice(f"{key.name}: {text} Copy it now: only its digest is stored, and nobody can show it again.")
+    return Notice(f"{key.name}: {text} Copy it now: only its digest is stored, so it can't be shown again.")
 
 
 @pages.post("/settings/access/keys/{key_id}/revoke", shows=access)
@@ -111,14 +111,14 @@ async def revoke_key(request: Request, library: AsyncPerdure) -> Notice:
 async def create_user(request: Request, library: AsyncPerdure) -> Notice:
     """Create a user."""
     user = await access_of(request, library).create_user(field_of(await form_of(request), "name"))
-    return Notice(f"{user.name} was added. A key of this user is the next step.")
+    return Notice(f"{user.name} was added. Next, create a key for this user.")
 
 
 @pages.post("/settings/access/users/{user_id}/delete", shows=access)
 async def delete_user(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a user with the user's keys."""
     await access_of(request, library).delete_user(UserId(request.path_params["user_id"]))
-    return Notice("The user was deleted, and the keys count no more.")
+    return Notice("The user was deleted, and their keys no longer work.")
 
 
 @pages.post("/settings/access/organisations", shows=access)
@@ -128,14 +128,16 @@ async def create_organisation(request: Request, library: AsyncPerdure) -> Notice
     administration = _access_to_all(request, library)
     made = await administration.create_organisation(field_of(form, "name"))
     _, text = await administration.within(made.id).create_key("admin", "admin")
-    return Notice(f"{made.name} was made. The key of its administrator: {text} Copy it now, nobody can show it again.")
+    return Notice(
+        f"{made.name} was created. The key of its administrator: {text} Copy it now: it can't be shown again."
+    )
 
 
 @pages.post("/settings/access/organisations/{org_id}/delete", shows=access)
 async def delete_organisation(request: Request, library: AsyncPerdure) -> Notice:
     """Delete an organisation with everything in it."""
     await _access_to_all(request, library).delete_organisation(OrgId(request.path_params["org_id"]))
-    return Notice("Its keys count no more within seconds. Everything else of it is being removed.")
+    return Notice("Its keys stop working within seconds. Everything else in it is being removed.")
 
 
 def _access_to_all(request: Request, library: AsyncPerdure) -> Access:
@@ -159,4 +161,4 @@ def _number(form: dict[str, str], name: str, *, whole: bool) -> int | float | No
     try:
         return int(text) if whole else float(text)
     except ValueError as error:
-        raise InvalidInput(f"{LIMIT_LABELS.get(name, name)}: {text!r:.40} is no number") from error
+        raise InvalidInput(f"{LIMIT_LABELS.get(name, name)}: {text!r:.40} is not a number") from error

@@ -52,7 +52,7 @@ class LineTransport:
             except ConnectionError:
                 return None
             except (ValueError, RecursionError) as error:
-                code, why = PARSE_ERROR, f"the line is no JSON of at most {LINE_LIMIT_BYTES:,} bytes: {error}"
+                code, why = PARSE_ERROR, f"the line is not JSON of at most {LINE_LIMIT_BYTES:,} bytes: {error}"
             if _is_message(message):
                 return {"params": {}, **message} if "method" in message else message  # which a client may leave out
             if isinstance(message, dict) and "method" not in message:

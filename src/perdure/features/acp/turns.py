@@ -168,10 +168,10 @@ def read_prompt(blocks: Sequence[Any]) -> tuple[str, list[bytes]]:
             case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents(uri=uri, text=text)):
                 texts.append(f"Contents of {uri}:\n\n{text}")
             case _:
-                kind = "a file that is no text" if block.type == "resource" else block.type
+                kind = "a file that is not text" if block.type == "resource" else block.type
                 raise InvalidInput(f"a prompt can't have {kind}: send text, images or files as text")
     try:
         decoded = [base64.b64decode(data, validate=True) for data in images]
     except ValueError as error:
-        raise InvalidInput("an image of the prompt is no base64") from error
+        raise InvalidInput("an image of the prompt is not base64") from error
     return "\n\n".join(text for text in texts if text), decoded

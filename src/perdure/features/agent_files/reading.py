@@ -255,13 +255,13 @@ def read_agent_file(content: bytes) -> AgentDocument:
     try:
         document = json.loads(content, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise AgentFileInvalid(f"the file is no JSON ({error}): give an agent file, such as `agent.af`") from error
+        raise AgentFileInvalid(f"the file is not JSON ({error}): give an agent file, such as `agent.af`") from error
     if isinstance(document, str):  # a program wrote the text of an export as JSON once more
         return read_agent_file(document.encode("utf-8", "replace"))
     if isinstance(document, dict) and "agents" not in document and isinstance(document.get("core_memory"), list):
         document = convert_first_layout(document)
     if not isinstance(document, dict) or not isinstance(document.get("agents"), list):
-        raise AgentFileInvalid("the file is no agent file: it has neither a list `agents` nor a list `core_memory`")
+        raise AgentFileInvalid("the file is not an agent file: it has neither a list `agents` nor a list `core_memory`")
     lists = {name: _members(document, name) for name in _LISTS}
     if not lists["agents"]:
         raise AgentFileInvalid("the file has no agents")
@@ -291,12 +291,12 @@ def _check_companions(agents: Mapping[str, FileAgent], groups: Sequence[FileGrou
         manager = group.manager.get("manager_agent_id")
         if group.companions and (manager not in agents or manager in companions):
             problem = f"{group.companions[0]!r:.80} is the companion of {manager or 'nobody'!s:.80}"
-            raise AgentFileInvalid(f"{problem}: give `manager_agent_id` an agent of the file that is no companion")
+            raise AgentFileInvalid(f"{problem}: give `manager_agent_id` an agent of the file that is not a companion")
 
 
 def _refuse_constant(name: str) -> None:
     """Refuse NaN and infinities, which are no JSON."""
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _members(document: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]]:

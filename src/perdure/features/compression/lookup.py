@@ -212,7 +212,7 @@ class _Skipped:
 
     def note(self) -> str:
         """Return lines that say so, for the end of an answer; empty: all could be compared."""
-        why = "left out: they have another unit, or are no numbers"
+        why = "left out: they have another unit, or are not numbers"
         found = [(wanted, [*of], why) for wanted, of in self.texts.items()]
         mixed = [(wanted, [*of.values()]) for wanted, of in self.units.items() if len(of) > 1]
         found += [(wanted, texts, "compared without units") for wanted, texts in mixed]
@@ -322,7 +322,7 @@ def _compile(pattern: str) -> Callable[[str], bool]:
     try:
         compiled = re.compile(pattern, re.IGNORECASE)
     except re.error as error:
-        raise ToolError(f"grep={pattern[:60]!r} is no regular expression: {error.msg}") from error
+        raise ToolError(f"grep={pattern[:60]!r} is not a regular expression: {error.msg}") from error
     return lambda text: compiled.search(text) is not None
 
 

@@ -131,7 +131,7 @@ def decode_text(text: str, families: Sequence[Family]) -> Any:
     body = text.partition("\n")[2]
     family = next((one for one in families if one.name == header["kind"]), None)
     if family is None:
-        raise ValueError(f"{header['kind']!r} is no kind of text")
+        raise ValueError(f"{header['kind']!r} is not a kind of text")
     return family.decode(body)
 
 

@@ -52,7 +52,7 @@ class Transcript:
         if self._path.suffix != ".jsonl" or not any(self._path.is_relative_to(folder) for folder in allowed):
             raise ValueError(f"transcript_path is {str(path)!r:.200}: it is no .jsonl file in the user's home")
         if not self._path.is_file():  # a pipe or a device may never end
-            raise ValueError(f"transcript_path is {str(path)!r:.200}: it is no file")
+            raise ValueError(f"transcript_path is {str(path)!r:.200}: it is not a file")
         self.position = 0
         """Up to which byte it was read: behind the last whole line."""
 

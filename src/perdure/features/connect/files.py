@@ -102,7 +102,7 @@ def read_file(path: Path) -> bytes | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise InvalidInput(f"{path} was left alone: it is no file")
+                raise InvalidInput(f"{path} was left alone: it is not a file")
             data = file.read(FILE_BYTES + 1)
     except FileNotFoundError:
         return None
@@ -118,7 +118,7 @@ def decode(path: Path, data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} was left alone: it is no UTF-8 (byte {error.start:,})") from error
+        raise InvalidInput(f"{path} was left alone: it is not UTF-8 (byte {error.start:,})") from error
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -298,7 +298,7 @@ def _without_entries(path: Path, data: bytes, record: UndoRecord, earlier: bytes
                 text = put_back(text, before, names, mark)
         return text.encode()
     except (InvalidInput, UnicodeEncodeError) as error:
-        why = error if isinstance(error, InvalidInput) else "what stood there before is no UTF-8"
+        why = error if isinstance(error, InvalidInput) else "what stood there before is not UTF-8"
         raise InvalidInput(f"{path} was changed since, and was left alone: {why}. Take perdure out by hand") from None
 
 

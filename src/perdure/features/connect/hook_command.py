@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
         else:
             payload = json.loads(sys.stdin.buffer.read(INPUT_BYTES) or b"{}")
             if not isinstance(payload, dict):
-                raise ValueError("what came on stdin is no JSON object")
+                raise ValueError("what came on stdin is not a JSON object")
             # The session's folder changes with each `cd`; the variable is where it was started, as for the server.
             folder = find_project_folder(os.environ.get("CLAUDE_PROJECT_DIR") or payload.get("cwd") or ".")
             _HOOKS[name](folder, payload, options)

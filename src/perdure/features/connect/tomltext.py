@@ -62,7 +62,7 @@ def _others(text: str, names: Sequence[str]) -> str:
     for name in names[:-1]:
         inner = inner.get(name, {})
         if not isinstance(inner, Mapping):
-            raise InvalidInput(f"{name} is no table there")
+            raise InvalidInput(f"{name} is not a table there")
     inner.pop(names[-1], None)
     return json.dumps(without_empty(document), sort_keys=True, default=repr)
 

@@ -73,7 +73,7 @@ def look_at_backup(path: Path) -> StoreSummary:
         try:
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
             if "schema_migrations" not in tables:
-                raise NotAStore(f"{path} is no store of Perdure: name a file that `perdure backup` has made")
+                raise NotAStore(f"{path} is not a store of Perdure: name a file that `perdure backup` has made")
             is_current(SqliteDatabase(connection, read_only=True).rows, str(path), MIGRATIONS)
             (agents,) = connection.execute(f"SELECT COUNT(*) FROM agents WHERE {NOT_DELETED}").fetchone()
             (messages,) = connection.execute("SELECT COUNT(*) FROM messages").fetchone()

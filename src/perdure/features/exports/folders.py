@@ -89,14 +89,14 @@ def check_target(target: Path, *, overwrite: bool) -> None:
     if not target.exists():
         return
     if target.is_symlink() or not target.is_dir():
-        raise InvalidInput(f"{target} is no folder: choose another name")
+        raise InvalidInput(f"{target} is not a folder: choose another name")
     if any(target.iterdir()):
         if not overwrite:
             raise InvalidInput(f"{target} is not empty: choose another folder, or replace an export with --overwrite")
         try:
             written = {MARKER, *json.loads((target / MARKER).read_text("utf-8"))["files"]}
         except (OSError, ValueError, RecursionError, LookupError, TypeError) as error:
-            why = "is no export of Perdure, so it is not replaced: choose another folder"
+            why = "is not an export of Perdure, so it is not replaced: choose another folder"
             raise InvalidInput(f"{target} {why}") from error
         if others := sorted(_files(target) - written):
             raise InvalidInput(

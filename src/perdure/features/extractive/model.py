@@ -210,6 +210,7 @@ class ExtractiveModel:
     of the request alone, so that a run, a demo or a test repeats exactly, without a key."""
 
     handle = EXTRACTIVE
+    takes_images = False
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         """Yield the answer in pieces, text word by word, and then whole. Raises nothing, whatever the request holds."""

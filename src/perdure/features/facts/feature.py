@@ -17,7 +17,7 @@ FEATURE = Feature(
         )
     },
     routes=("routes",),
-    pages=("pages", "profile_pages", "entity_pages", "network_pages"),
+    pages=("pages.lists", "pages.profile", "pages.entities", "pages.network"),
     tabs={"facts": "/facts"},
     slashes={"/facts [TEXT]": "cli_views:show_facts"},
     agent_settings={
@@ -104,6 +104,6 @@ FEATURE = Feature(
         "compare": "upkeep:check_entities",
         "imported": "units.imported:take_imported",
         "redacted_rows": "upkeep:renew_version",
-        "page_changes": "pages:watch_graph",
+        "page_changes": "pages.lists:watch_graph",
     },
 )

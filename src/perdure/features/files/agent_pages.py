@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -95,6 +96,21 @@ async def upload(request: Request, library: AsyncPerdure) -> Notice:
             names, refusals = await store_files(made, form)
             await agent.files.attach(made.id)
     return upload_notice(names, refusals, f"{agent.name} can read what is completed below.")
+
+
+@pages.post("/agents/{agent_id}/files/drop", shows=files)
+async def drop(request: Request, library: AsyncPerdure) -> Notice:
+    """Upload files that were dropped into the chat, to a folder that the agent gets with the first of them."""
+    agent = await library.agent(agent_of(request, library).id)
+    name = f"{agent.name}'s files"
+    own = next((folder for folder in await agent.files.folders() if folder.info.name.startswith(name)), None)
+    async with request.form() as form:
+        folder = own or await library.folders.add(FolderChanges(name=await _free_name(library, name)))
+        names, refusals = await store_files(folder, form)
+        if own is None:
+            await agent.files.attach(folder.id)
+    said = upload_notice(names, refusals, f"{agent.name} can read it in a moment:")
+    return replace(said, link=(f"/agents/{agent.id}/files", f"the folder {folder.name}"))
 
 
 async def _free_name(library: AsyncPerdure, name: str) -> str:

@@ -198,7 +198,9 @@ async def load_companion(request: Request, library: AsyncPerdure) -> Data:
 async def wake(request: Request, library: AsyncPerdure) -> Notice:
     """Have the companion read what is new; the page shows the pass once it has ended."""
     begun = await library.agent_of(agent_id_of(request)).companion.begin()
-    return Notice("Nothing new was said since its last pass." if begun is None else "The companion reads what is new.")
+    return Notice(
+        "Nothing new has been said since its last pass." if begun is None else "The companion reads what is new."
+    )
 
 
 async def switch_on(request: Request, library: AsyncPerdure) -> Notice:

@@ -272,8 +272,8 @@ class AsyncGroupById(AsyncPart):
         entry = await self._ports.store.read(lambda tx: _find_entry(tx, self.id, message_id))
         if entry.sender_id is None or entry.message_id is None:
             raise InvalidInput(
-                f"{message_id} is no agent's: what else stands in a transcript can't change, because the agents were"
-                " shown it. Reset the group, or send another message"
+                f"{message_id} is not an agent's: what else stands in a transcript can't change, because the agents"
+                " were shown it. Reset the group, or send another message"
             )
         return entry, await AsyncHistory(self._app, entry.sender_id).edit_message(
             entry.message_id, part, parts, author=author or outside()

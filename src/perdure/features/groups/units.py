@@ -169,7 +169,9 @@ def _check_agents(tx: Tx, group: Group, *, old_members: Collection[AgentId]) -> 
         if not isinstance(manager, str):
             raise InvalidInput(f"manager_agent_id is {manager!r:.80}: give the id of an agent")
         if manager in group.agent_ids:
-            raise InvalidInput(f"{manager} is the manager and in agent_ids: a manager is no participant of its group")
+            raise InvalidInput(
+                f"{manager} is the manager and in agent_ids: the manager is not a participant of its group"
+            )
     for agent_id in group.members:
         if agent_id in old_members:
             continue

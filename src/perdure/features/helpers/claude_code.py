@@ -23,7 +23,7 @@ _NO_EFFECT: Final[Mapping[str, str]] = {
     "background": "a call waits for its result, while other calls of the answer go on",
     "effort": "a helper on the model of the agent that calls thinks as much as that, on another one as its default is",
     "hooks": "the hooks of settings and plug-ins are called for helpers, too",
-    "initial_prompt": "a helper is no main session; it begins with the prompt of the call",
+    "initial_prompt": "a helper is not a main session; it begins with the prompt of the call",
     "isolation": "a helper has no work tree of its own",
     "permission_mode": "what needs approval for the agent that calls needs it for its helpers",
 }

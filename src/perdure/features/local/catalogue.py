@@ -44,10 +44,11 @@ def read_head(path: Path) -> ModelHead:
         found = path.stat()
         return _read(path, found.st_size, found.st_mtime_ns)
     except OSError as error:
-        raise InvalidInput(f"{path} is no model that llama.cpp reads: {error.strerror or error}") from error
+        raise InvalidInput(f"{path} is not a model that llama.cpp reads: {error.strerror or error}") from error
     except (struct.error, ValueError, KeyError, TypeError, OverflowError) as error:
         size = f"{found.st_size:,} bytes"
-        raise InvalidInput(f"{path} is no model that llama.cpp reads: it is no whole GGUF file ({size})") from error
+        why = f"it is not a whole GGUF file ({size})"
+        raise InvalidInput(f"{path} is not a model that llama.cpp reads: {why}") from error
 
 
 @functools.lru_cache(maxsize=64)

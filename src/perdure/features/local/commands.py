@@ -69,7 +69,7 @@ async def remove_model(view: Output, name: Name, yes: Yes = False) -> None:
     is_gone = local.remove(name)
     view.show({"name": name, "removed": is_gone})
     again = f"`perdure model get {name}` fetches it again" if name in catalogue() else "`perdure model list` shows all"
-    view.hint(f"Removed {name}. {again}." if is_gone else f"{name} is no model here any more; its file stays.")
+    view.hint(f"Removed {name}. {again}." if is_gone else f"{name} is no longer a model here; its file stays.")
 
 
 def _next(local: LocalModels, name: str) -> str:

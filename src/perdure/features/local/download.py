@@ -40,7 +40,7 @@ async def download(model: LocalModel, part: Path, target: Path, *, mirror: str =
     disk without the room."""
     address = f"{mirror.rstrip('/')}{urllib.parse.urlsplit(model.address).path}" if mirror else model.address
     if not address.startswith(("http://", "https://")):
-        raise InvalidInput(f"{address!r} is no address of a model file: it has to begin with http:// or https://")
+        raise InvalidInput(f"{address!r} is not an address of a model file: it has to begin with http:// or https://")
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("a+b", buffering=0) as file:
         try:

@@ -55,7 +55,7 @@ async def remove_model(request: Request, library: AsyncPerdure) -> Notice:
     name = field_of(await form_of(request), "name")
     is_gone = served_by(library).remove(name)
     await library.app.choose()
-    return Notice(f"{name} was removed." if is_gone else f"{name} is no model here any more; its file stays.")
+    return Notice(f"{name} was removed." if is_gone else f"{name} is no longer a model here; its file stays.")
 
 
 def served_by(library: AsyncPerdure) -> LocalModels:

@@ -295,7 +295,7 @@ def _check_command(server: McpServer, environment: Mapping[str, str]) -> None:
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
             raise InvalidInput(f"variable name {name!r:.80} can't be used: ASCII letters, digits and _")
         if not isinstance(value, str) or "\x00" in value:
-            raise InvalidInput(f"the value of variable {name} is no text that an environment can hold")
+            raise InvalidInput(f"the value of variable {name} is not text that an environment can hold")
 
 
 def _check_url(url: str) -> None:
@@ -331,14 +331,14 @@ def parse_definition(listing: Mapping[str, Any]) -> ToolDefinition:
     if len(name) > NAME_CHARS_MAX:
         raise InvalidInput(f"its name has {len(name):,} characters, limit {NAME_CHARS_MAX}")
     if not isinstance(schema, Mapping):
-        raise InvalidInput("its input schema is no object's")
+        raise InvalidInput("its input schema is not an object's")
     try:
         check_json(sorted_json(schema).encode("utf-8", "surrogatepass"), _SCHEMA_LIMITS)
     except (DataTooLarge, RecursionError):
         raise InvalidInput(f"its input schema nests deeper than {DEPTH_MAX}") from None
     schema = plain_schema(schema)
     if schema.get("type", "object") != "object":
-        raise InvalidInput("its input schema is no object's")
+        raise InvalidInput("its input schema is not an object's")
     annotations = listing.get("annotations")
     definition = ToolDefinition(
         name=name,

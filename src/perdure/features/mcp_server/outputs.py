@@ -88,7 +88,7 @@ def read_file(path: str, roots: Sequence[Path]) -> str:
         with open(found, "rb", opener=lambda *_: _open_below(root, found.relative_to(root))) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise InvalidInput(f"path {path!r:.200} is no regular file")
+                raise InvalidInput(f"path {path!r:.200} is not a regular file")
             if status.st_size > OUTPUT_BYTES:
                 raise InvalidInput(f"{path!r:.200} has {status.st_size:,} bytes, the limit is {OUTPUT_BYTES:,}")
             return file.read(OUTPUT_BYTES).decode("utf-8", "replace")

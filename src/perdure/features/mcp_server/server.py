@@ -74,7 +74,7 @@ async def render_prompt(memory: MemoryTools, name: str, arguments: Mapping[str, 
     _, known, _ = PROMPTS[name]
     for key, value in arguments.items():
         if key != known:
-            raise InvalidInput(f"{key!r:.80} is no argument of {name}: it has {known}")
+            raise InvalidInput(f"{key!r:.80} is not an argument of {name}: it has {known}")
         if len(value) > ARGUMENT_CHARS:
             raise InvalidInput(f"{key} has {len(value):,} characters, the limit is {ARGUMENT_CHARS:,}")
     if name == "catch_up":

@@ -106,9 +106,9 @@ async def undo(request: Request, library: AsyncPerdure) -> Notice:
     """Take back what an action of this page did; `number` is that of its correction."""
     number = (await form_of(request)).get("number", "")
     if not is_number(number):
-        raise InvalidInput(f"{number!r:.40} is no correction's number")
+        raise InvalidInput(f"{number!r:.40} is not a correction's number")
     await agent_of(request, library).undo(int(number))
-    return Notice("It was taken back.")
+    return Notice("Undone.")
 
 
 @pages.post("/agents/{agent_id}/notes/{note_id}", shows=notes)
@@ -147,7 +147,7 @@ async def restore_note(request: Request, library: AsyncPerdure) -> Notice:
 async def keep_note(request: Request, library: AsyncPerdure) -> Notice:
     """Say that a note still holds."""
     note = await agent_of(request, library).notes.keep(_note_id_of(request))
-    return Notice(f"“{note.title}” still holds: its review begins anew.")
+    return Notice(f"“{note.title}” is still valid: its review period starts again.")
 
 
 def _note_id_of(request: Request) -> PassageId:

@@ -81,7 +81,7 @@ def check_note_fields(kind: NoteKind, fields: Any) -> dict[str, str]:
         raise InvalidInput(f"fields is {fields!r:.80}: give an object with some of {names}")
     for name, text in fields.items():
         if name not in kind.fields:
-            raise InvalidInput(f"{name!r:.80} is no field of a note of the kind {kind.name!r}: it has {names}")
+            raise InvalidInput(f"{name!r:.80} is not a field of a note of the kind {kind.name!r}: it has {names}")
         if not isinstance(text, str):
             raise InvalidInput(f"field {name!r} is {text!r:.80}: give a text")
         if found := _CONTROL_IN_BODY.search(text.replace("\r\n", "\n")):
@@ -186,7 +186,7 @@ def note_of(passage: Passage, kind_name: str | None = None) -> Note | None:
 def get_note(passage: Passage) -> Note:
     """Return the note that a passage is. Raises: NotFound: it is none."""
     if (note := note_of(passage)) is None:
-        raise NotFound("note", passage.id, hint="that passage is no note")
+        raise NotFound("note", passage.id, hint="that passage is not a note")
     return note
 
 

@@ -82,7 +82,7 @@ async def list_sources(view: Output, agent: LastAgent, limit: Limit = 100) -> No
         table.add_row(name, *counts, local_time(one.last_at))
     view.show([_source_shape(one) for one in found], *([table] if found else []))
     more = f"`perdure source show SOURCE {shell_word(agent.name)}` prints what came from one."
-    view.hint(more if found else "The agent has written nothing into its memory yet.")
+    view.hint(more if found else "The agent has not written anything into its memory yet.")
 
 
 def _write_view(written: WriteText) -> list[RenderableType]:
@@ -110,7 +110,7 @@ async def show_source(view: Output, source: SourceName, agent: Agent, limit: Lim
     """Show the blocks, passages and facts that came from one source, or were written in one run."""
     writes = await agent.sources.show(source, limit=limit)
     parts = [part for written in writes for part in _write_view(written)]
-    none = Text("Nothing in its memory came from there.")
+    none = Text("Nothing in its memory came from this source.")
     view.show([_write_shape(written) for written in writes], *(parts or [none]))
     if any(written.stands for written in writes):
         command = f"perdure source revert {shell_word(source)} {shell_word(agent.name)}"
@@ -142,7 +142,7 @@ async def _revert(
 def _result_view(result: RevertResult) -> list[RenderableType]:
     """What a revert took back, or would, and what it could not."""
     if not result.writes and not result.conflicts:
-        return [Text("Nothing that came from there is left.")]
+        return [Text("Nothing from this source is left.")]
     verb = "Would take back" if result.is_dry_run else "Took back"
     counts = (
         plural(result.blocks, "edit of blocks", "edits of blocks"),

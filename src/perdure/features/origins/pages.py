@@ -64,9 +64,9 @@ async def forget_text(request: Request, library: AsyncPerdure) -> Notice:
         raise InvalidInput("nothing was erased: tick the box to say that nobody can undo it")
     result = await agent.forget(field_of(form, "text"), erase=erase, author=page_author())
     if erase:
-        return Notice(f"Erased from {result.total:,} rows; the store's file was written anew.")
+        return Notice(f"Erased from {result.total:,} rows; the store's file was rewritten.")
     if result.correction is None:
-        return Notice("The agent sees it nowhere.")
+        return Notice("The agent no longer sees it anywhere.")
     return correction_notice(f"Forgotten in {plural(result.total, 'place')}.", agent.id, result.correction.number)
 
 

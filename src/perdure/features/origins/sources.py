@@ -122,7 +122,7 @@ def _find_write(tx: Tx, agent_id: AgentId, write_id: str) -> MemoryWrite:
             f"write is {write_id!r:.120}: give the id of a passage or episode, or a version of a block as block-…@3"
         )
     if owner_id not in {id_ for _, id_ in tx.owners.list(agent_id)}:
-        raise NotFound("write", write_id, hint="it is no memory of this agent")
+        raise NotFound("write", write_id, hint="it is not a memory of this agent")
     new = MemoryWrite(kind=kind, owner_id=owner_id, ref=ref, sources=(), created_at=at, **by)
     return next(iter(tx.sources.list_by_refs(owner_id, [ref])), new)
 

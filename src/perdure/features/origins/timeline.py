@@ -98,7 +98,7 @@ async def undo(request: Request, library: AsyncPerdure) -> Notice:
         raise InvalidInput(f"number is {number!r:.40}: write the number of a correction")
     result = await agent_of(request, library).undo(int(number), author=page_author())
     if result.conflicts:
-        return Notice(f"Not all could be undone: {'; '.join(result.conflicts)}", is_error=True)
+        return Notice(f"Not everything could be undone: {'; '.join(result.conflicts)}", is_error=True)
     return Notice("Undone: it is as it was before.")
 
 

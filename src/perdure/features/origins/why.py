@@ -63,7 +63,7 @@ def _find_origin(origins: MemoryOrigins, of: str, conversation: ConversationId |
         return _find_by_id(origins, resolve_id(tx, f"{match[1]}-{match[2]}"), match[3], app)
     if agent_id is None:
         raise InvalidInput(
-            f"{of!r:.{LINE_CHARS}} is no id of a run, step, message, passage, block or fact: those that are printed"
+            f"{of!r:.{LINE_CHARS}} is not an id of a run, step, message, passage, block or fact: those that are printed"
             " begin so; name an agent to look for words or a summary"
         )
     tx.agents.model(agent_id)

@@ -133,7 +133,7 @@ def _load(source: Sequence[str]) -> tuple[dict[str, Any], dict[str, int]]:
             if node is None:
                 return {}, {}
             if not isinstance(node, yaml.MappingNode):
-                raise FrontmatterInvalid(2, "the frontmatter is no list of fields `name: value`")
+                raise FrontmatterInvalid(2, "the frontmatter is not a list of fields `name: value`")
             return _read_fields(loader, node, source)
         finally:
             loader.dispose()
@@ -174,7 +174,7 @@ def _read_fields(loader: Any, node: yaml.MappingNode, source: Sequence[str]) -> 
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 2
         if not isinstance(key_node, yaml.ScalarNode):
-            raise FrontmatterInvalid(line, "the name of a field is no text")
+            raise FrontmatterInvalid(line, "the name of a field is not text")
         key = snake_case(key_node.value)
         if key in fields:
             raise FrontmatterInvalid(line, f"the field {key!r:.60} is there twice")

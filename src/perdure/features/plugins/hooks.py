@@ -110,7 +110,7 @@ def _verdict(answer: Mapping[str, Any]) -> Verdict:
     """The verdict in a command's answer. Raises: CommandFailed: it has something else than texts there."""
     specific = answer.get("hookSpecificOutput") or {}
     if not isinstance(specific, Mapping):
-        raise CommandFailed("hookSpecificOutput in its answer is no object")
+        raise CommandFailed("hookSpecificOutput in its answer is not an object")
     reasons = {
         "reason": answer.get("decision") == "block",
         "stopReason": answer.get("continue") is False,
@@ -119,6 +119,6 @@ def _verdict(answer: Mapping[str, Any]) -> Verdict:
     texts = {**specific, **answer}
     given = [texts.get(name) for name in (*reasons, "additionalContext")]
     if not all(text is None or isinstance(text, str) for text in given):
-        raise CommandFailed("its answer has a reason or context that is no text")
+        raise CommandFailed("its answer has a reason or context that is not text")
     block = next((texts.get(name) or "it gives no reason" for name, blocks in reasons.items() if blocks), None)
     return Verdict(block=block, context=texts.get("additionalContext") or None)

@@ -212,13 +212,13 @@ def _record(name: str, shape: Mapping[str, Any]) -> PluginRecord:
     }
     record = PluginRecord(**{**shape, "name": name, **lists})
     if record.folder and not is_name(record.folder):
-        raise ValueError(f"{name}: {record.folder!r:.80} is no folder of a plug-in")
+        raise ValueError(f"{name}: {record.folder!r:.80} is not a folder of a plug-in")
     for path in (Path(one) for paths in record.roots.values() for one in paths):
         if path.is_absolute() or ".." in path.parts:
-            raise ValueError(f"{name}: {str(path)!r:.80} is no path below its folder")
+            raise ValueError(f"{name}: {str(path)!r:.80} is not a path below its folder")
     for event in (hook.event for hook in record.hooks):
         if event not in POINT_OF_EVENT:
-            raise ValueError(f"{name}: {event!r:.80} is no event of hooks")
+            raise ValueError(f"{name}: {event!r:.80} is not an event of hooks")
     for versions in record.dependencies.values():
         check_range(versions)
     return record

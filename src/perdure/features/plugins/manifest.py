@@ -198,7 +198,7 @@ def _paths(part: JsonPart) -> Sequence[str]:
         value = one.value
         path = PurePosixPath(value) if isinstance(value, str) and not _NO_PATH.search(value) else None
         if path is None or path.is_absolute() or ".." in path.parts or not path.parts:
-            raise one.error(f"{value!r:.80} is no path below the plug-in's folder, such as ./more")
+            raise one.error(f"{value!r:.80} is not a path below the plug-in's folder, such as ./more")
         paths.append(str(path))
     return paths
 
@@ -252,7 +252,7 @@ def why_no_matcher(matcher: str) -> str:
     try:
         regex.compile("" if matcher == "*" else matcher)
     except (regex.error, RecursionError) as error:
-        return f"the matcher {matcher!r:.80} is no pattern: {error}"
+        return f"the matcher {matcher!r:.80} is not a pattern: {error}"
     return ""
 
 

@@ -57,7 +57,7 @@ def read_json(folder: Path, path: str) -> JsonPart:
         text = data.decode("utf-8-sig")
         return JsonPart(path, text, parse_json(text, _LIMITS))
     except UnicodeDecodeError as error:
-        raise FileInvalid(path, data.count(b"\n", 0, error.start) + 1, "it is no text in UTF-8") from error
+        raise FileInvalid(path, data.count(b"\n", 0, error.start) + 1, "it is not text in UTF-8") from error
     except (OSError, ValueError) as error:
         raise FileInvalid(path, getattr(error, "lineno", 0), f"it can't be used: {error}") from error
 

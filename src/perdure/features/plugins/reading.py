@@ -145,7 +145,7 @@ def _read_file(
     path, data = source.root / relative if relative else source.root, b""
     try:
         if not is_file:
-            raise FrontmatterInvalid(0, "it is no file")
+            raise FrontmatterInvalid(0, "it is not a file")
         if not _is_inside(source, path):
             raise FrontmatterInvalid(0, OUTSIDE)
         with path.open("rb") as file:
@@ -154,7 +154,7 @@ def _read_file(
             raise FrontmatterInvalid(0, f"it has {size:,} bytes, the limit is {FILE_BYTES:,}")
         return _define(source, relative or path.name, path, data.decode("utf-8"))
     except UnicodeDecodeError as error:
-        line, why = error.object.count(b"\n", 0, error.start) + 1, "it is no text in UTF-8"
+        line, why = error.object.count(b"\n", 0, error.start) + 1, "it is not text in UTF-8"
     except FrontmatterInvalid as error:
         line, why = error.line, error.why
     except (OSError, RuntimeError, ValueError) as error:
@@ -218,9 +218,9 @@ def read_flags(text: str) -> Sequence[Definition | DefinitionProblem]:
     try:
         shape = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return [DefinitionProblem(path=FLAGS, line=getattr(error, "lineno", 1), why=f"it is no JSON: {error}")]
+        return [DefinitionProblem(path=FLAGS, line=getattr(error, "lineno", 1), why=f"it is not JSON: {error}")]
     if not isinstance(shape, dict):
-        return [DefinitionProblem(path=FLAGS, line=1, why="it is no object from names to helpers")]
+        return [DefinitionProblem(path=FLAGS, line=1, why="it is not an object from names to helpers")]
     return [_define_flag(name, value) for name, value in shape.items()]
 
 

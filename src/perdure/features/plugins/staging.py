@@ -50,7 +50,7 @@ async def staged(source: str, parent: Path) -> AsyncIterator[Staged]:
         a name with a control character, or too many files.
     """
     if not isinstance(source, str) or not source.strip() or source.startswith("-") or _CONTROL.search(source):
-        raise InvalidInput(f"{source!r:.80} is no plug-in: give the path of a folder, or the URL of a git repository")
+        raise InvalidInput(f"{source!r:.80} is not a plug-in: give the path of a folder or the URL of a repository")
     work = await asyncio.to_thread(_make_folder, parent)
     try:
         if _URL.fullmatch(source):
@@ -89,7 +89,8 @@ def _existing(source: str) -> Path:
         folder = Path(source).expanduser().resolve(strict=True)
     except (OSError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or error
-        raise InvalidInput(f"{source!r:.200} is no plug-in: {why}; or give a URL, https://... or file://...") from error
+        helps = "or give a URL, https://... or file://..."
+        raise InvalidInput(f"{source!r:.200} is not a plug-in: {why}; {helps}") from error
     if not folder.is_dir():
         raise InvalidInput(f"{source!r:.200} is a file: a plug-in is a folder")
     return folder

@@ -37,7 +37,7 @@ def _meets(key: _Key | None, part: str, text: str) -> bool:
     while position < len(part):
         found = _PART.match(part, position)
         if found is None:
-            raise InvalidInput(f"{text!r:.80} is no range of versions: write one such as ^1.2, ~1.2.3 or '>=1.2 <2'")
+            raise InvalidInput(f"{text!r:.80} is not a range of versions: write one such as ^1.2, ~1.2.3 or '>=1.2 <2'")
         low, high = _bounds(found[1] or "", found[2], text)
         is_any = low is None and high is None
         meets &= is_any or (key is not None and (low is None or key >= low) and (high is None or key < high))
@@ -54,7 +54,7 @@ def _bounds(sign: str, version: str, text: str) -> tuple[_Key | None, _Key | Non
     if not numbers:
         return None, None
     if given is None:
-        raise InvalidInput(f"{text!r:.80} is no range of versions: {version!r:.40} can't be read")
+        raise InvalidInput(f"{text!r:.80} is not a range of versions: {version!r:.40} can't be read")
     after = (*given[:4], given[4] + "\0")
     if sign in (">", ">=", "<", "<="):
         return {">": (after, None), ">=": (given, None), "<": (None, given), "<=": (None, after)}[sign]

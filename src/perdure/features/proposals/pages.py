@@ -58,12 +58,12 @@ async def protect(request: Request, library: AsyncPerdure) -> Notice:
     block = await library.agent_of(agent_id_of(request)).proposals.protect(
         form.get("label", ""), on=form.get("on") == "yes"
     )
-    return Notice(f"{'Only people change' if block.is_protected else 'The agent may change'} “{block.label}” now.")
+    return Notice(f"{'Only people can change' if block.is_protected else 'The agent may change'} “{block.label}” now.")
 
 
 def _number_of(request: Request) -> int:
     """The number in the path. Raises: InvalidInput."""
     number: str = request.path_params["number"]
     if not is_number(number):
-        raise InvalidInput(f"{number!r:.40} is no proposal's number")
+        raise InvalidInput(f"{number!r:.40} is not a proposal's number")
     return int(number)

@@ -49,7 +49,7 @@ class BlockTargets:
     def get(self, tx: Tx, agent_id: AgentId, target_id: str) -> ProposalTarget:
         """The block as it is now. Raises: NotFound, also where the agent has it no more."""
         if agent_id not in tx.owners.list_agents("blocks", target_id):
-            raise NotFound("block", target_id, hint="it is no block of the agent any more")
+            raise NotFound("block", target_id, hint="it is no longer a block of the agent")
         return _target(tx.blocks.get(BlockId(target_id)))
 
     def check(self, tx: Tx, agent_id: AgentId, target_id: str, value: str) -> None:

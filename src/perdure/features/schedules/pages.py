@@ -17,6 +17,9 @@ from perdure.ui.render import Data, Notice, Section, agent_id_of, field_of, form
 
 SCHEDULES_MAX, MESSAGE_CHARS, REASON_CHARS = 20, 60, 240
 
+_DAYS = {"day": "*", "weekdays": "MON-FRI"}
+"""Kind of a new schedule that is due at a time of day -> the days, as in a cron expression."""
+
 
 async def load(request: Request, library: AsyncPerdure) -> Sequence[Data]:
     """Return the schedules of the page's agent that have not ended."""
@@ -46,14 +49,13 @@ async def add_schedule(request: Request, library: AsyncPerdure) -> Notice:
     """Have the agent told something at a time, again and again, or by a cron expression."""
     agent_id, form = agent_id_of(request), await form_of(request)
     message, when = field_of(form, "message"), field_of(form, "when").strip()
-    match kind := form.get("kind", ""):
-        case "at" | "every" | "cron":
-            timing = {kind: when}
-        case "day" | "weekdays":
-            timing = {"cron": _cron_of(when, "*" if kind == "day" else "MON-FRI")}
-        case _:
-            raise InvalidInput(f"kind is {kind!r:.40}: choose one of the list")
-    made = await library.agent_of(agent_id).schedules.create(message, name=form.get("name", "").strip(), **timing)
+    kind, name = form.get("kind", ""), form.get("name", "").strip()
+    if kind in _DAYS:
+        kind, when = "cron", _cron_of(when, _DAYS[kind])
+    at, every, cron = (when if kind == one else None for one in ("at", "every", "cron"))
+    if at is every is cron is None:
+        raise InvalidInput(f"kind is {kind!r:.40}: choose one of the list")
+    made = await library.agent_of(agent_id).schedules.create(message, name=name, at=at, every=every, cron=cron)
     undo = f"/agents/{agent_id}/memory/schedules/{made.id}/cancel"
     return Notice(f"The schedule was added: {describe_timing(made.timing)}.", undo=undo)
 
@@ -86,7 +88,7 @@ async def cancel_schedule(request: Request, library: AsyncPerdure) -> Notice:
     """End a schedule of the agent."""
     agent_id, schedule_id = agent_id_of(request), ScheduleId(request.path_params["schedule_id"])
     await library.agent_of(agent_id).schedules.cancel(schedule_id)
-    return Notice("The schedule fires no more.")
+    return Notice("The schedule no longer fires.")
 
 
 SECTION = Section(

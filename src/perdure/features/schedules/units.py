@@ -93,7 +93,7 @@ def _timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> value
         if isinstance(value, datetime):
             value = value.isoformat()  # one without a zone is of the schedule's
         if not isinstance(value, str | None):
-            raise InvalidInput(f"{value!r:.80} is no time: give a datetime, or a text such as 2026-11-24T09:00")
+            raise InvalidInput(f"{value!r:.80} is not a time: give a datetime, or a text such as 2026-11-24T09:00")
         return None if value is None else values.parse_moment(value, timezone, now=now, end=end)
 
     if not isinstance(new.cron, str | None):

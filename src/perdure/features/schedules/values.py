@@ -406,7 +406,7 @@ def parse_duration(text: str) -> int:
     match = _DURATION.fullmatch(text.lower())
     if match is None:
         raise ScheduleInvalid(
-            f"{text!r:.80} is no duration: give a number and s, m, h, d or w, such as 30m or 1d; for months, use cron"
+            f"{text!r:.80} is not a duration: give a number with s, m, h, d or w, such as 30m or 1d; cron has months"
         )
     return int(match[1]) * _UNITS[match[match.lastindex or 0]]
 
@@ -479,7 +479,7 @@ def _parse_moment(text: str, tz: tzinfo, *, now: datetime, end: bool) -> datetim
         moment = datetime.fromisoformat(words)
     except ValueError as error:
         raise ScheduleInvalid(
-            f"{text!r:.80} is no time: give one such as 2026-11-24T09:00, 09:00, or 'in 20m'"
+            f"{text!r:.80} is not a time: give one such as 2026-11-24T09:00, 09:00, or 'in 20m'"
         ) from error
     if end and is_day(words):
         moment = datetime.combine(moment, time.max)

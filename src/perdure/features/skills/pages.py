@@ -43,7 +43,7 @@ async def restore_skill(request: Request, library: AsyncPerdure) -> Notice:
     """Take a skill out of the archive, or write what an earlier version said again."""
     text = (await form_of(request)).get("version", "")
     if text and not is_number(text):
-        raise InvalidInput(f"{text!r:.40} is no version's number")
+        raise InvalidInput(f"{text!r:.40} is not a version's number")
     version = int(text) if text else None
     await library.agent_of(agent_id_of(request)).skills.restore(request.path_params["name"], version=version)
     return Notice("The skill is back." if version is None else f"The skill says again what version {version} said.")
@@ -53,7 +53,7 @@ async def protect_skill(request: Request, library: AsyncPerdure) -> Notice:
     """Have only people change a skill, or the agent, too."""
     on = (await form_of(request)).get("on") == "yes"
     await library.agent_of(agent_id_of(request)).skills.protect(request.path_params["name"], protected=on)
-    return Notice("Only people change the skill now." if on else "The agent may change the skill now.")
+    return Notice("Only people can change the skill now." if on else "The agent may change the skill now.")
 
 
 SECTION = Section(

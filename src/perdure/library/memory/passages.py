@@ -393,7 +393,7 @@ def from_outside(new: NewPassage) -> NewPassage:
     """A new passage with its time in UTC, and in its source the user or key who stores it. Raises: InvalidInput: it is
     no passage, or has a time without a zone."""
     if not isinstance(new, NewPassage):
-        raise InvalidInput(f"{new!r:.80} is no passage: give a text or a NewPassage")
+        raise InvalidInput(f"{new!r:.80} is not a passage: give a text or a NewPassage")
     principal = current_principal.get()
     author = principal.user_id or principal.key_id
     source = {**new.source, "author_id": author} if author else new.source

@@ -35,7 +35,7 @@ async def _load(picture: Picture) -> Image | ImageLink:
     if isinstance(picture, str):
         if picture.startswith(("http://", "https://")):
             return ImageLink(picture)
-        raise InvalidInput(f"the image {picture!r:.80} is no address: give a file as a Path, or its bytes")
+        raise InvalidInput(f"the image {picture!r:.80} is not an address: give a file as a Path, or its bytes")
     if isinstance(picture, Path):
         try:
             data = await asyncio.to_thread(picture.read_bytes)
@@ -48,7 +48,7 @@ async def _load(picture: Picture) -> Image | ImageLink:
     kind = image_type_of(data)
     if kind is None:
         what = picture if isinstance(picture, Path) else f"an image of {len(data):,} bytes"
-        raise InvalidInput(f"{what} is no image that can be shown: give a PNG, JPEG, GIF or WebP")
+        raise InvalidInput(f"{what} is not an image that can be shown: give a PNG, JPEG, GIF or WebP")
     return Image(kind, base64.b64encode(data).decode("ascii"))
 
 

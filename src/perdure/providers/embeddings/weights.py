@@ -74,7 +74,7 @@ def open_folder(path: Path) -> WeightsFolder:
     Raises: InvalidInput: no model, or one of a kind that Perdure cannot compute.
     """
     if missing := [name for name in FILES if not (path / name).is_file()]:
-        raise InvalidInput(f"{str(path)!r} is no folder of a local model: it has no {' and no '.join(missing)}")
+        raise InvalidInput(f"{str(path)!r} is not a folder of a local model: it has no {' and no '.join(missing)}")
     try:
         config = json.loads((path / "config.json").read_bytes())
         pooling_file = path / "1_Pooling" / "config.json"

@@ -75,6 +75,11 @@ class OpenAIChat:
         if self._opened:
             await self._connections.aclose()
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether it takes pictures, as far as its name tells."""
+        return self._dialect.images
+
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Deltas while the answer is made, then the one reply. Raises: ModelError, with its `exchange`.
 

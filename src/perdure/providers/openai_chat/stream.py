@@ -132,7 +132,7 @@ class AnswerReader:
         if not self.complete:
             if self._sse.strays and not self.id and not (self._text or self._calls):
                 raise ModelReplyInvalid(
-                    f"{self._who} answered with something that is no answer of the chat API: is the address right?"
+                    f"{self._who} answered with something that is not an answer of the chat API: is the address right?"
                 )
             raise ModelStreamCut(f"{self._who} stopped in the middle of its answer")
         return deltas

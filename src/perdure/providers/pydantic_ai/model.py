@@ -173,6 +173,11 @@ class DirectModel:
     def __repr__(self) -> str:
         return f"DirectModel(provider={self._provider!r}, model={self._model!r})"
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether its provider takes pictures."""
+        return self._dialect.images
+
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         """Deltas while the answer comes, then exactly one `ModelReply`. There are no retries here.
 

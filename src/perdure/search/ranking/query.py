@@ -45,7 +45,7 @@ def parse_time(text: str | None, *, timezone: str = "UTC", end: bool = False) ->
             moment = datetime.combine(day, time.max.replace(fold=1) if end else time.min)
         return (moment if moment.tzinfo else moment.replace(tzinfo=here)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"{text!r:.60} is no date: write it as 2026-11-20 or 2026-11-20T15:30") from error
+        raise InvalidInput(f"{text!r:.60} is not a date: write it as 2026-11-20 or 2026-11-20T15:30") from error
 
 
 # Names that are ordinary words too: those only count with a capital letter.

@@ -130,7 +130,7 @@ def bind(config: ServerConfig) -> socket.socket:
     try:
         addresses = socket.getaddrinfo(host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise InvalidInput(f"host {config.host!r} is no address of this machine: {error.strerror}") from error
+        raise InvalidInput(f"host {config.host!r} is not an address of this machine: {error.strerror}") from error
     family, kind, protocol, _, address = addresses[0]
     listener = socket.socket(family, kind, protocol)
     try:
@@ -162,7 +162,7 @@ def _cannot_bind(config: ServerConfig, error: OSError) -> InvalidInput:
         case errno.EACCES:
             return InvalidInput(f"{place} may not be used by this user: choose one above 1023 with PERDURE_PORT")
         case errno.EADDRNOTAVAIL:
-            return InvalidInput(f"{config.host!r} is no address of this machine: choose another with PERDURE_HOST")
+            return InvalidInput(f"{config.host!r} is not an address of this machine: choose another with PERDURE_HOST")
         case _:
             return InvalidInput(f"{place} can't be used: {error.strerror}")
 

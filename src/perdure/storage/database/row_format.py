@@ -87,7 +87,7 @@ def load(text: str) -> Any:
     try:
         return json.loads(restore(text))
     except ValueError as error:  # only what `dump` made is ever written
-        raise StoreDamaged(f"a value of {len(text):,} characters is no JSON any more: {DAMAGED_HELPS}") from error
+        raise StoreDamaged(f"a value of {len(text):,} characters is not JSON any more: {DAMAGED_HELPS}") from error
 
 
 class Codec(NamedTuple):

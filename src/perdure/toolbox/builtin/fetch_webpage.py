@@ -64,7 +64,7 @@ async def fetch(url: str, guard: WebGuard, *, limits: FetchLimits, accept: str =
     except httpx.TooManyRedirects as error:
         raise ToolError(f"{_host(url)} redirected more than {REDIRECTS_MAX} times") from error
     except httpx.InvalidURL as error:
-        raise ToolError(f"that is no address of the web: {error}") from error
+        raise ToolError(f"that is not an address of the web: {error}") from error
     except httpx.TimeoutException as error:
         raise ToolError(f"{_host(url)} could not be reached within {limits.connect_s:g} s") from error
     except httpx.HTTPError as error:
@@ -139,7 +139,7 @@ async def fetch_image(url: str, guard: WebGuard, *, limit_bytes: int) -> tuple[s
     kind = image_type_of(page.body)
     if kind is None:
         sent = page.kind or "something without a type"
-        raise InvalidInput(f"{shown} is no image that can be shown, but {sent}: give a PNG, JPEG, GIF or WebP")
+        raise InvalidInput(f"{shown} is not an image that can be shown, but {sent}: give a PNG, JPEG, GIF or WebP")
     return kind, page.body
 
 

@@ -101,7 +101,7 @@ class ProviderGuard:
             _ = parsed.host  # which fails for what only looks like IDNA
             await self._guard().resolve_url(parsed)
         except (httpx.InvalidURL, UnicodeError) as error:
-            raise InvalidInput(f"base_url is no address: {error}") from error
+            raise InvalidInput(f"base_url is not an address: {error}") from error
 
     def _guard(self) -> WebGuard:
         """The web guard, which lets a provider have any port."""

@@ -334,9 +334,9 @@ async def _fetch_answer(engine: SearchEngine, query: SearchQuery) -> Mapping[str
     except DataTooLarge as error:
         raise ToolError(f"the answer of {engine.name} is not read: {error}") from error
     except ValueError as error:
-        raise ToolError(f"{engine.name} answered what is no JSON") from error
+        raise ToolError(f"{engine.name} answered what is not JSON") from error
     if not isinstance(answer, Mapping):
-        raise ToolError(f"{engine.name} answered what is no search result")
+        raise ToolError(f"{engine.name} answered what is not a search result")
     return answer
 
 

@@ -279,7 +279,7 @@ def _requirement_line(package: Mapping[str, Any]) -> str:
         raise InstallFailed(f"{name} comes from an address of its own and not from the index: {url}")
     path = httpx.URL(source["url"]).path
     if not path.endswith(".whl"):
-        raise InstallFailed(f"{name} {version} is no wheel: {path.rpartition('/')[2][:LINE_CHARS]}")
+        raise InstallFailed(f"{name} {version} is not a wheel: {path.rpartition('/')[2][:LINE_CHARS]}")
     archive = source.get("archive_info", {})
     sha256 = str(archive.get("hashes", {}).get("sha256") or archive.get("hash", "").partition("sha256=")[2])
     if not _SHA256.fullmatch(sha256):

@@ -16,6 +16,7 @@ from perdure.engine.compaction.room import Preview
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.library.agent import AsyncAgentById
 from perdure.library.messages.retries import WaitingRun
+from perdure.library.messages.sending import Picture, load_images
 from perdure.library.messages.slashes import list_slashes, read_slash
 from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.perdure import AsyncPerdure
@@ -23,6 +24,7 @@ from perdure.library.runs.steps import overview_of
 from perdure.ui.pages.chat_items import answer_text, entry_items, open_questions, queued_items
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.pages.panes import conversation_shape, panes_shape
+from perdure.ui.pages.pictures import pictures_of
 from perdure.ui.pages.tool_forms import approval_shape, decision_of
 from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of, is_number
 
@@ -114,8 +116,9 @@ async def send(request: Request, library: AsyncPerdure) -> Notice:
     """Send a message; its run goes on in the background, and the page follows it."""
     agent, form = agent_of(request, library), await form_of(request)
     line = _conversation_id(request)
+    pictures = await pictures_of(request, library, agent, line)
     text, options = await read_slash(library.app, agent.id, field_of(form, "text"), line)
-    await send_to(agent, line, text, form.get("key") or None, options)
+    await send_to(agent, line, text, form.get("key") or None, options, pictures)
     return Notice("")
 
 
@@ -125,6 +128,7 @@ async def send_to(
     sent: str | ToolDecision,
     key: str | None = None,
     options: RunOptions = NO_OPTIONS,
+    pictures: Sequence[Picture] = (),
 ) -> None:
     """Send a text or a decision about a call to a conversation. What follows goes on in the background.
 
@@ -134,7 +138,8 @@ async def send_to(
     seq = (await agent.find_conversation(conversation)).seq
     request = RunRequest(agent_id=agent.id, conversation_seq=seq, background=True, idempotency_key=key)
     if isinstance(sent, str):
-        request = replace(request, messages=(NewMessage((Text(sent),), otid=key),), options=options)
+        parts = (Text(sent), *await load_images(pictures))
+        request = replace(request, messages=(NewMessage(parts, otid=key),), options=options)
     else:
         request = replace(request, answers=(sent,), partial=True)
     await agent.send_request(request)

@@ -31,7 +31,8 @@ def message_items(message: Message, edits: Sequence[BlockVersion] = ()) -> Itera
             case Text(text=text):
                 yield {**item, "kind": message.role, "name": message.name, "text": text}
             case Image():
-                yield {**item, "kind": message.role, "name": message.name, "text": part.text}
+                address = f"/agents/{message.agent_id}/pictures/{message.id}/{place}"
+                yield {**item, "kind": message.role, "name": message.name, "text": part.text, "picture": address}
             case Reasoning(text=text) if text:
                 yield {**item, "kind": "reasoning", "text": text}
             case ToolCall():

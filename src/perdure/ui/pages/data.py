@@ -51,7 +51,7 @@ async def import_archive(request: Request, library: AsyncPerdure) -> Notice:
             raise InvalidInput("file: no file was chosen")
         count = await asyncio.to_thread(check_lines, _lines(file.file))
         if form.get("choice") == "check":
-            return Notice(f"{file.filename} holds {plural(count, 'passage')}. Nothing was imported yet.")
+            return Notice(f"{file.filename} holds {plural(count, 'passage')}. Nothing has been imported yet.")
         found = await library.transfer.import_archives(_lines(file.file))
     names = ", ".join(archive.name for archive in found.archives)
     skipped = f"; {found.skipped:,} were there already" if found.skipped else ""
@@ -67,7 +67,7 @@ def _lines(file: BinaryIO) -> Iterator[str]:
         try:
             yield line.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise InvalidInput(f"line {number}: it is no text in UTF-8 ({error.reason})") from error
+            raise InvalidInput(f"line {number}: it is not text in UTF-8 ({error.reason})") from error
 
 
 def _bytes_of(path: Path) -> int:

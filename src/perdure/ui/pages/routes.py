@@ -24,6 +24,7 @@ from perdure.ui.pages import (
     data,
     home,
     memory,
+    pictures,
     runs,
     search,
     settings,
@@ -32,7 +33,7 @@ from perdure.ui.pages import (
 from perdure.ui.render import HEADERS, Notice, environment, feature_pages, form_of, html
 
 PAGES = (
-    *(home, changes, chat, conversations, chat_stream, approvals, context, memory, tools, agent_settings),
+    *(home, changes, chat, conversations, pictures, chat_stream, approvals, context, memory, tools, agent_settings),
     *(runs, search, connections, data, settings),
     *feature_pages(),
 )

@@ -25,7 +25,7 @@ async function load(action, fields) {
   const address = action ? `/agents/${agent}/${action}?conversation=${conversation}` : location.href;
   let answer, html;
   try {
-    answer = await fetch(address, action ? { method: "POST", headers, body: new URLSearchParams(fields) } : { headers });
+    answer = await fetch(address, action ? { method: "POST", headers, body: fields instanceof FormData ? fields : new URLSearchParams(fields) } : { headers });
     html = await answer.text();
   } catch {
     loseConnection();

@@ -19,7 +19,7 @@ def document_kind(text: str, kind: Literal["text", "json"] | None) -> Literal["t
     except (ValueError, RecursionError) as error:
         if kind is None:
             return "text"
-        raise InvalidInput(f"the document is no JSON ({error}): give an object or a list, or kind='text'") from error
+        raise InvalidInput(f"the document is not JSON ({error}): give an object or a list, or kind='text'") from error
     if not isinstance(value, dict | list):
         if kind is None:
             return "text"

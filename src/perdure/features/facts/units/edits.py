@@ -60,8 +60,8 @@ def names_in_place(before: str, after: str, subject: Entity, object_: Entity) ->
     names = {end: " ".join(match[end].split()) for _, end in found}
     same = {end: before[slice(*place)] for place, end in found}
     changed = {end: name for end, name in names.items() if name.casefold() != same[end].casefold()}
-    subject = changed.get("subject", "")
-    return (subject, changed.get("object", "")) if is_name(subject) else ("", "")
+    named = changed.get("subject", "")
+    return (named, changed.get("object", "")) if is_name(named) else ("", "")
 
 
 def is_name(text: str) -> bool:

@@ -13,7 +13,7 @@ from perdure.features.facts.values.facts import ENTITY_TYPES, Entity, EpisodeKin
 USER = "User"
 """The name of an agent's user until it is known."""
 
-NO_ANSWER = "answer is no JSON"
+NO_ANSWER = "answer is not JSON"
 """The reason in `Extraction.dropped` for a whole answer that can't be read: the batch is tried again."""
 
 Decision = Literal["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]

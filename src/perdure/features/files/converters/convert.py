@@ -106,7 +106,7 @@ def copy_as_utf8(name: str, stream: BinaryIO, target: BinaryIO, encoding: str) -
     from perdure.features.files.converters.charset import write_as_utf8
 
     if name.lower().endswith((*SUFFIXES["pdf"], *SUFFIXES["docx"], *SUFFIXES["xlsx"])):
-        raise FileEncodingInvalid(encoding, f"{name[:80]!r} is no text file, and says itself how it is read")
+        raise FileEncodingInvalid(encoding, f"{name[:80]!r} is not a text file, and says itself how it is read")
     write_as_utf8(stream, target, encoding)
 
 

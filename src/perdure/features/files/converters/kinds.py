@@ -101,7 +101,7 @@ def kind_of(name: str, head: bytes) -> FileKind:
     if not head and kind in _BINARY_KINDS:
         raise Unreadable("the file is empty")
     if kind == "pdf" and format_name != "a PDF":
-        raise Unreadable(f"it is no PDF: {_beginning(format_name)}")
+        raise Unreadable(f"it is not a PDF: {_beginning(format_name)}")
     if kind in {"docx", "xlsx"} and format_name != "a ZIP archive":
         if format_name.startswith("an Office file"):
             raise Unreadable(f"it is {format_name}: save it as {kind.upper()}, without a password")

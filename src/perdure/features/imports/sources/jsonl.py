@@ -58,7 +58,7 @@ def _agent(files: SourceFiles, folder: PurePosixPath) -> Iterator[SourceItem]:
         )
         yield SourceAgent(id=id_, name=str(document["agents"][0]["name"]), file=file, former=former)
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"{name}: it is no agent that `perdure export` has written") from error
+        raise InvalidInput(f"{name}: it is not an agent that `perdure export` has written") from error
     for found in files.find(MESSAGES, PASSAGES):
         if PurePosixPath(found).parent == folder:
             for item in _lines(files, found, is_own=True):

@@ -91,7 +91,7 @@ def _read_sqlite(path: Path) -> Iterator[SourceItem]:
             }
             yield from _agents(_Database(columns, connection.execute), path.name)
     except sqlite3.Error as error:
-        raise InvalidInput(f"{path.name} is no database of SQLite that can be read: {error}") from error
+        raise InvalidInput(f"{path.name} is not a database of SQLite that can be read: {error}") from error
 
 
 def read_server(address: str) -> Iterator[SourceItem]:
@@ -123,7 +123,7 @@ def read_server(address: str) -> Iterator[SourceItem]:
 def _agents(database: _Database, name: str) -> Iterator[SourceItem]:
     """Yield the agents of a database with all that is theirs. Raises: InvalidInput."""
     if not {"id", "name"} <= {*database.columns.get("agents", ())}:
-        raise InvalidInput(f"{name} is no database of Letta's server: it has no table `agents` with `id` and `name`")
+        raise InvalidInput(f"{name} is not a database of Letta's server: it has no table `agents` with `id` and `name`")
     for agent in database.rows("agents", order=("created_at", "id")):
         if agent.get("is_deleted"):
             yield LeftOut(DELETED)

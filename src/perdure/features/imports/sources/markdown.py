@@ -38,7 +38,7 @@ def read(files: SourceFiles) -> Iterator[SourceItem]:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            raise InvalidInput(f"{name}: line {line:,}, byte {error.start + 1:,} is no UTF-8") from error
+            raise InvalidInput(f"{name}: line {line:,}, byte {error.start + 1:,} is not UTF-8") from error
         head = _FRONTMATTER.match(text)
         fields = head[1] if head else ""
         date, title = _DATE.search(fields), _TITLE.search(fields)

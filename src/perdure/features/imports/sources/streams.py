@@ -79,7 +79,7 @@ def json_items(files: SourceFiles, name: str, *keys: str) -> Iterator[Any]:
                 raise text.error("there is more behind the list")
             return
         if start != "{":
-            raise text.error("it is no JSON" if start else "it is empty")
+            raise text.error("it is not JSON" if start else "it is empty")
     data = files.read(name, _WHOLE.size_bytes)
     value = _parse(data.removeprefix(codecs.BOM_UTF8), _WHOLE, name, 0, 1)
     found = next((value[key] for key in keys if isinstance(value.get(key), list)), None)
@@ -104,7 +104,7 @@ def _parse(data: bytes, limits: JsonLimits, name: str, start: int, line: int) ->
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{name}: byte {start + error.start + 1:,} (line {line:,}) is no UTF-8") from error
+        raise InvalidInput(f"{name}: byte {start + error.start + 1:,} (line {line:,}) is not UTF-8") from error
     try:
         return parse_json(text, limits)
     except json.JSONDecodeError as error:
@@ -119,7 +119,7 @@ def _why(error: json.JSONDecodeError, end: int) -> str:
     """Say what is wrong with a text of `end` characters."""
     if error.pos >= end or error.msg.startswith("Unterminated"):
         return "it ends in the middle; get the file once more"
-    return f"it is no JSON ({error.msg})"
+    return f"it is not JSON ({error.msg})"
 
 
 class _Text:
@@ -195,6 +195,6 @@ class _Text:
         try:
             self._pending += self._decoder.decode(data, final=self._ended)
         except UnicodeDecodeError as error:
-            raise InvalidInput(f"{self._name}: byte {self._read - held + error.start + 1:,} is no UTF-8") from error
+            raise InvalidInput(f"{self._name}: byte {self._read - held + error.start + 1:,} is not UTF-8") from error
         self._read += len(data)
         return not self._ended

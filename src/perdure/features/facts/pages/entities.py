@@ -11,7 +11,7 @@ from starlette.requests import Request
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import EntityId
 from perdure.core.text.reprs import attributes
-from perdure.features.facts.pages import facts_frame
+from perdure.features.facts.pages.lists import facts_frame
 from perdure.features.facts.service import AsyncFacts
 from perdure.features.facts.tables.entities import EntitySort
 from perdure.features.facts.values.facts import CommunityHit, Entity

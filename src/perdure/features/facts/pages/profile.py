@@ -9,7 +9,7 @@ from starlette.requests import Request
 from perdure.core.agents import Agent
 from perdure.core.ids import FactId
 from perdure.core.text.reprs import attributes
-from perdure.features.facts.pages import edit_fact, facts_frame, localize
+from perdure.features.facts.pages.lists import edit_fact, facts_frame, localize
 from perdure.features.facts.values.facts import Profile
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Notice, Pages, agent_id_of

@@ -337,7 +337,7 @@ async def add_rule(request: Request, library: AsyncPerdure) -> Notice:
     rule = await library.facts.of(agent_id_of(request)).add_rule(
         text=form.get("text", ""), relation=relation, entity=form.get("entity", "").strip() or None
     )
-    return _notice(request, "The rule holds from now on.", "rules", str(rule.seq), "delete")
+    return _notice(request, "The rule applies from now on.", "rules", str(rule.seq), "delete")
 
 
 @pages.post("/agents/{agent_id}/facts/rules/{number}/delete", shows=facts)
@@ -345,16 +345,16 @@ async def delete_rule(request: Request, library: AsyncPerdure) -> Notice:
     """Lift a rule; with `fact` also bring back the fact that was forgotten with it."""
     number, known = request.path_params["number"], library.agent_of(agent_id_of(request)).facts
     if not is_number(number):
-        raise InvalidInput(f"{number!r:.40} is no rule's number")
+        raise InvalidInput(f"{number!r:.40} is not a rule's number")
     rule = next((one for one in await known.rules() if one.seq == int(number)), None)
     await known.delete_rule(int(number))
     fact = (await form_of(request)).get("fact")
     if fact:
         await known.restore(FactId(fact))
     if rule is None or fact:
-        return Notice("The rule is lifted, and the fact is back.")
+        return Notice("The rule was removed, and the fact is back.")
     named = {"text": rule.text, "relation": rule.relation or "", "entity": rule.entity_name}
-    return _notice(request, "The rule is lifted.", "rules", **named)
+    return _notice(request, "The rule was removed.", "rules", **named)
 
 
 @pages.post("/agents/{agent_id}/facts/capture", shows=facts)

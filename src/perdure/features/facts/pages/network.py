@@ -12,7 +12,7 @@ from perdure.core.text.reprs import attributes
 from perdure.core.text.zones import local, zone
 from perdure.features.facts.drawing import place_points
 from perdure.features.facts.entities import NODES_MAX
-from perdure.features.facts.pages import facts_frame
+from perdure.features.facts.pages.lists import facts_frame
 from perdure.features.facts.values.facts import Entity, Fact
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Pages, agent_id_of, is_number
