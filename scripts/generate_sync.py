@@ -64,8 +64,8 @@ OF_FRONTS: Mapping[str, str] = {
     " steps_of_run stream_retention tools_of_run usage_of_run",
     "Schedules": "add",
     "Search": "search_messages search_passages",
-    "Steps": "costs_of_runs leaving_next messages_of_step page_of_steps preview prices_of put_feedback step"
-    " times_of_step trace_of_step",
+    "Steps": "leaving_next messages_of_step page_of_steps preview prices_of put_feedback step"
+    " times_of_step trace_of_step uses_of_runs",
     "StoreFeatures": "companions",
     "Tools": "add count edit load page put read_source search_codes state test_new",
     "Why": "find_answer",

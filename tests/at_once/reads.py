@@ -18,8 +18,8 @@ READS = {
     "Jobs": "get get_batch list list_batches list_messages",
     "Replays": "export_run replay",
     "Runs": "find_resumable messages_of_run page_of_runs run runs spans_of_run steps_of_run tools_of_run usage_of_run",
-    "Steps": "context costs_of_runs exchange explain messages_of_step page_of_steps preview request step steps"
-    " times_of_step trace_of_step",
+    "Steps": "context exchange explain messages_of_step page_of_steps preview request step steps"
+    " times_of_step trace_of_step uses_of_runs",
     "Episodes": "episodes",
     "Facts": "counts entities find_graph get get_entity history list list_deleted list_supported origin page"
     " page_of_entities rules search timezone",

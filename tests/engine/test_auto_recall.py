@@ -15,7 +15,7 @@ from perdure.context.sections.assemble import digest_of, parse_recalled
 from perdure.core.events import MemoryRecalled, StoredEvent
 from perdure.engine.run.runner import Runner
 from perdure.settings import Settings
-from perdure.testing import InlineStore, ScriptedEmbedder, ScriptedModel, calls
+from perdure.testing import InlineStore, ScriptedEmbedder, ScriptedModel, calls, fails
 from tests.support.library import MODEL, open_async
 
 INSERT = calls("memory_insert", label="human", new_string="Likes clams.")
@@ -73,6 +73,19 @@ async def test_the_number_of_an_option_is_looked_up_nowhere(text: str, recalled:
         told = [event for event in await _send(agent, text) if isinstance(event, MemoryRecalled)]
 
         assert bool(told) is recalled
+
+
+async def test_another_try_of_an_answer_recalls_for_the_message_that_it_answers() -> None:
+    async with await _open_library(fails(), "Clams.") as perdure:
+        agent = await perdure.create_agent(settings=ON)
+        await agent.archive("Walruses eat clams.")
+        await _send(agent, "What do walruses eat?")
+        (failed,) = await agent.runs()
+        again = await agent.try_again(failed.id)
+        await agent.reply_to(again)
+
+        first, second = await _tails(agent)
+        assert "Walruses eat clams." in first and second == first
 
 
 async def test_what_is_in_view_is_not_recalled_again() -> None:

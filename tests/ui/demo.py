@@ -101,7 +101,10 @@ async def fill_demo(library: AsyncPerdure) -> dict[str, str]:
     for text in SAID:
         await agent.send(text)
     await add_facts(library, agent)
-    await library.folders.create("Manuals")
+    manuals = await library.folders.create("Manuals")
+    await manuals.upload(b"# Boiler\n\nBleed it in October. The pressure should be 1.5 bar.\n", name="boiler.md")
+    await agent.files.attach(manuals.id)
+    await agent.schedules.create("Look at the weather.", cron="0 8 * * *", name="Weather")
     step = (await agent.steps(limit=2))[1]  # its newest one is a call that waits
     (fact,) = await agent.facts.list(limit=1)
     home = f"/agents/{agent.id}"
@@ -123,6 +126,9 @@ async def fill_demo(library: AsyncPerdure) -> dict[str, str]:
         "forget": f"{home}/forget?of={passage.id}",
         "why": f"/why?of={step.id}",
         "tools": f"{home}/tools",
+        "files": f"{home}/files?q=pressure",
+        "agent-settings": f"{home}/settings",
+        "groups": "/groups",
         "runs": "/runs",
         "run": f"/runs/{step.run_id}?step={step.id}",
         "search": "/search?q=boiler",

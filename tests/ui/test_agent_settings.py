@@ -145,10 +145,14 @@ async def test_name_and_instructions_change_and_come_back() -> None:
         about = {"name": "Eva", "description": "Gardens", "timezone": "Europe/Rome", "tags": "house, garden"}
         named = await client.post(f"{here}/about", data=about)
         taken = await client.post(f"{here}/about", data={**about, "name": "Bob"})
-        told = await client.post(f"{here}/instructions", data={"persona": "Brief.", "system": "You garden."})
+        version = (await agent.blocks.get("persona")).version
+        told = await client.post(f"{here}/blocks/persona", data={"value": "Brief.", "version": version})
+        prompted = await client.post(f"{here}/system", data={"system": "You garden."})
         eva = await library.agent("Eva")
         persona = (await eva.blocks.get("persona")).value
+        late = await client.post(f"{here}/blocks/persona", data={"value": "Loud.", "version": version})
         await undo(client, told)
+        await undo(client, prompted)
         await undo(client, named)
         ada = await library.agent("Ada")
 
@@ -159,6 +163,7 @@ async def test_name_and_instructions_change_and_come_back() -> None:
         )
         assert taken.status_code == 409 and "Bob" in text_of(taken.text)
         assert (persona, eva.info.system) == ("Brief.", "You garden.")
+        assert late.status_code == 409 and "Keep mine" in text_of(late.text)
         assert ((await ada.blocks.get("persona")).value, ada.info.system, ada.info.tags) == ("Calm.", None, ())
 
 

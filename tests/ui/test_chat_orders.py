@@ -137,7 +137,9 @@ async def chromium() -> AsyncIterator[Browser]:
 async def test_what_is_shown_in_the_end_is_what_is_stored(chromium: Browser, tmp_path: Path, seed: int) -> None:
     """Sending, queueing, stopping, taking back, trying again, a network that is away, a second tab and reloads in a
     random order: nothing twice, nothing missing."""
-    model = SlowModel(otherwise=lambda request: says(f"**Answer** to `{len(model.requests)}`:\n\n" + "word " * 20))
+    model: SlowModel = SlowModel(
+        otherwise=lambda request: says(f"**Answer** to `{len(model.requests)}`:\n\n" + "word " * 20)
+    )
     async with (
         open_library(tmp_path, model, ()) as library,
         listening(library, ServerConfig(port=0)) as address,

@@ -84,7 +84,7 @@ async def test_each_page_answers_on_an_empty_store() -> None:
         agent = await library.create_agent("Ada")
         paths = [
             f"/agents/{agent.id}{path}"
-            for path in ("", "/context", "/memory", "/memory?block=human", "/facts", "/tools")
+            for path in ("", "/context", "/memory", "/memory?block=human", "/facts", "/tools", "/files", "/settings")
         ]
         found = {path: (await client.get(path)).status_code for path in paths}
 

@@ -35,6 +35,9 @@ UNSEEN_KINDS: tuple[MessageKind, ...] = ("approval", "compaction")
 SEND_MESSAGE = "send_message"
 """The tool by which an agent with a heartbeat loop speaks."""
 
+TRY_AGAIN = "try_again"
+"""The name of a message that asks for another answer to the one of a user before it."""
+
 ENGINE_SENDER = "perdure"
 """The sender of system messages that are envelopes of the engine, such as events. No caller may name it."""
 

@@ -33,9 +33,8 @@ StopReason = Literal[
 ]
 """Why a run ended, in the wire's words."""
 
-FAILED_REASONS = frozenset(get_args(StopReason)) - {
-    *("end_turn", "tool_rule", "max_steps", "requires_approval", "cancelled")
-}
+_GOOD_REASONS = {"end_turn", "tool_rule", "max_steps", "requires_approval", "cancelled"}
+FAILED_REASONS = frozenset(get_args(StopReason)) - _GOOD_REASONS
 
 MAX_COST = "max_cost_exceeded"
 """The kind of failure of a run whose budget of money is used up: of the run, its agent or its key, not of the account
@@ -92,15 +91,13 @@ def usage_to_json(usage: Usage) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What one request sets for its own model calls, in place of the agent's settings, and for its answer. None: the
-    agent's.
+    """What one request sets for its own model calls and its answer, in place of the agent's settings; None: theirs.
 
     Args:
         model: the handle of the model.
         system: the whole system text of its requests, in place of the compiled one.
-        logprobs: whether the provider is to tell the logarithm of each token's probability.
+        logprobs, token_ids: whether the provider is to tell the logarithms of the tokens' probabilities; their numbers.
         top_logprobs: how many of the most likely tokens it tells at each place.
-        token_ids: whether it is to tell the numbers of the tokens.
         caller: the run of another agent that waits for this one; None: none does.
         hops: how many agents have passed a message on, one because of the other, before this run.
         origin: the run that the first of those messages was written in; None: no agent wrote this one.
@@ -176,8 +173,7 @@ class Callback:
     """Where the end of a run or batch is reported, and what became of the last try.
 
     Args:
-        url: the receiver; a part that may hold a key is hidden.
-        sealed: the hidden part of `url`, encrypted.
+        url, sealed: the receiver; a part that may hold a key is hidden in the one, and encrypted in the other.
         tries: how many reports were begun.
         status_code: the HTTP status of the receiver's answer; None: there was none.
         private: whether the receiver may be on this machine or in a private network.
@@ -498,3 +494,7 @@ class RunFilter:
     stop_reason: StopReason | None = None
     background: bool | None = None
     batch_id: BatchId | None = None
+    waiting: bool = False  # with True those that have stopped at calls which wait for an answer
+    model: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None

@@ -332,6 +332,14 @@ def dollars(value: float | None) -> str:
     return f"${value:,.2f}" if value >= 1 else f"${value:.4f}"
 
 
+def seconds(value: float) -> str:
+    """A length of time in its usual unit: 0.25 s, 12 s, 3 min 20 s."""
+    if value >= 60:
+        minutes, rest = divmod(round(value), 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s" if value >= 1 else f"{value:.2f} s"
+
+
 def percent(part: float, whole: float) -> str:
     """A share, with one decimal."""
     return f"{100 * part / whole:.1f} %" if whole else "0 %"
@@ -383,6 +391,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "plural": plural,
     "dollars": dollars,
     "percent": percent,
+    "seconds": seconds,
     "short": short,
     "author": author,
     "diff_rows": diff_rows,

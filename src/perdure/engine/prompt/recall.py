@@ -22,7 +22,7 @@ from perdure.core.errors import PerdureError
 from perdure.core.events import MemoryRecalled
 from perdure.core.features import Point
 from perdure.core.ids import PassageId
-from perdure.core.messages import Draft, Message, user_texts
+from perdure.core.messages import TRY_AGAIN, Draft, Message, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
 from perdure.domain.archives.passages import count_passages
 from perdure.engine.log.run_log import NO_RECALL, AutoRecalled, RunLog
@@ -41,6 +41,8 @@ RECALLED: Point[[Tx, MemoryRecalled], None] = Point("recalled")
 IS_SEARCHED: Point[[Tx, ConversationState], bool] = Point("is_searched")
 """Whether an agent has something to be searched that is no passage of its archives."""
 
+ASKED_AGAIN_ROWS = 50
+"""Among so many rows the message is looked for that is to be answered again."""
 QUERY_CHARS = 2_000
 """Characters of the user's messages that are searched: the beginning and the end of a longer text."""
 
@@ -90,6 +92,9 @@ def plan_recall(
     first_seq = conversation.first_seq if prefix is None else prefix.from_message_seq
     if not (first_seq or opening.passages or opening.has_others or opening.has):
         return None
+    if rows and rows[0].name == TRY_AGAIN:
+        rows = tx.messages.list(agent.id, conversation_seq=conversation.seq, limit=ASKED_AGAIN_ROWS, newest_first=True)
+        rows = [row for row in rows if row.role == "user"][:1]
     texts = user_texts(rows)
     if not (query := _query(texts)):
         return None

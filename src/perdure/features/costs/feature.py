@@ -10,5 +10,6 @@ FEATURE = Feature(
         "context": Noun(modules=("commands",), help="Show the context window, the requests to models and their cost.")
     },
     routes=("routes",),
+    sections={"runs": "pages:SECTION"},
     agent_parts={"costs": "service:AsyncCosts.costs"},
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from perdure.core.conversations import Conversation
 from perdure.core.errors import Conflict
 from perdure.core.ids import AgentId, ConversationId, RunId
-from perdure.core.messages import Draft, Image, Message, Text
+from perdure.core.messages import TRY_AGAIN, Draft, Image, Message, Text
 from perdure.core.runs import Run, RunFilter, RunOptions
 from perdure.engine.records.rows import decode_drafts
 from perdure.engine.records.run_request import NewMessage, RunRequest
@@ -18,8 +18,6 @@ from perdure.library.messages.requests import AsyncRequests
 from perdure.library.parts.part import find_conversation, find_run, list_run_messages, reads
 from perdure.storage.tx import Tx
 
-TRY_AGAIN = "try_again"
-"""The name of the message that asks for another answer."""
 _AFTER_FAILURE = "No answer came to the last message. Answer it now."
 _AFTER_STOP = "The last answer was stopped before its end. Answer the last message again, from the beginning."
 

@@ -83,6 +83,14 @@ class StepOfRun:
     agent: Agent
 
 
+@dataclass(frozen=True, slots=True)
+class RunUse:
+    """The models that a run called, and US dollars for its measured calls; None: none was, or a price is unknown."""
+
+    models: tuple[str, ...]
+    cost: float | None
+
+
 class AsyncSteps(AsyncAgentPart):
     """The model calls of an agent, or of all; `AsyncAgent` has these methods."""
 
@@ -220,15 +228,18 @@ class AsyncSteps(AsyncAgentPart):
         run, step = load_with_run(tx, step_id)
         return run, step, tx.steps.exchange(step)
 
-    async def costs_of_runs(self, runs: Sequence[Run]) -> Mapping[RunId, float | None]:
-        """Run -> US dollars for its measured model calls; None: none was measured, or a price is unknown.
+    async def uses_of_runs(self, runs: Sequence[Run]) -> Mapping[RunId, RunUse]:
+        """Run -> its models, and what it cost.
 
         Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong.
         """
         found = await self._ports.store.read(lambda tx: {run.id: tx.steps.list_by_run(run.key) for run in runs})
         models = {step.model for steps in found.values() for step in steps}
         prices = {model: self.prices_of(model) for model in models}
-        return {run_id: _cost(steps, prices) for run_id, steps in found.items()}
+        return {
+            run_id: RunUse(tuple(dict.fromkeys(step.model for step in steps)), _cost(steps, prices))
+            for run_id, steps in found.items()
+        }
 
     def prices_of(self, model: str) -> Prices:
         """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""

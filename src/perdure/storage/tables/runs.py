@@ -382,4 +382,15 @@ def _conditions(where: RunFilter) -> Conditions:
     conditions.equal("r.stop_reason", where.stop_reason)
     conditions.equal("r.background", where.background)
     conditions.equal("r.batch_id", where.batch_id)
+    if where.waiting:
+        conditions.equal("r.stop_reason", "requires_approval")
+        conditions.clauses.append(
+            "EXISTS (SELECT 1 FROM conversations c WHERE c.agent_id = r.agent_id AND c.seq = r.conversation_seq"
+            " AND c.pending_run_seq = r.seq)"
+        )
+    model = None if where.model is None else row_format.storable(where.model)
+    steps = "SELECT 1 FROM steps s WHERE s.agent_id = r.agent_id AND s.run_seq = r.seq AND s.model = ?"
+    conditions.add(f"EXISTS ({steps})", model)
+    conditions.add("r.created_at >= ?", where.since and row_format.iso(where.since))
+    conditions.add("r.created_at < ?", where.until and row_format.iso(where.until))
     return conditions

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -22,6 +23,7 @@ from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_frame, home, page_author
+from perdure.ui.pages.memory import edit_block, restore_block
 from perdure.ui.pages.tools import parse_json
 from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of
 
@@ -47,6 +49,7 @@ async def agent_settings(request: Request, library: AsyncPerdure) -> Data:
     return agent_frame(agent, "Settings", "settings") | {
         "own": attributes(agent, "name", "description", "timezone", "tags", "system"),
         "persona": await _persona(own),
+        "conflict": getattr(request.state, "conflict", None),
         "base_prompt": base_prompt(agent.agent_type),
         "groups": [group for group in groups if group["fields"]],
         "models": list(library.app.models.handles()),
@@ -114,25 +117,31 @@ async def set_about(request: Request, library: AsyncPerdure) -> Notice:
     return Notice(f"{after.name} was changed.", undo=f"/agents/{own.id}/settings/about", fields=fields)
 
 
-@pages.post("/agents/{agent_id}/settings/instructions", shows=agent_settings)
-async def set_instructions(request: Request, library: AsyncPerdure) -> Notice:
-    """Change the agent's persona and its system prompt; an empty one is Perdure's own."""
-    own, form = agent_of(request, library), await form_of(request)
-    agent, persona = (await library.agent(own.id)).info, await _persona(own)
-    system = form.get("system", "").strip() or None
-    value = form.get("persona", "")
-    before = {"system": agent.system or "", "persona": "" if persona is None else persona["value"]}
-    if persona is None and value:
-        await own.blocks.add(NewBlock(label=PERSONA, value=value), author=page_author())
-    elif persona is not None and value != persona["value"]:
-        await own.blocks.edit(PERSONA, {"value": value}, author=page_author())
-    if system != agent.system:
-        await own.edit({"system": None if system == base_prompt(agent.agent_type) else system}, author=page_author())
-    return Notice(
-        f"{agent.name} follows the new instructions from its next message on.",
-        undo=f"/agents/{own.id}/settings/instructions",
-        fields=before,
-    )
+@pages.post("/agents/{agent_id}/settings/blocks/{label}", shows=agent_settings)
+async def write_persona(request: Request, library: AsyncPerdure) -> Notice:
+    """Write the persona, as on the page of the agent's memory; an agent without one gets the block."""
+    own, form, label = agent_of(request, library), await form_of(request), request.path_params["label"]
+    if await _persona(own) is None and label == PERSONA:
+        await own.blocks.add(NewBlock(label=PERSONA, value=form.get("value", "")), author=page_author())
+        return Notice("The persona was stored; the agent reads it with its next message.")
+    return replace(await edit_block(request, library), undo=f"{request.url.path}/restore")
+
+
+@pages.post("/agents/{agent_id}/settings/blocks/{label}/restore", shows=agent_settings)
+async def restore_persona(request: Request, library: AsyncPerdure) -> Notice:
+    """Write the value of an earlier version again."""
+    return await restore_block(request, library)
+
+
+@pages.post("/agents/{agent_id}/settings/system", shows=agent_settings)
+async def set_system(request: Request, library: AsyncPerdure) -> Notice:
+    """Change the agent's system prompt; an empty one is Perdure's own."""
+    own, system = agent_of(request, library), (await form_of(request)).get("system", "").strip()
+    before = (await library.agent(own.id)).info
+    is_own = system in ("", base_prompt(before.agent_type))
+    after = await own.edit({"system": None if is_own else system}, author=page_author())
+    text = f"{after.name} follows {'Perdure’s own' if is_own else 'the new'} prompt from its next message on."
+    return Notice(text, undo=f"/agents/{own.id}/settings/system", fields={"system": before.system or ""})
 
 
 @pages.post("/agents/{agent_id}/settings/values", shows=agent_settings)

@@ -23,7 +23,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import overview_of
 from perdure.ui.pages.chat_items import answer_text, entry_items, open_questions, queued_items
 from perdure.ui.pages.home import agent_shape
-from perdure.ui.pages.panes import conversation_shape, panes_shape
+from perdure.ui.pages.panes import panes_shape
 from perdure.ui.pages.pictures import pictures_of
 from perdure.ui.pages.tool_forms import approval_shape, decision_of
 from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of, is_number
@@ -50,7 +50,6 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "title": agent.name,
         "agent": agent_shape(agent),
         "tab": "chat",
-        "conversation": conversation_shape(conversation),
         **await panes_shape(request, own, conversation),
         "older": entries[0].message.seq if len(entries) == MESSAGES_MAX else None,
         **_shown_messages(entries, waiting if before_seq is None else ()),

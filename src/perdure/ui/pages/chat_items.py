@@ -7,11 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from perdure.core.blocks import BlockVersion
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import BlockId, RunId
-from perdure.core.messages import Image, Message, Question, Reasoning, Text, ToolCall, ToolDecision, ToolResult
+from perdure.core.messages import (
+    TRY_AGAIN,
+    Image,
+    Message,
+    Question,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolDecision,
+    ToolResult,
+)
 from perdure.core.runs import Failure
 from perdure.core.text.reprs import attributes
 from perdure.core.tools.answers import PendingCall
-from perdure.library.messages.retries import TRY_AGAIN, WaitingRun
+from perdure.library.messages.retries import WaitingRun
 from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.ui.render import Data
 

@@ -19,28 +19,32 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|[。！？]|\n")
 
 
 async def panes_shape(request: Request, agent: AsyncAgentById, shown: Conversation) -> Data:
-    """The data of both panes; the conversation that is `shown` is among the conversations in any case."""
-    found = await agent.named_conversations(limit=CONVERSATIONS_MAX)
-    if shown.id not in {one.id for one, _ in found}:
-        found = [(shown, ""), *found]
-    deleted = await agent.named_conversations(archived=True, limit=DELETED_MAX)
+    """The data of both panes; the conversation that is `shown` is listed in any case."""
+    listed = [_shape(*one) for one in await agent.named_conversations(limit=CONVERSATIONS_MAX)]
+    deleted = [_shape(*one) for one in await agent.named_conversations(archived=True, limit=DELETED_MAX)]
+    known = next((one for one in (*listed, *deleted) if one["id"] == shown.id), None)
+    conversation = known or _shape(shown, "")
     pane = request.query_params.get("pane", "")
     return {
         "pane": pane if pane in PANES else "chat",
-        "conversations": [conversation_shape(one, opening) for one, opening in found],
-        "deleted": [conversation_shape(one, opening) for one, opening in deleted],
+        "conversation": conversation,
+        "conversations": listed if conversation in listed else [conversation, *listed],
+        "deleted": deleted,
         "blocks": [block_shape(block) for block in await agent.blocks.list()],
         "conflict": getattr(request.state, "conflict", None),
     }
 
 
-def conversation_shape(conversation: Conversation, opening: str = "") -> Data:
+def _shape(conversation: Conversation, opening: str) -> Data:
     """A conversation with its name: its own, else the first sentence of its first message, `opening`."""
-    number = "First conversation" if conversation.seq == 0 else "New conversation"
+    is_new = conversation.last_message_at is None
+    number = "First conversation" if conversation.seq == 0 else f"Conversation {conversation.seq}"
+    unnamed = "New conversation" if is_new and conversation.seq else number
     return {
         "id": conversation.id,
         "seq": conversation.seq,
-        "name": conversation.summary or first_sentence(opening) or number,
+        "name": conversation.summary or first_sentence(opening) or unnamed,
+        "own_name": conversation.summary or "",
         "at": conversation.last_message_at or conversation.created_at,
         "is_deleted": conversation.archived_at is not None,
     }

@@ -3,53 +3,150 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from typing import cast, get_args
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.core.errors import PerdureError
-from perdure.core.ids import RunId
-from perdure.core.messages import Message
-from perdure.core.runs import Run, RunFilter, RunStatus
+from perdure.core.errors import InvalidInput, PerdureError
+from perdure.core.ids import AgentId, RunId
+from perdure.core.messages import Message, ToolResult
+from perdure.core.runs import FAILED_REASONS, Run, RunFilter, RunStatus, StopReason
 from perdure.domain.conversations.spans import RunSpan
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
+from perdure.library.runs.steps import RunUse
 from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of
 from perdure.ui.pages.chat_items import message_items
 from perdure.ui.pages.context import plot, step_shape
 from perdure.ui.pages.home import agent_names, run_shape
-from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, after_of, form_of
+from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, form_of
 
 RUNS_MAX, STEPS_MAX, MESSAGES_MAX, PLOTTED_MIN = 50, 200, 500, 3
+WINDOW = 200
+"""How many of the newest runs the filters, plots and percentiles are made from."""
+CHOICES_MAX = 8
 STATUSES: Sequence[RunStatus] = ("queued", "running", "completed", "failed", "cancelled")
+WAITING = "waiting"
+FILTERS = ("status", "agent", "model", "error", "day")
 
 pages = Pages()
 
 
-@pages.get("/runs", "runs.html")
+@pages.get("/runs", "runs.html", sections="runs")
 async def runs(request: Request, library: AsyncPerdure) -> Data:
-    """The newest runs, of one agent or of all, in any status or one."""
+    """The newest runs that meet the filters: `status`, `agent`, `model`, `error` (a stop reason) and `day`; how long
+    they took, and what they used."""
     query = request.query_params
-    named, status = query.get("agent"), query.get("status", "")
-    agent = await library.all_agents.resolve(named) if named else None
-    where = RunFilter(
-        agent_ids=() if agent is None else (agent.id,), statuses=tuple(one for one in STATUSES if one == status)
-    )
-    found = await library.runs.page_of_runs(where, Page(RUNS_MAX, ascending=False, after=query.get("after")))
-    names = await agent_names(library, [run.key.agent_id for run in found])
-    costs = await library.steps.costs_of_runs(found)
+    used = {name: query[name] for name in FILTERS if query.get(name, "").strip()}
+    agent = await library.all_agents.resolve(used["agent"]) if "agent" in used else None
+    where = _filter_of(used, None if agent is None else agent.id)
+    found = await library.runs.page_of_runs(where, Page(WINDOW, ascending=False, after=query.get("after")))
+    newest = found if not used and "after" not in query else await _newest(library)
+    uses = await library.steps.uses_of_runs([*{run.id: run for run in (*newest, *found)}.values()])
+    costs = {run_id: use.cost for run_id, use in uses.items()}
+    names = await agent_names(library, [run.key.agent_id for run in (*found, *newest)])
+    waiting = {call.run_id for _, call in await library.approvals.list_all()}
+    shapes = [_row(run, waiting, uses) | {"agent": names[run.key.agent_id]} for run in found]
+    request.state.shown_runs = shapes  # for sections of features
     return {
         "title": "Runs",
         "agent": None if agent is None else {"id": agent.id, "name": agent.name},
-        "status": status,
-        "statuses": list(STATUSES),
-        "runs": [run_shape(run) | {"agent": names[run.key.agent_id], "cost": costs[run.id]} for run in found],
-        "after": after_of(found, RUNS_MAX),
-        "plots": _plots(found, costs),
-        "cost": _cost_shape(found, costs),
+        "used": used,
+        "filters": _choices(used, newest, names, uses),
+        "runs": shapes[:RUNS_MAX],
+        "after": urlencode(used | {"after": found[RUNS_MAX - 1].id}) if len(found) > RUNS_MAX else None,
+        "plots": _plots(found[:RUNS_MAX], costs),
+        "latency": _latency(found),
+        "cost": _cost_shape(found[:RUNS_MAX], costs),
     }
+
+
+async def _newest(library: AsyncPerdure) -> Sequence[Run]:
+    """The newest runs of all agents."""
+    return await library.runs.page_of_runs(RunFilter(), Page(WINDOW, ascending=False))
+
+
+def _filter_of(used: Mapping[str, str], agent_id: AgentId | None) -> RunFilter:
+    """The filter that the page's fields say. Raises: InvalidInput: a wrong one."""
+    status, error, day = used.get("status", ""), used.get("error"), used.get("day")
+    if status and status != WAITING and status not in STATUSES:
+        raise InvalidInput(f"status is {status!r:.40}: choose one of {WAITING}, {', '.join(STATUSES)}")
+    if error and error not in get_args(StopReason):
+        raise InvalidInput(f"error is {error!r:.40}: choose one of {', '.join(sorted(FAILED_REASONS))}")
+    try:
+        since = datetime.combine(date.fromisoformat(day), time(), UTC) if day else None
+        until = since and since + timedelta(days=1)
+    except (ValueError, OverflowError) as problem:
+        raise InvalidInput(f"day is {day!r:.40}: write one such as 2026-11-29") from problem
+    return RunFilter(
+        agent_ids=() if agent_id is None else (agent_id,),
+        statuses=tuple(one for one in STATUSES if one == status),
+        waiting=status == WAITING,
+        model=used.get("model"),
+        stop_reason=cast(StopReason, error) if error else None,
+        since=since,
+        until=until,
+    )
+
+
+def _row(run: Run, waiting: Collection[RunId], uses: Mapping[RunId, RunUse]) -> Data:
+    """A run as the list shows it; one that has stopped at calls which wait for a person is waiting."""
+    use = uses.get(run.id)
+    shape = run_shape(run) | {"cost": None if use is None else use.cost, "models": [] if use is None else use.models}
+    shape["seconds"] = _seconds(run)
+    return shape | ({"status": WAITING, "stop_reason": None} if run.id in waiting else {})
+
+
+def _seconds(run: Run) -> float | None:
+    """How long a run took, from its acceptance to its end; None: it goes on."""
+    return None if run.ended_at is None else (run.ended_at - run.created_at).total_seconds()
+
+
+def _choices(
+    used: Mapping[str, str], newest: Sequence[Run], names: Mapping[AgentId, str], uses: Mapping[RunId, RunUse]
+) -> list[Data]:
+    """The filters with what can be chosen of each, those of the newest runs that occur most first, as links."""
+    failed = [str(run.stop_reason) for run in newest if run.stop_reason in FAILED_REASONS]
+    found: Mapping[str, Counter[str]] = {
+        "agent": Counter(run.key.agent_id for run in newest),
+        "model": Counter(model for run in newest for model in uses[run.id].models),
+        "error": Counter(failed),
+        "day": Counter(run.created_at.astimezone(UTC).date().isoformat() for run in newest),
+    }
+    labels: Mapping[str, str] = {**names}
+    filters = []
+    for name in FILTERS:
+        values = [WAITING, *STATUSES] if name == "status" else [one for one, _ in found[name].most_common(CHOICES_MAX)]
+        if name == "day":
+            values = sorted(values, reverse=True)
+        values += [used[name]] if name in used and used[name] not in values else []
+        rest = {other: value for other, value in used.items() if other != name}
+        choices = [
+            {
+                "label": labels.get(value, value.replace("_", " ") if name == "error" else value),
+                "query": urlencode({**rest, name: value}),
+                "is_chosen": used.get(name) == value,
+            }
+            for value in values
+        ]
+        filters.append({"name": name, "any": urlencode(rest), "choices": choices})
+    return filters
+
+
+def _latency(found: Sequence[Run]) -> Data | None:
+    """How many seconds half of the runs took at most, and nineteen of twenty; None: too few have ended."""
+    times = sorted(seconds for run in found if (seconds := _seconds(run)) is not None)
+    if len(times) < PLOTTED_MIN:
+        return None
+    p50, p95 = (times[min(len(times) - 1, math.ceil(share * len(times)) - 1)] for share in (0.5, 0.95))
+    return {"p50": p50, "p95": p95, "longest": times[-1], "runs": len(times)}
 
 
 def _plots(found: Sequence[Run], costs: Mapping[RunId, float | None]) -> list[Data]:
@@ -85,7 +182,12 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
     usage = await library.runs.usage_of_run(run_id)
     names = await agent_names(library, [agent_id])
 
+    results: dict[str, str] = {}
+
     def show(_: Run, message: Message) -> list[tuple[str, Data]]:
+        for place, part in enumerate(message.parts):
+            if isinstance(part, ToolResult):
+                results[part.call_id] = f"{message.id}-{place}"
         return [(message.id, item) for item in message_items(message)]
 
     page = Page(MESSAGES_MAX, ascending=True)
@@ -93,7 +195,7 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
     return {
         "title": "Run",
         "run": run_shape(run, usage) | {"agent": names[agent_id], "ended": run.ended},
-        "spans": _waterfall(spans),
+        "spans": _waterfall(spans, results),
         "steps": [step_shape(step) for step in reversed(steps)],
         "items": [item for _, item in items],
         "models": list(library.app.models.handles()),
@@ -101,8 +203,9 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
     }
 
 
-def _waterfall(found: Sequence[RunSpan]) -> list[Data]:
-    """Each span with its place and width in thousandths of the whole."""
+def _waterfall(found: Sequence[RunSpan], results: Mapping[str, str]) -> list[Data]:
+    """The spans of the run, its model calls and its tools, each with its place and width in thousandths of the whole,
+    and the address of what it did. `results`: id of a tool call -> that of its result on the page."""
     if not found:
         return []
     start = min(span.started_at for span in found)
@@ -110,12 +213,18 @@ def _waterfall(found: Sequence[RunSpan]) -> list[Data]:
     whole = max((end - start).total_seconds(), 1e-6)
     rows = []
     for span in found:
-        seconds = None if span.ended_at is None else (span.ended_at - span.started_at).total_seconds()
+        known, kind, href = span.attributes, "run", ""
+        ended_at, name = span.ended_at, "whole run"
+        if span.name == "agent_step" and "model" in known:
+            kind, name, href = "model", known["model"], f"?step={known['step_id']}#step"
+            ended_at = known["answered_at"] or span.ended_at
+        elif span.parent_id is not None:
+            kind, name, href = "tool", span.name, f"#{results.get(known.get('tool_call_id', ''), 'messages')}"
+        seconds = None if ended_at is None else (ended_at - span.started_at).total_seconds()
         left = (span.started_at - start).total_seconds() / whole * 1_000
         width = 1_000 - left if seconds is None else seconds / whole * 1_000
-        row = {"name": span.name, "seconds": seconds, "failed": span.failed, "left": left, "width": max(width, 3)}
-        row["reason"] = span.attributes.get("model_reason", "")
-        rows.append(row | {"is_part": span.parent_id is not None})
+        row = {"name": name, "kind": kind, "href": href, "seconds": seconds, "failed": span.failed}
+        rows.append(row | {"left": left, "width": max(width, 3), "reason": known.get("model_reason", "")})
     return rows
 
 
