@@ -113,7 +113,7 @@ async def lose_answer(route: Route) -> None:
 async def until_equal(page: Page, fresh: Page, address: str) -> tuple[Any, Any]:
     """(what a tab shows, what a new one does), once they are the same and nothing goes on, or after a while."""
     shown, stored = None, None
-    for _ in range(150):
+    for _ in range(1_200):  # up to two minutes: many answers may wait, on a busy machine
         await asyncio.sleep(0.1)
         if await page.evaluate(IDLE):
             await fresh.goto(address)

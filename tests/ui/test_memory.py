@@ -161,7 +161,7 @@ async def test_schedules_are_listed_and_cancelled() -> None:
         ]
 
         cancelled = await client.post(f"{where}/schedules/{made.id}/cancel")
-        assert "fires no more" in text_of(cancelled.text)
+        assert "no longer fires" in text_of(cancelled.text)
         assert (await agent.schedules.get(made.id)).status == "cancelled"
 
 

@@ -419,7 +419,7 @@ async def test_numbers_and_nouns_agree() -> None:
         context = text_of((await client.get(f"/agents/{agent.id}/context")).text)
         data = text_of((await client.get("/data")).text)
 
-    assert "1 edit of memory is told with the next request." in context
+    assert "1 memory edit will be sent with the next request." in context
     assert "0 files" in data and (plural(1, "file"), plural(1_200, "file")) == ("1 file", "1,200 files")
 
 

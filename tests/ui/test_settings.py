@@ -24,6 +24,7 @@ async def test_settings_have_meanings_and_units_and_those_changed_come_first() -
     assert "PERDURE_LEASE_S" in {row["variable"] for row in twin["changed"]}
     assert (rows["PERDURE_LEASE_S"]["value"], rows["PERDURE_LEASE_S"]["default"]) == ("20 s", "15 s")
     assert rows["PERDURE_FILE_LIMIT_BYTES"]["default"] == "50,000,000 bytes"
+    assert rows["PERDURE_MODEL"]["meaning"].endswith("what the environment offers")
     assert rows["PERDURE_SANDBOX"]["meaning"].endswith("`off`: never")
     assert rows["PERDURE_SECRET_KEY"]["value"] == "set" and "for tests, this one" not in page
 

@@ -69,6 +69,25 @@ async def test_lists_have_pages_and_conditions() -> None:
         assert (await server.refused("GET", "/v1/facts", agent_id=agent_id, at="soon"))[0] == 422
 
 
+async def test_entities_are_changed_merged_and_split() -> None:
+    """A merged one gives its name; an unknown one, and itself, is refused."""
+    async with routed() as server:
+        agent_id = (await new_agent(server))["id"]
+        for name in ("Ada", "Ada Lovelace"):
+            await add(server, agent_id, f"{name} plays chess.", subject=name, relation="PLAYS", object="chess")
+        ids = {one["name"]: one["id"] for one in await server.get("/v1/entities", agent_id=agent_id)}
+        path = f"/v1/entities/{ids['Ada Lovelace']}"
+        merged = await server.post(f"{path}/merge", {"into": ids["Ada"]})
+        assert (merged["id"], merged["aliases"]) == (ids["Ada"], ["Ada Lovelace"])
+        assert (await server.post(f"{path}/split", {}))["name"] == "Ada Lovelace"
+        changed = await server.patch(path, {"name": "Countess", "aliases": []})
+        assert (changed["name"], changed["aliases"]) == ("Countess", [])
+        assert (await server.refused("POST", f"{path}/split"))[0] == 422
+        unknown = "entity-00000000-0000-4000-8000-000000000000"
+        for into, status in ((ids["Ada Lovelace"], 422), (unknown, 404)):
+            assert (await server.http.post(f"{path}/merge", json={"into": into})).status_code == status
+
+
 async def test_rules_and_settings() -> None:
     """Of the agent's graph; the agent's own setting is a field of the agent."""
     async with routed() as server:

@@ -70,7 +70,7 @@ def _rules() -> list[ScopeRule]:
         *("/v1/agents/*/archival-memory/**", "/v1/archives/*/passages/**", "/v1/passages/**"),
         *("/v1/agents/*/core-memory/blocks/*", "/v1/agents/*/forget", "/v1/agents/*/undo"),
         *("/v1/agents/*/memory-sources/**", "/v1/agents/*/notes/**", "/v1/agents/*/proposals/**"),
-        *("/v1/agents/*/reset-messages", "/v1/groups/*/reset-messages", "/v1/facts/**"),
+        *("/v1/agents/*/reset-messages", "/v1/groups/*/reset-messages", "/v1/facts/**", "/v1/entities/**"),
     ]
     built = [
         *("agents", "blocks", "archives", "folders", "sources", "tools", "groups", "identities", "mcp-servers"),

@@ -252,3 +252,21 @@ async def list_entities(facts: Facts, page: Annotated[Page, pages("entity", orde
 async def get_entity(entity_id: EntityIdIn, library: Library) -> wire.EntityShape:
     """Get an entity."""
     return wire.EntityShape.make(await library.facts.get_entity(entity_id))
+
+
+@router.patch("/v1/entities/{entity_id}")
+async def update_entity(entity_id: EntityIdIn, body: wire.EntityChangesIn, library: Library) -> wire.EntityShape:
+    """Change the name, the type or the other names of an entity; a name that it had becomes one of the others."""
+    return wire.EntityShape.make(await library.facts.change_entity(entity_id, **body.changes()))
+
+
+@router.post("/v1/entities/{entity_id}/merge")
+async def merge_entity(entity_id: EntityIdIn, body: wire.EntityMergeIn, library: Library) -> wire.EntityShape:
+    """Say that an entity is the same as another one, which gets its facts and names, and is returned."""
+    return wire.EntityShape.make(await library.facts.merge_entities(entity_id, body.into))
+
+
+@router.post("/v1/entities/{entity_id}/split")
+async def split_entity(entity_id: EntityIdIn, library: Library) -> wire.EntityShape:
+    """Take back that an entity was merged into another one."""
+    return wire.EntityShape.make(await library.facts.split_entity(entity_id))

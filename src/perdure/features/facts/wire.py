@@ -13,10 +13,11 @@ from pydantic import Field
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.origins import FactOrigin
 from perdure.core.ids import AgentId, GraphId
+from perdure.features.facts.entities import EntityFields
 from perdure.features.facts.fading.policy import Memory, TidyItem, kind_of
 from perdure.features.facts.service import NAME_MAX_CHARS, NewFactFields
 from perdure.features.facts.units.context import context_facts
-from perdure.features.facts.units.graphs import FACT_MAX_CHARS, FactFields
+from perdure.features.facts.units.graphs import ALIASES_MAX, FACT_MAX_CHARS, FactFields
 from perdure.features.facts.values.facts import (
     CommunityHit,
     Entity,
@@ -117,6 +118,24 @@ class RuleIn(OwnerIn):
     text: Annotated[str, keywords(maxLength=FACT_MAX_CHARS)] = ""
     relation: _Relation | None = None
     entity: _Name | None = None
+
+
+class EntityChangesIn(WireRequest):
+    """Changes of an entity. A field that is missing or null stays; `aliases` are all its other names."""
+
+    name: Annotated[str, keywords(pattern=FILLED, maxLength=NAME_MAX_CHARS)] | None = None
+    type: Annotated[str, keywords(pattern=FILLED, maxLength=NAME_MAX_CHARS)] | None = None
+    aliases: Annotated[list[_Name], Field(max_length=ALIASES_MAX)] | None = None
+
+    def changes(self) -> EntityFields:
+        """The fields of `EntityFields` that the request changes."""
+        return cast(EntityFields, self.non_null("name", "type", "aliases"))
+
+
+class EntityMergeIn(WireRequest):
+    """The entity that another one is the same as."""
+
+    into: ids.EntityIdIn
 
 
 class FactSettingsIn(OwnerIn):

@@ -24,7 +24,7 @@ from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_frame, home, page_author
 from perdure.ui.pages.memory import edit_block, restore_block
-from perdure.ui.pages.tools import parse_json
+from perdure.ui.pages.tool_forms import parse_json
 from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of
 
 PERSONA = "persona"

@@ -100,7 +100,8 @@ def _with_unit(text: str, unit: str) -> str:
 def _meanings() -> Mapping[str, str]:
     """Setting -> what it is, as the documentation of `Settings` and of the limits says it."""
     text = " ".join((inspect.getdoc(Settings) or "").partition("Raises:")[0].split("Args:")[-1].split())
-    parts = re.split(r"(?:^|(?<=\.) |(?<=;) )(\w+): ", text)
+    names = "|".join(Settings.__dataclass_fields__)
+    parts = re.split(rf"(?:^|(?<=\.) )({names}): ", text)
     found = {name: meaning.rstrip(".;") for name, meaning in zip(parts[1::2], parts[2::2], strict=True)}
     limits = {name: f"the most {one.metadata['counts']}" for name, one in Limits.__dataclass_fields__.items()}
     return {**found, **limits, "schedule_interval_s": "the least seconds between two due times of a schedule"}
