@@ -272,6 +272,15 @@ async def test_two_models_that_are_asked_the_same_at_once_have_conversations_of_
         assert sorted(await proxy.conversations()) == [["U1", "A1"], ["U1", "A2"]]
 
 
+async def test_the_same_word_again_in_a_named_conversation_is_kept_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with its own answer."""
+    async with proxied(monkeypatch, *[says(f"A{number}") for number in range(3)]) as proxy:
+        for _ in range(3):
+            await proxy.ask("next", headers={"X-Conversation": "game"})
+
+        assert await proxy.conversations() == [["next", "A0", "next", "A1", "next", "A2"]]
+
+
 ODD = {
     "messages": [
         {

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 
 from perdure.core.messages import Text
+from perdure.core.text.json_strings import sorted_json
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.engine.budget import CallBudget, check_key_size
 from perdure.engine.records.run_request import NewMessage
@@ -23,10 +24,16 @@ from perdure.features.openai_front.files import with_texts_of_files
 from perdure.features.openai_front.models import MEMORY
 from perdure.features.openai_front.proxy import Passing, Proxy
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import Anchor, Chat, ChatPlace, ChatText
+from perdure.features.openai_front.values import Anchor, Chat, ChatPlace, ChatText, digest_of
 from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.http import forget_body, principal_of
+
+
+def digest_of_body(body: Mapping[str, Any]) -> str:
+    """The digest of what a request says, without how its answer comes: a try that streams is the same as one that does
+    not."""
+    return digest_of(sorted_json({name: one for name, one in body.items() if name not in ("stream", "stream_options")}))
 
 
 @dataclass(frozen=True)  # without slots, for what is cached
@@ -68,9 +75,9 @@ class Asked:
         outside knows only what it is sent. Raises: NotFound."""
         texts = await chats.earlier_texts(self._chat((), ()), behind)
         said = [{"role": one.role, "content": one.text} for one in texts]
-        begins = [one for one in self.sent["messages"] if one["role"] in ("system", "developer")]
-        rest = [one for one in self.sent["messages"] if one["role"] not in ("system", "developer")]
-        sent = {**self.sent, "messages": [*begins, *said, *rest]} if said else self.sent
+        messages = self.sent["messages"]  # of which only the instructions stand before
+        first = 1 if messages and messages[0]["role"] == "system" else 0
+        sent = {**self.sent, "messages": [*messages[:first], *said, *messages[first:]]}
         return replace(self, sent=sent, body=parse_chat(sent))
 
     async def begin(self, agent: AsyncAgentById, echo: Mapping[str, Any] | None = None) -> Accepted:
@@ -99,7 +106,8 @@ class Asked:
         elif self._asks_by_system:  # the templates of many models take a system text at the beginning only
             sent["messages"] = [*sent["messages"][:-1], {**sent["messages"][-1], "role": "user"}]
         budget = CallBudget(found, app.ports)
-        passing = await app.service(Proxy).ask(handle, sent, budget, keeping)
+        settings = None if named else found.settings
+        passing = await app.service(Proxy).ask(handle, sent, budget, keeping, settings)
         forget_body(self.request)
         return passing, None if keeping is None else keeping.place
 

@@ -10,31 +10,25 @@ from typing import Any
 
 from perdure.app import App, converter_of
 from perdure.core.errors import InvalidInput, PerdureError
-from perdure.features.openai_front.bodies import ChatRequest, CompletionMessage
+from perdure.features.openai_front.bodies import ChatRequest
 
 
 async def with_texts_of_files(app: App, body: ChatRequest) -> ChatRequest:
     """The request with texts in place of the files behind the last answer. Raises: InvalidInput: one can't be read."""
     messages = list(body.messages)
     for place in range(body.newest, len(messages)):
-        messages[place] = await _read_files(app, messages[place], place)
+        parts = messages[place].content
+        if parts and not isinstance(parts, str) and any(one.get("type") == "file" for one in parts):
+            read = [await _read(app, one, f"messages.{place}") for one in parts]
+            messages[place] = messages[place].model_copy(update={"content": read})
     return body.model_copy(update={"messages": messages})
 
 
-async def _read_files(app: App, message: CompletionMessage, place: int) -> CompletionMessage:
-    if isinstance(message.content, str) or not any(one.get("type") == "file" for one in message.content or ()):
-        return message
-    parts = [
-        {"type": "text", "text": await _read(app, one.get("file"), f"messages.{place}")}
-        if one.get("type") == "file"
-        else one
-        for one in message.content or ()
-    ]
-    return message.model_copy(update={"content": parts})
-
-
-async def _read(app: App, file: Any, where: str) -> str:
-    """The text of a file, below its name. Raises: InvalidInput."""
+async def _read(app: App, part: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """A part of a message; a file as its text, below its name. Raises: InvalidInput."""
+    if part.get("type") != "file":
+        return part
+    file = part.get("file")
     found = file if isinstance(file, Mapping) else {}
     name, data = str(found.get("filename") or "file.txt"), str(found.get("file_data") or "")
     try:
@@ -51,4 +45,4 @@ async def _read(app: App, file: Any, where: str) -> str:
             document = await convert(name, Path(copy.name), progress=lambda done, total: None)
         except PerdureError as error:
             raise InvalidInput(f"{where}: {error}") from error
-    return f"[file {name}]\n{document.text}"
+    return {"type": "text", "text": f"[file {name}]\n{document.text}"}

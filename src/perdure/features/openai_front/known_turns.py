@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from perdure.context.sections.envelopes import KEEP_ALIVE
 from perdure.core.conversations import Conversation
@@ -12,7 +12,6 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import MessageId, RunId, is_id
 from perdure.core.messages import Message
 from perdure.core.runs import Run
-from perdure.engine.ports import UnitInputs
 from perdure.features.openai_front.values import ChatTurn, KnownChain, in_one_form
 from perdure.storage.tx import Tx
 
@@ -60,28 +59,23 @@ class KnownTurn:
     @property
     def last_said(self) -> MessageId:
         """The last message of the users."""
-        said = [one for one in self.messages if one.role in ("user", "system")]
-        return said[-1].id
+        return [one.id for one in self.messages if one.role in ("user", "system")][-1]
 
 
-def find_turn(tx: Tx, row: KnownChain, inputs: UnitInputs) -> KnownTurn | None:
+def find_turn(tx: Tx, row: KnownChain, now: datetime) -> KnownTurn | None:
     """Return a known turn as its conversation has it; None: it is gone, or was never begun."""
     try:
         conversation = tx.conversations.get(row.conversation_id)
     except NotFound:
         return None
     try:
-        if not is_id("run", row.said_in):
-            _, seq = tx.messages.place(MessageId(row.said_in))
-            run = None
-        else:
-            run = tx.runs.get(RunId(row.said_in), hidden=True)
-            if run.first_message_seq is None:
-                return KnownTurn(row, conversation, run, (), True)
-            seq = run.first_message_seq
+        run = tx.runs.get(RunId(row.said_in), hidden=True) if is_id("run", row.said_in) else None
+        seq = tx.messages.place(MessageId(row.said_in))[1] if run is None else run.first_message_seq
     except NotFound:
-        is_claimed = inputs.now < row.created_at + timedelta(seconds=CLAIM_S)
+        is_claimed = now < row.created_at + timedelta(seconds=CLAIM_S)
         return KnownTurn(row, conversation, None, (), True) if is_claimed else None
+    if seq is None:
+        return KnownTurn(row, conversation, run, (), True)
     messages, is_last = read_turn(tx, conversation, seq)
     return KnownTurn(row, conversation, run, messages, is_last) if messages else None
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 
@@ -18,6 +18,7 @@ from perdure.app import App, Endpoint
 from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError
 from perdure.engine.budget import CallBudget
 from perdure.features.openai_front.answers import data_line
+from perdure.features.openai_front.capture import ChatKeeping, KnownAgents
 from perdure.features.openai_front.port import PortRequest
 from perdure.features.openai_front.reading import STREAM, Reading, WithoutUsage
 from perdure.providers.masking import answer_pieces
@@ -35,16 +36,12 @@ CLOSE_S = 5.0
 """So long answers that are still being made are waited for when the program ends."""
 HELD_PIECES = 128
 """So many pieces, of at most 64 KiB, wait for a program that reads slowly; then its provider waits."""
+_FAULTS = (
+    *(TimeoutError, AddressRefused, DataTooLarge, BodyUnreadable),
+    *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
+)
 STALLED_S = 60.0
 """A program that reads nothing for so long has left."""
-
-
-class Keeping(Protocol):
-    """Keeps a chat: what the user says `before` a model is asked, and the text of its answer."""
-
-    async def before(self) -> None: ...
-
-    async def answer(self, text: str) -> None: ...
 
 
 class Passing:
@@ -93,6 +90,7 @@ class Proxy:
         self._app = app
         self._clients: dict[str, tuple[Endpoint, HttpClients]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.agents: KnownAgents = {}
 
     async def start(self) -> None:
         """Nothing runs before the first request."""
@@ -109,42 +107,43 @@ class Proxy:
             await clients.aclose()
 
     async def ask(
-        self, handle: str, body: Mapping[str, Any], budget: CallBudget, keeping: Keeping | None = None
+        self,
+        handle: str,
+        body: Mapping[str, Any],
+        budget: CallBudget,
+        keeping: ChatKeeping | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> Passing:
         """Send a request to a model, and return its answer as it comes.
 
         Args:
             body: of the request, with what is recalled.
             keeping: keeps the chat, whether the answer is read or not.
+            settings: of the agent that it is asked for, whose settings hold; None: the program alone says how.
         Raises: ModelError: the provider refuses it, or can't be reached; LimitReached; of a model of another API
             InvalidInput, NotSupported: it can't be asked so.
         """
         await budget.check()
         is_stream = bool(body.get("stream"))
-        with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+        hides_usage = is_stream and not (body.get("stream_options") or {}).get("include_usage")
         endpoint, name = self._app.models.provider_of(handle) or (None, "")
         speaks = endpoint is not None and endpoint.entry.api_name == "openai_chat" and endpoint.entry != SELF_SERVED
-        if endpoint is None or not speaks or handle in self._app.models.own_handles:
-            asked = await PortRequest.of(self._app, handle, body)
+        if endpoint is None or not speaks or settings is not None or handle in self._app.models.own_handles:
+            asked = await PortRequest.of(self._app, handle, body, settings or {})
             if keeping is not None:
                 await keeping.before()
             kind, pieces = STREAM if is_stream else "application/json", asked.answer(self._app)
-            hides_usage = is_stream and not with_usage
             return await self._begin(kind, pieces, handle, budget, keeping, hides_usage=hides_usage)
         url = api_url(endpoint.base_url, "/chat/completions")
         headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
-        target = Target.of_request(name, url, headers)
-        client = self._client(endpoint)
-        if hides_usage := is_stream and budget.is_counted and not with_usage:
+        target, client = Target.of_request(name, url, headers), self._client(endpoint)
+        if hides_usage := hides_usage and budget.is_counted:
             body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
         request = client.build_request("POST", url, content=json_bytes({**body, "model": name}), headers=headers)
         if keeping is not None:
             await keeping.before()
-        try:
-            async with asyncio.timeout(FIRST_S):
-                response = await client.send(request, stream=True)
-        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, AddressRefused) as error:
-            raise error_of_connection(error, target, silence_s=FIRST_S, begun=False) from error
+        async with _faults_of(target, FIRST_S, begun=False):
+            response = await client.send(request, stream=True)
         if not response.is_success:
             try:
                 raise await error_of_response(response, target, asyncio.get_running_loop().time() + ERROR_S)
@@ -166,7 +165,7 @@ class Proxy:
         pieces: AsyncIterator[bytes],
         handle: str,
         budget: CallBudget,
-        keeping: Keeping | None,
+        keeping: ChatKeeping | None,
         *,
         hides_usage: bool = False,
     ) -> Passing:
@@ -177,8 +176,9 @@ class Proxy:
             hides_usage: the program has not asked for the chunk with the tokens, so it is left out.
         """
         passing, first = Passing(kind), await anext(pieces, b"")
+        reading, shown = Reading(handle), WithoutUsage() if hides_usage else None
 
-        async def settle(reading: Reading) -> None:
+        async def settle() -> None:
             try:
                 await budget.count(handle, reading.reader.usage)
                 if keeping is not None and reading.is_whole:
@@ -187,18 +187,15 @@ class Proxy:
                 log.exception("an answer of %s was not kept", handle)
 
         async def work() -> None:
-            reading, filtered, piece, is_settled = Reading(handle), WithoutUsage(), first, False
+            piece, is_settled = first, False
             try:
                 while True:
                     reading.feed(piece)
-                    shown = filtered.feed(piece) if hides_usage else piece
-                    if not is_settled and (
-                        reading.reader.done or not piece
-                    ):  # the program's next request finds the answer
+                    if not is_settled and (reading.reader.done or not piece):  # the next request finds the answer
                         is_settled = True
-                        await settle(reading)
-                    if shown:
-                        await passing.put(shown)
+                        await settle()
+                    if part := piece if shown is None else shown.feed(piece):
+                        await passing.put(part)
                     if not piece:
                         return
                     piece = await anext(pieces, b"")
@@ -217,19 +214,27 @@ class Proxy:
         return passing
 
 
+@contextlib.asynccontextmanager
+async def _faults_of(target: Target, silence_s: float, *, begun: bool) -> AsyncIterator[None]:
+    """Give a provider so long for what is waited for here. Raises: ModelError: it fails."""
+    try:
+        async with asyncio.timeout(silence_s):
+            yield
+    except _FAULTS as error:
+        raise error_of_connection(error, target, silence_s=silence_s, begun=begun) from error
+
+
 async def _pieces(response: httpx.Response, target: Target) -> AsyncIterator[bytes]:
     """The body of an answer, as it comes. Raises: ModelError."""
-    pieces, silence_s, begun = answer_pieces(response), FIRST_S, False
+    pieces, begun = answer_pieces(response), False
     try:
         while True:
-            async with asyncio.timeout(silence_s):
+            async with _faults_of(target, NEXT_S if begun else FIRST_S, begun=begun):
                 piece = await anext(pieces, None)
             if piece is None:
                 return
+            begun = True
             if piece:
                 yield piece
-            silence_s, begun = NEXT_S, True
-    except (TimeoutError, httpx.HTTPError, httpx.StreamError, DataTooLarge, BodyUnreadable) as error:
-        raise error_of_connection(error, target, silence_s=silence_s, begun=begun) from error
     finally:
         await response.aclose()

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from typing_extensions import TypedDict
 
@@ -42,16 +42,14 @@ TELLING_CHARS = 20
 """The least length of an answer by which its chat is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatText:
+class ChatText(NamedTuple):
     """A text of a chat: of a user, or of the assistant."""
 
     role: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChatTurn:
+class ChatTurn(NamedTuple):
     """What users say together, and the answer to it; empty where there is none yet.
 
     Args:
@@ -65,40 +63,32 @@ class ChatTurn:
 
 def chain_of(texts: Iterable[ChatText], *seed: str) -> Sequence[ChatTurn]:
     """Return the turns of a chat, in order. Chats with another seed have other digests."""
-    turns: list[ChatTurn] = []
-    digest, users, answers, is_answered = _digest(*seed), list[str](), list[str](), False
-
-    def end() -> None:
-        nonlocal digest, users, answers, is_answered
-        before = turns[-1].answer if turns else ""
-        digest = _digest(digest, before, *users)
-        turns.append(ChatTurn(tuple(users), "\n".join(answers), digest))
-        users, answers, is_answered = [], [], False
-
-    for one in texts:
-        text = typed_text(one.text) if one.role == "user" else in_one_form(one.text)
-        if one.role != "user":
-            is_answered = is_answered or bool(users or text)  # also by a call alone, or stopped before its first word
-            answers += [text] if text else []
-        elif text:
+    said: list[tuple[list[str], list[str]]] = []  # what users say together, and the answers to it
+    is_answered = True
+    for role, text in texts:
+        text = typed_text(text) if role == "user" else in_one_form(text)
+        if role == "user" and text:
             if is_answered:
-                end()
-            users.append(text)
-    if users or answers:
-        end()
+                said.append(([], []))
+            said[-1][0].append(text)
+            is_answered = False
+        elif role != "user" and (said or text):  # an answer may be a call alone, or stopped before its first word
+            said = said or [([], [])]
+            said[-1][1].extend([text] if text else [])
+            is_answered = True
+    turns: list[ChatTurn] = []
+    digest, before = _digest(*seed), ""
+    for users, answers in said:
+        digest = _digest(digest, before, *users)
+        before = "\n".join(answers)
+        turns.append(ChatTurn(tuple(users), before, digest))
     return turns
-
-
-def window_digest(turns: Sequence[ChatTurn], place: int, *seed: str) -> str:
-    """Return the digest by which a turn is found in a chat whose beginning is not sent any more: of its words and of
-    the answer before it; empty, if that says too little."""
-    if place < 1 or len(answer := turns[place - 1].answer) < TELLING_CHARS:
-        return ""
-    return _digest("window", *seed, answer, *turns[place].users)
 
 
 def in_one_form(text: str) -> str:
     """Return a text as chat programs may send it again: without the white space at the ends of its lines."""
+    if text.isascii() and "\n" not in text and "\r" not in text:
+        return text.strip()
     text = unicodedata.normalize("NFC", text)
     return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")).strip()
 
@@ -151,7 +141,6 @@ class Chat:
         key: whose chat it is: the id of the key of the server.
         is_retry: the program says that it has sent the request before.
         whole: the digest of all that the request says: equal ones are the same request.
-        is_by_user: a first message goes on in the conversation of its user.
     """
 
     texts: Sequence[ChatText]
@@ -162,13 +151,8 @@ class Chat:
     key: KeyId | str = ""
     is_retry: bool = False
     whole: str = ""
-    is_by_user: bool = True
     client_tools: tuple[Mapping[str, Any], ...] | None = None
     options: RunOptions = NO_OPTIONS
-
-    def window_digest(self, place: int) -> str:
-        """As `window_digest` of its turn at this place."""
-        return window_digest(self.turns, place, *self._seed)
 
     @property
     def _seed(self) -> tuple[str, ...]:
@@ -176,8 +160,15 @@ class Chat:
 
     @property
     def name(self) -> str:
-        """What it names of its conversation; empty: nothing."""
-        return self.anchor.name or (self.anchor.user if self.is_by_user and len(self.turns) == 1 else "")
+        """What it names of its conversation; empty: nothing. A user names the one of a first message."""
+        return self.anchor.name or (self.anchor.user if len(self.turns) == 1 else "")
+
+    def window_digest(self, place: int) -> str:
+        """The digest by which its turn at this place is found in a chat whose beginning is not sent any more: of its
+        words and of the answer before it; empty, if that says too little."""
+        if place < 1 or len(answer := self.turns[place - 1].answer) < TELLING_CHARS:
+            return ""
+        return _digest("window", *self._seed, answer, *self.turns[place].users)
 
     @property
     def habit_digest(self) -> str:
@@ -221,19 +212,21 @@ class KnownChain:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChatPlace:
     """Where a request goes on.
 
     Args:
         said_in: the run that answers it, or the message, see `KnownChain`.
-        is_repeat: that is there already, or another process is about to begin it.
+        turn: its newest turn; the ids of messages are made by the digest in it.
+        is_repeat: it is there already, or another process is about to begin it.
         added: how many messages of what was said before were added to the conversation.
         system_is_new: whether the conversation has not been told yet what the program says beside the chat.
     """
 
     conversation: Conversation
     said_in: str
+    turn: ChatTurn
     is_repeat: bool = False
     added: int = 0
     system_is_new: bool = False
