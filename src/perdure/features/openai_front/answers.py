@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, NotRequired
+from typing import Any, ClassVar, Literal, NamedTuple, NotRequired, Protocol
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -60,9 +59,9 @@ def items_of(messages: Iterable[Message]) -> Iterator[Item]:
     """Yield what the agent says in messages of its run, by text or by `send_message`, and the calls for the caller."""
     for message in messages:
         id_ = _own_id(message.id)
-        if message.step_id is not None and message.kind == "message" and message.role == "assistant":
-            if text := "\n".join(str(shape["content"]) for shape in wire_messages(message, _DISPLAY)):
-                yield Item(id_, text)
+        is_own = message.step_id is not None and message.kind == "message" and message.role == "assistant"
+        if text := "\n".join(str(one["content"]) for one in (wire_messages(message, _DISPLAY) if is_own else ())):
+            yield Item(id_, text)
         for place, call in enumerate(message.calls):
             if call.awaits == "client":
                 yield Item(f"{id_}_{place}", replace(call, arguments=call.own_arguments))
@@ -80,35 +79,23 @@ def _own_id(message_id: str) -> str:
     return message_id.partition("-")[2]
 
 
-class AnswerWriter(ABC):
-    """Writes one answer in the form of an API, whole or as a stream."""
+class AnswerWriter(Protocol):
+    """Writes one answer in the form of an API: whole, or as the chunks of a stream. `named`: each event of a stream has
+    the name that it has as `type`; `ping` keeps a quiet connection open."""
 
-    named = False
-    """Whether each event of a stream has the name that it has as `type`."""
+    named: ClassVar[bool] = False
 
-    @abstractmethod
-    def whole(self, items: Iterable[Item], outcome: Outcome) -> dict[str, Any]:
-        """The whole answer."""
+    def whole(self, items: Iterable[Item], outcome: Outcome) -> dict[str, Any]: ...
 
-    @abstractmethod
-    def begin(self) -> Iterator[dict[str, Any]]:
-        """The chunks before all others, once."""
+    def begin(self) -> Iterator[dict[str, Any]]: ...
 
-    @abstractmethod
-    def piece(self, id_: str, text: str) -> Iterator[dict[str, Any]]:
-        """The chunks of a piece of a text."""
+    def piece(self, id_: str, text: str) -> Iterator[dict[str, Any]]: ...
 
-    @abstractmethod
-    def call(self, id_: str, call: ToolCall) -> Iterator[dict[str, Any]]:
-        """The chunks of a call."""
+    def call(self, id_: str, call: ToolCall) -> Iterator[dict[str, Any]]: ...
 
-    @abstractmethod
-    def end(self, outcome: Outcome) -> Iterator[Chunk]:
-        """The last chunks."""
+    def end(self, outcome: Outcome) -> Iterator[Chunk]: ...
 
-    @abstractmethod
-    def ping(self) -> dict[str, Any]:
-        """What keeps a quiet connection open."""
+    def ping(self) -> dict[str, Any]: ...
 
     def of_reply(self, reply: Reply) -> dict[str, Any]:
         """The whole answer of an agent."""
@@ -127,7 +114,7 @@ class RunStream(ChunkMaker[StoredEvent | Delta]):
     """The chunks of a stream of a run: of each text as it is made, and of each whole message."""
 
     def __init__(self, accepted: Accepted, writer: AnswerWriter) -> None:
-        self.name, self._writer = accepted.run.id, writer
+        self.name, self.named, self._writer = accepted.run.id, writer.named, writer
         self._has_all = not accepted.repeated  # who joins a run under way has not seen all pieces of a text
         self._sent: dict[str, str] = {}
         self._end: RunEnded | None = None
@@ -166,12 +153,6 @@ class RunStream(ChunkMaker[StoredEvent | Delta]):
         return {"error": {"type": failure.kind, "message": failure.message, "code": None, "param": None}}
 
 
-class NamedRunStream(RunStream):
-    """A stream whose events have names."""
-
-    named = True
-
-
 async def answer_run(
     request: Request, agent: AsyncAgentById, accepted: Accepted, writer: AnswerWriter, *, stream: bool | None
 ) -> Json[Any] | StreamingResponse:
@@ -180,8 +161,7 @@ async def answer_run(
     if not stream:
         return await reply_answer(streams, accepted, agent.reply_to(accepted), writer.of_reply)
     forget_body(request)
-    chunks = (NamedRunStream if writer.named else RunStream)(accepted, writer)
-    return await streams.stream(agent.follow_accepted(accepted), chunks, pings=True)
+    return await streams.stream(agent.follow_accepted(accepted), RunStream(accepted, writer), pings=True)
 
 
 def data_line(shape: Mapping[str, Any]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +11,9 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from perdure.core.messages import Text
 from perdure.core.text.json_strings import sorted_json
-from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.engine.budget import CallBudget, check_key_size
-from perdure.engine.records.run_request import NewMessage
+from perdure.engine.records.run_request import RunRequest
 from perdure.engine.run.accept import Accepted
 from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import ChatKeeping, recall, with_recalled
@@ -53,14 +51,24 @@ class Asked:
     whole: str
 
     @functools.cached_property
-    def texts(self) -> Sequence[ChatText]:
-        """What users and assistants say in it."""
-        return self.body.texts
+    def chat(self) -> Chat:
+        """The chat that it sends."""
+        messages = self.body.messages
+        return Chat(
+            texts=[ChatText(one.role, one.said) for one in messages if one.role in ("user", "assistant")],
+            results=[one.tool_call_id or "" for one in messages[self.body.newest :] if one.role == "tool"],
+            system=self.body.system,
+            anchor=self.anchor,
+            key=principal_of(self.request).key_id or "",
+            # OpenAI's own clients say so.
+            is_retry=self.request.headers.get("x-stainless-retry-count", "0") != "0",
+            whole=self.whole,
+        )
 
     @property
     def is_beside(self) -> bool:
         """Whether a program asks this beside the chat: nothing of it is kept."""
-        texts = self.texts
+        texts = self.chat.texts
         if not texts or texts[-1].role != "user":
             return bool(texts) and self._asks_by_system
         return is_chore(texts[-1].text, self.body.system, is_alone=len(texts) == 1)
@@ -73,10 +81,11 @@ class Asked:
     async def with_earlier(self, chats: Chats, behind: str) -> Asked:
         """The request with what was said in its conversation before, or up to an answer that it follows: a model
         outside knows only what it is sent. Raises: NotFound."""
-        texts = await chats.earlier_texts(self._chat((), ()), behind)
+        texts = await chats.earlier_texts(self.chat, behind)
         said = [{"role": one.role, "content": one.text} for one in texts]
         messages = self.sent["messages"]  # of which only the instructions stand before
-        first = 1 if messages and messages[0]["role"] == "system" else 0
+        roles = [one["role"] in ("system", "developer") for one in messages]
+        first = [*roles, False].index(False)
         sent = {**self.sent, "messages": [*messages[:first], *said, *messages[first:]]}
         return replace(self, sent=sent, body=parse_chat(sent))
 
@@ -86,8 +95,15 @@ class Asked:
         options = body.run_options
         if echo is not None:
             options = replace(options, form={"response": dict(echo)})
-        chat = replace(self._chat(*body.new_contents()), client_tools=body.tools_offered, options=options)
-        return await Chats(self.library.app, agent.id).begin(chat)
+        said, answers = body.new_contents()
+        request = RunRequest(
+            agent_id=agent.id,
+            messages=tuple(said),
+            answers=tuple(answers),
+            client_tools=body.tools_offered,
+            options=options,
+        )
+        return await Chats(self.library.app, agent.id).begin(self.chat, request)
 
     async def pass_on(self, agent: AsyncAgentById) -> tuple[Passing, ChatPlace | None]:
         """Ask the model that it names, or that of the agent, with the agent's memory around it; return (its answer as
@@ -99,10 +115,9 @@ class Asked:
             sent["max_tokens"] = sent.pop("max_completion_tokens")
         keeping: ChatKeeping | None = None
         if not self.is_beside:
-            chat = self._chat(*_loose_contents(self.body))
-            check_key_size(len(chat.asked))
-            sent["messages"] = with_recalled(sent["messages"], await recall(app, agent, chat))
-            keeping = ChatKeeping(app, agent.id, chat)
+            check_key_size(sum(map(len, self.chat.new)))
+            sent["messages"] = with_recalled(sent["messages"], await recall(app, agent, self.chat))
+            keeping = ChatKeeping(app, agent.id, self.chat)
         elif self._asks_by_system:  # the templates of many models take a system text at the beginning only
             sent["messages"] = [*sent["messages"][:-1], {**sent["messages"][-1], "role": "user"}]
         budget = CallBudget(found, app.ports)
@@ -110,27 +125,6 @@ class Asked:
         passing = await app.service(Proxy).ask(handle, sent, budget, keeping, settings)
         forget_body(self.request)
         return passing, None if keeping is None else keeping.place
-
-    def _chat(self, new: Sequence[NewMessage], answers: Sequence[Answer]) -> Chat:
-        """The chat that it sends."""
-        return Chat(
-            texts=self.texts,
-            new=tuple(new),
-            answers=tuple(answers),
-            system=self.body.system,
-            anchor=self.anchor,
-            key=principal_of(self.request).key_id or "",
-            # OpenAI's own clients say so.
-            is_retry=self.request.headers.get("x-stainless-retry-count", "0") != "0",
-            whole=self.whole,
-        )
-
-
-def _loose_contents(body: ChatRequest) -> tuple[Sequence[NewMessage], Sequence[Answer]]:
-    """The texts behind the last answer, of users and of tools: of whatever else a provider takes nothing is kept."""
-    newest = body.messages[body.newest :]
-    new = [NewMessage((Text(one.said),)) for one in newest if one.role == "user"]
-    return new, [ToolReturn(one.tool_call_id or "", one.text) for one in newest if one.role == "tool"]
 
 
 def parse_chat(shape: Mapping[str, Any]) -> ChatRequest:

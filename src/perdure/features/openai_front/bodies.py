@@ -12,7 +12,7 @@ from perdure.core.runs import RunOptions
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.domain.agents.options import check_options
 from perdure.engine.records.run_request import NewMessage
-from perdure.features.openai_front.values import Anchor, ChatText
+from perdure.features.openai_front.values import Anchor
 from perdure.library.messages.client_tools import client_tools_of
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
 from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
@@ -94,8 +94,8 @@ class ChatBody(WireRequest):
         return len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
 
     def new_contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer]]:
-        """The messages of users behind the last answer, and what the caller's tools returned; there may be none.
-        Raises: InvalidInput, NotSupported."""
+        """The messages of users behind the last answer, and what the caller's tools returned. Raises: InvalidInput,
+        NotSupported."""
         new: list[NewMessage] = []
         answers: list[Answer] = []
         for index, message in enumerate(self.messages[self.newest :], start=self.newest):
@@ -105,6 +105,8 @@ class ChatBody(WireRequest):
             elif message.role == "tool":
                 text, images = parse_return(message.content or "", where)
                 answers.append(ToolReturn(message.tool_call_id or "", text, images=images))
+        if not new and not answers:
+            raise InvalidInput("messages: no user says anything after the last answer, so there is none to give")
         return new, answers
 
 
@@ -115,14 +117,6 @@ class CompletionRequest(ChatBody):
     model: Annotated[AgentIdIn, Field(description="The id of an agent.")]
     messages: Annotated[list[CompletionMessage], MaxItems("messages_per_request"), keywords(minItems=1)]
     tools: Annotated[list[CompletionTool], MaxItems("tools_per_agent")] | None = None
-
-    def contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer] | None]:
-        """The messages of users behind the last answer, and what the caller's tools returned. Raises: InvalidInput,
-        NotSupported."""
-        new, answers = self.new_contents()
-        if not new and not answers:
-            raise InvalidInput("body.messages: no user says anything after the last answer, so there is none to give")
-        return new, answers or None
 
 
 class AnswerOptions(WireRequest):
@@ -202,11 +196,6 @@ class ChatRequest(ChatBody, AnswerOptions):
                 return [str(name)]
             shown = f"the function {name!r:.80}"
         raise InvalidInput(f"tool_choice is {shown}: give auto, none, required, or one of the functions in tools")
-
-    @property
-    def texts(self) -> Sequence[ChatText]:
-        """What users and assistants say in it."""
-        return [ChatText(one.role, one.said) for one in self.messages if one.role in ("user", "assistant")]
 
     @property
     def system(self) -> str:

@@ -66,7 +66,7 @@ async def _own_agent(library: AsyncPerdure, key_id: KeyId | None) -> AsyncAgentB
 async def recall(app: App, agent: AsyncAgentById, chat: Chat) -> str:
     """What the agent remembers about the newest words of a chat, for the model, without what the chat says itself;
     empty: nothing."""
-    query = typed_text(chat.asked)[-RECALL_CHARS:].strip()
+    query = typed_text("\n".join(chat.new))[-RECALL_CHARS:].strip()
     if not query:
         return ""
     try:

@@ -56,11 +56,6 @@ class KnownTurn:
         """Whether the answer is what the program sends again, which may be cut where a person stopped it."""
         return self.is_open or self.answer.startswith(turn.answer)
 
-    @property
-    def last_said(self) -> MessageId:
-        """The last message of the users."""
-        return [one.id for one in self.messages if one.role in ("user", "system")][-1]
-
 
 def find_turn(tx: Tx, row: KnownChain, now: datetime) -> KnownTurn | None:
     """Return a known turn as its conversation has it; None: it is gone, or was never begun."""
@@ -94,15 +89,9 @@ def read_turn(tx: Tx, conversation: Conversation, seq: int) -> tuple[Sequence[Me
 
 def _messages_from(tx: Tx, conversation: Conversation, seq: int) -> Iterator[Message]:
     """Yield the messages of a conversation from number `seq` on."""
-    rows: Sequence[Message] = ()
-    while not rows or len(rows) == ROWS:
-        rows = tx.messages.list(
-            conversation.agent_id,
-            conversation_seq=conversation.seq,
-            after_seq=rows[-1].seq if rows else seq - 1,
-            limit=ROWS,
-            kinds=("message",),
-        )
+    count = ROWS
+    while count == ROWS:
+        agent_id, line = conversation.key
+        rows = tx.messages.list(agent_id, conversation_seq=line, after_seq=seq - 1, limit=ROWS, kinds=("message",))
         yield from (row for row in rows if row.text != KEEP_ALIVE)  # said when an answer that failed is tried again
-        if not rows:
-            return
+        count, seq = len(rows), rows[-1].seq + 1 if rows else seq

@@ -20,14 +20,12 @@ async def complete_chat(
 ) -> Json[Completion] | StreamingResponse:
     """Send what users said to the agent that `model` names, and answer in OpenAI's shape, streamed on request."""
     agent = library.agent_of(body.model)
-    said, answers = body.contents()
-    if said:
-        answers = await with_lost_results(agent, answers or ())
+    said, answers = body.new_contents()
     accepted = await agent.send_request(
         RunRequest(
             agent_id=body.model,
             messages=tuple(said),
-            answers=None if answers is None else tuple(answers),
+            answers=await with_lost_results(agent, answers) if said else tuple(answers),
             client_tools=function_shapes([tool.model_dump() for tool in body.tools or ()]),
             if_busy="reject",
         )

@@ -31,7 +31,8 @@ class PortRequest:
 
     @classmethod
     async def of(cls, app: App, handle: str, shape: Mapping[str, Any], settings: Mapping[str, Any]) -> PortRequest:
-        """The request of this body, with the settings of an agent for what that does not set. Raises: ModelNotFound, InvalidInput, NotSupported."""
+        """The request of this body, with the settings of an agent for what that does not set. Raises: ModelNotFound,
+        InvalidInput, NotSupported."""
         body = ChatRequest.model_validate(shape)
         if app.models.find(handle) is None:
             raise app.models.not_found(handle)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+import anyio
 import httpx
 
 from perdure.app import App, Endpoint
@@ -49,38 +50,32 @@ class Passing:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self._pieces: asyncio.Queue[bytes] = asyncio.Queue(HELD_PIECES)
-        self._is_read, self._has_ended = True, False
+        self._end, self._pieces = anyio.create_memory_object_stream[bytes](HELD_PIECES)
 
     async def put(self, piece: bytes) -> None:
         """Pass a piece on, once there is room for it. Nobody waits for a program that has left, or has read nothing for
         `STALLED_S`."""
-        if self._is_read:
-            try:
+        try:
+            with contextlib.suppress(anyio.BrokenResourceError):
                 async with asyncio.timeout(STALLED_S):
-                    await self._pieces.put(piece)
-            except TimeoutError:
-                self._leave()
+                    await self._end.send(piece)
+        except TimeoutError:
+            self._pieces.close()
 
     def end(self) -> None:
         """Say that this was all."""
-        self._has_ended = True
-        with contextlib.suppress(asyncio.QueueFull):
-            self._pieces.put_nowait(b"")
+        self._end.close()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The pieces, as they come."""
-        try:
-            while not (self._has_ended and self._pieces.empty()) and (piece := await self._pieces.get()):
+        with contextlib.suppress(anyio.ClosedResourceError), self._pieces:
+            async for piece in self._pieces:
                 yield piece
-        finally:
-            self._leave()
 
-    def _leave(self) -> None:
-        """Hold nothing any more, and wake who waits."""
-        self._is_read, self._has_ended = False, True
-        while not self._pieces.empty():
-            self._pieces.get_nowait()
+    @property
+    def held(self) -> int:
+        """How many pieces wait for the program."""
+        return self._pieces.statistics().current_buffer_used
 
 
 class Proxy:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from perdure.core.errors import EmptyMessage, InvalidInput, MessageTooLarge, PerdureError
+from perdure.core.errors import EmptyMessage, MessageTooLarge, PerdureError
 from perdure.core.ids import ConversationId, MessageId, RunId
 from perdure.core.incoming.principals import current_principal
 from perdure.core.messages import Text
@@ -23,43 +24,35 @@ NO_RESULT = "The caller gave no result."
 class Chats(AsyncPart):
     """The chats of programs with one agent."""
 
-    async def begin(self, chat: Chat) -> Accepted:
-        """Begin the run that answers a request, or return that of the same request before.
+    async def begin(self, chat: Chat, request: RunRequest) -> Accepted:
+        """Begin the run that answers a request, or return that of the same request before. `request`: what it brings,
+        of no conversation yet.
 
-        Raises: InvalidInput: it says nothing new; NotFound: what it names; as `AsyncRequests.send_request`.
+        Raises: NotFound: what it names; InvalidInput, as `AsyncRequests.send_request`.
         """
         agent = AsyncAgentById(self._app, self._id)
-        if not chat.new:
-            if not chat.answers:
-                raise InvalidInput("messages: no user says anything after the last answer, so there is none to give")
+        if not request.messages:
             found, run = await self._ports.store.read(self._units(chat).find_answered)
             if run is not None:
                 return Accepted(run, (), repeated=True)
-            return await agent.send_request(
-                RunRequest(
-                    agent_id=self._id,
-                    conversation_seq=found.seq,
-                    answers=chat.answers,
-                    client_tools=chat.client_tools,
-                    options=chat.options,
-                )
-            )
+            return await agent.send_request(replace(request, conversation_seq=found.seq))
+        sizes = [sum(len(part.text) for part in one.parts if isinstance(part, Text)) for one in request.messages]
+        if max(sizes) > (limit := self._ports.settings.message_limit_chars):
+            raise MessageTooLarge(size=max(sizes), limit=limit)
         place = await self.find_place(chat, self._ports.ids.new("run"))
-        new, answers, conversation = chat.new, chat.answers or None, place.conversation
+        messages, answers, conversation = request.messages, request.answers or None, place.conversation
         if not place.is_repeat:
-            answers = await with_lost_results(agent, chat.answers, conversation.id)
+            answers = await with_lost_results(agent, request.answers or (), conversation.id)
         if place.system_is_new:
-            new = (NewMessage((Text(chat.system),), role="system"), *new)
-        request = RunRequest(
-            agent_id=self._id,
+            messages = (NewMessage((Text(chat.system),), role="system"), *messages)
+        request = replace(
+            request,
             conversation_seq=conversation.seq,
-            messages=new,
+            messages=messages,
             run_id=RunId(place.said_in),
             idempotency_key=f"openai {place.said_in}",
             identity=chat.request_digest,
             answers=answers,
-            client_tools=chat.client_tools,
-            options=chat.options,
         )
         try:
             return await agent.send_request(request)
@@ -84,14 +77,9 @@ class Chats(AsyncPart):
     async def find_place(self, chat: Chat, said_in: str) -> ChatPlace:
         """Where a request goes on, see `ChatUnits.find_place`, with all that was said before it. Raises: EmptyMessage,
         InvalidInput, MessageTooLarge, NotFound, ConversationBusy, ApprovalPending."""
-        if not chat.turns or not chat.new or chat.has_blank:
+        if not chat.turns or not chat.new or not all(text.strip() for text in chat.new):
             raise EmptyMessage
-        most = None
-        if said_in:
-            most, limit = current_principal.get().limits.message_chars, self._ports.settings.message_limit_chars
-            size = max(sum(len(part.text) for part in one.parts if isinstance(part, Text)) for one in chat.new)
-            if size > limit:
-                raise MessageTooLarge(size=size, limit=limit)
+        most = current_principal.get().limits.message_chars if said_in else None
         place = await self._ports.store.write(self._units(chat).find_place, said_in, most_chars=most)
         if place.added and said_in:
             await make_room(self._id, place.conversation.seq, self._ports)

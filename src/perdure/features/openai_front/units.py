@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from perdure.context.sections.envelopes import KEEP_ALIVE
 from perdure.core.conversations import Conversation
@@ -14,7 +14,7 @@ from perdure.core.errors import InvalidInput, MessageTooLarge, NotFound
 from perdure.core.ids import PREFIXES, AgentId, ConversationId, MessageId, RunId, derived_id, is_id
 from perdure.core.messages import Message
 from perdure.core.runs import FAILED_REASONS, Run
-from perdure.domain.conversations.importing import Importer, imported_message
+from perdure.domain.conversations.importing import ImportedMessage, Importer, imported_message
 from perdure.engine.approvals.answers import pending_calls
 from perdure.engine.conversations.importing import fork, import_in_unit
 from perdure.engine.ports import UnitInputs
@@ -40,6 +40,10 @@ WAITING = 50
 """Turns that are alike among which the one is looked for whose calls wait."""
 NEWEST = 4
 """Turns of a chat that are looked up at first."""
+
+
+_Said = tuple[Literal["user", "assistant"], str, str]
+"""Who says something, what, and the id of the message."""
 
 
 class _Way(NamedTuple):
@@ -93,21 +97,14 @@ class ChatUnits:
         system = digest_of(chat.system)
         if told is None:
             told = table.newest_system(self.agent_id, conversation.id)
-        noted = [(turn.digest, self._message_id(conversation, turn)) for turn in turns[way.lacking : -1] if turn.users]
+        noted: list[tuple[str, str]] = [
+            (turn.digest, self._message_id(conversation, turn)) for turn in turns[way.lacking : -1] if turn.users
+        ]
         habit = chat.habit_digest if len(turns) > 1 and not has_habit else ""
         own = (turns[-1].digest, chat.window_digest(len(turns) - 1), chat.request_digest, habit)
         noted += [(digest, said_in) for digest in own if digest]
-        chains = [
-            KnownChain(
-                digest=digest,
-                said_in=id_,
-                conversation_id=conversation.id,
-                system_digest=system,
-                created_at=self.inputs.now,
-            )
-            for digest, id_ in noted
-        ]
-        table.add(self.agent_id, chains)
+        common: Any = {"conversation_id": conversation.id, "system_digest": system, "created_at": self.inputs.now}
+        table.add(self.agent_id, [KnownChain(digest=digest, said_in=id_, **common) for digest, id_ in noted])
         count = self._add(tx, conversation, _said(lacking, with_users=way.with_users), most_chars=most_chars)
         return ChatPlace(conversation, said_in, last, added=count, system_is_new=system not in ("", told))
 
@@ -131,7 +128,7 @@ class ChatUnits:
         """Return (the conversation whose calls a request without new messages answers: of those that it may go on, the
         one that waits for these results, or else has the calls; the run that has answered them already, behind one that
         failed). Raises: NotFound, InvalidInput."""
-        ids, found = {answer.call_id for answer in self.chat.answers}, list[tuple[Conversation, Sequence[Message]]]()
+        ids, found = {*self.chat.results}, list[tuple[Conversation, Sequence[Message]]]()
         if self.chat.anchor.behind is not None:
             run = self._run(tx, self.chat.anchor.behind)
             conversation = tx.conversations.get(run.conversation_id)
@@ -211,7 +208,8 @@ class ChatUnits:
         """Return where a chat goes on whose turn at this place is known."""
         told = known.row.system_digest
         if not known.matches(self.chat.turns[place]):  # the answer was edited
-            made = fork(tx, known.conversation, self.new_id, self.inputs, upto=known.last_said)
+            asked = [row.id for row in known.messages if row.role in ("user", "system")]
+            made = fork(tx, known.conversation, self.new_id, self.inputs, upto=asked[-1])
             return _Way(made, place, told, with_users=False)
         if known.is_last:
             return _Way(known.conversation, place + 1, told)
@@ -307,18 +305,16 @@ class ChatUnits:
                 turn = turn._replace(digest=digest_of(turn.digest))
         return turn
 
-    def _add(
-        self, tx: Tx, conversation: Conversation, said: Iterable[tuple[str, str, str]], *, most_chars: int | None = None
-    ) -> int:
+    def _add(self, tx: Tx, conversation: Conversation, said: Iterable[_Said], *, most_chars: int | None = None) -> int:
         """Add those messages, as (role, text, id), that a conversation lacks; return how many. Raises: as
         `find_place`."""
-        names = ("role", "text", "id")
-        shapes = [dict(zip(names, one, strict=True), occurred_at=self.inputs.now) for one in said]
-        if most_chars is not None and (size := sum(len(one["text"]) for one in shapes)) > most_chars:
+        now = self.inputs.now
+        messages = [ImportedMessage(role=role, text=text, occurred_at=now, id=id_) for role, text, id_ in said]
+        if most_chars is not None and (size := sum(len(one.text) for one in messages)) > most_chars:
             helps = "ask an administrator for a key with a higher message_chars"
             raise MessageTooLarge(size=size, limit=most_chars, whose="this key", helps=helps)
         importer, limit = Importer(self.agent_id, conversation.id), self.inputs.settings.message_limit_chars
-        drafts = [importer.draft(imported_message(one, limit_chars=limit)) for one in shapes]
+        drafts = [importer.draft(imported_message(one, limit_chars=limit)) for one in messages]
         return import_in_unit(tx, self.agent_id, conversation.seq, drafts, self.inputs).new if drafts else 0
 
 
@@ -332,14 +328,15 @@ def find_texts(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId]) -> Mapping[M
     return {message.id: message.text for message in tx.messages.list_by_seqs(agent_id, seqs)}
 
 
-def _said(turns: Sequence[ChatTurn], *, with_users: bool) -> Iterator[tuple[str, str, str]]:
+def _said(turns: Sequence[ChatTurn], *, with_users: bool) -> Iterator[_Said]:
     """Yield role, text and id of the messages of turns; each has the same id whenever it is imported. `with_users`:
     also what users say in the first turn."""
     for number, turn in enumerate(turns):
-        texts = [*(("user", text) for text in turn.users), ("assistant", turn.answer)]
-        for place, (role, text) in enumerate(texts):
-            if text and (with_users or number or role == "assistant"):
-                yield role, text, f"{turn.digest}:{place}"
+        for place, text in enumerate(turn.users):
+            if with_users or number:
+                yield "user", text, f"{turn.digest}:{place}"
+        if turn.answer:
+            yield "assistant", turn.answer, f"{turn.digest}:{len(turn.users)}"
 
 
 def _waits(tx: Tx, conversation: Conversation, message_id: MessageId) -> bool:

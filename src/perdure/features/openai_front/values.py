@@ -15,10 +15,6 @@ from typing_extensions import TypedDict
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId, KeyId, MessageId, RunId
-from perdure.core.messages import Text
-from perdure.core.runs import NO_OPTIONS, RunOptions
-from perdure.core.tools.answers import Answer
-from perdure.engine.records.run_request import NewMessage
 from perdure.features.openai_front.feature import MEMORY_OF
 from perdure.server.wire.fields import KeyIdIn
 
@@ -134,9 +130,8 @@ class Chat:
     """A request of a chat program.
 
     Args:
-        texts: what users and assistants say in it, in order; the last ones are new.
-        new: the new messages of users.
-        answers: what the caller's tools returned.
+        texts: what users and assistants say in it, in order; those behind the last answer are new.
+        results: the ids of the calls whose results it brings.
         system: what the program says to the model beside the chat.
         key: whose chat it is: the id of the key of the server.
         is_retry: the program says that it has sent the request before.
@@ -144,15 +139,12 @@ class Chat:
     """
 
     texts: Sequence[ChatText]
-    new: tuple[NewMessage, ...]
-    answers: tuple[Answer, ...] = ()
+    results: Sequence[str] = ()
     system: str = ""
     anchor: Anchor = field(default_factory=Anchor)
     key: KeyId | str = ""
     is_retry: bool = False
     whole: str = ""
-    client_tools: tuple[Mapping[str, Any], ...] | None = None
-    options: RunOptions = NO_OPTIONS
 
     @property
     def _seed(self) -> tuple[str, ...]:
@@ -180,15 +172,11 @@ class Chat:
         """The digest by which the same request is known."""
         return _digest("request", *self._seed, self.turns[-1].digest, self.whole)
 
-    @property
-    def has_blank(self) -> bool:
-        """Whether a new message says nothing."""
-        return any(all(isinstance(part, Text) and not part.text.strip() for part in one.parts) for one in self.new)
-
-    @property
-    def asked(self) -> str:
-        """The texts of the new messages, in lines."""
-        return "\n".join(part.text for one in self.new for part in one.parts if isinstance(part, Text))
+    @functools.cached_property
+    def new(self) -> Sequence[str]:
+        """What users say behind the last answer."""
+        roles = [one.role for one in self.texts]
+        return [one.text for one in self.texts[len(roles) - [*reversed(roles), "assistant"].index("assistant") :]]
 
     @functools.cached_property
     def turns(self) -> Sequence[ChatTurn]:
