@@ -236,7 +236,7 @@ async def test_a_slow_program_has_little_held_for_it() -> None:
     passing = Passing("text/event-stream")
     filling = asyncio.create_task(fill(passing, 1_000))
     await asyncio.sleep(0.05)
-    held, waits = passing.held, not filling.done()
+    held, waits = passing._pieces.statistics().current_buffer_used, not filling.done()
     text = b"".join([piece async for piece in passing.pieces()])
 
     assert (held, waits) == (HELD_PIECES, True)
@@ -256,7 +256,7 @@ async def test_nobody_waits_for_a_program_that_has_left(monkeypatch: pytest.Monk
     async with asyncio.timeout(10):
         await filling
 
-    assert passing.held <= HELD_PIECES
+    assert passing._pieces.statistics().current_buffer_used <= HELD_PIECES
 
 
 async def test_what_is_said_is_kept_before_the_model_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.requests import Request
 
+from perdure.app import App, converter_of
+from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.text.json_strings import sorted_json
 from perdure.engine.budget import CallBudget, check_key_size
 from perdure.engine.records.run_request import RunRequest
@@ -18,7 +23,6 @@ from perdure.engine.run.accept import Accepted
 from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import ChatKeeping, recall, with_recalled
 from perdure.features.openai_front.chores import is_chore
-from perdure.features.openai_front.files import with_texts_of_files
 from perdure.features.openai_front.models import MEMORY
 from perdure.features.openai_front.proxy import Passing, Proxy
 from perdure.features.openai_front.service import Chats
@@ -36,12 +40,8 @@ def digest_of_body(body: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)  # without slots, for what is cached
 class Asked:
-    """A request in the shape of the chat API.
-
-    Args:
-        sent: its body as it came, for providers that speak this API.
-        whole: the digest of all that the program has sent.
-    """
+    """A request in the shape of the chat API. `sent`: its body as it came, for providers that speak this API; `whole`:
+    the digest of all that the program has sent."""
 
     library: AsyncPerdure
     request: Request
@@ -91,7 +91,7 @@ class Asked:
 
     async def begin(self, agent: AsyncAgentById, echo: Mapping[str, Any] | None = None) -> Accepted:
         """Begin the run of an agent that answers it. `echo`: what a `Response` shows of it. Raises: as `Chats`."""
-        body = await with_texts_of_files(self.library.app, self.body)
+        body = await _with_texts_of_files(self.library.app, self.body)
         options = body.run_options
         if echo is not None:
             options = replace(options, form={"response": dict(echo)})
@@ -133,3 +133,38 @@ def parse_chat(shape: Mapping[str, Any]) -> ChatRequest:
         return ChatRequest.model_validate(shape)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from error
+
+
+async def _with_texts_of_files(app: App, body: ChatRequest) -> ChatRequest:
+    """The request with texts in place of the files behind the last answer. Raises: InvalidInput: one can't be read."""
+    messages = list(body.messages)
+    for place in range(body.newest, len(messages)):
+        parts = messages[place].content
+        if parts and not isinstance(parts, str) and any(one.get("type") == "file" for one in parts):
+            read = [await _read(app, one, f"messages.{place}") for one in parts]
+            messages[place] = messages[place].model_copy(update={"content": read})
+    return body.model_copy(update={"messages": messages})
+
+
+async def _read(app: App, part: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """A part of a message; a file as its text, below its name. Raises: InvalidInput."""
+    if part.get("type") != "file":
+        return part
+    file = part.get("file")
+    found = file if isinstance(file, Mapping) else {}
+    name, data = str(found.get("filename") or "file.txt"), str(found.get("file_data") or "")
+    try:
+        content = base64.b64decode(data.partition(",")[2] if data.startswith("data:") else data, validate=True)
+    except ValueError:
+        content = b""
+    if not content:
+        raise InvalidInput(f"{where}: a file is read from its bytes in base64, file_data, not by an id or address")
+    with tempfile.NamedTemporaryFile() as copy:
+        copy.write(content)
+        copy.flush()
+        convert = converter_of(app.settings, app.shared.reading)
+        try:
+            document = await convert(name, Path(copy.name), progress=lambda done, total: None)
+        except PerdureError as error:
+            raise InvalidInput(f"{where}: {error}") from error
+    return {"type": "text", "text": f"[file {name}]\n{document.text}"}

@@ -94,11 +94,8 @@ def with_recalled(messages: Sequence[Mapping[str, Any]], recalled: str) -> list[
 
 
 class ChatKeeping:
-    """Keeps a chat with a model in the memory of an agent. Errors are logged: the answer is given all the same.
-
-    Attributes:
-        place: where what the user says was kept; None: nowhere yet.
-    """
+    """Keeps a chat with a model in the memory of an agent; `place`: where what the user says was kept. Errors are
+    logged: the answer is given all the same."""
 
     def __init__(self, app: App, agent_id: AgentId, chat: Chat) -> None:
         self._chats, self._agent_id, self._chat = Chats(app, agent_id), agent_id, chat

@@ -22,13 +22,8 @@ ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class KnownTurn:
-    """A turn of a chain that is known, as its conversation has it.
-
-    Args:
-        run: that was begun for it; None: none was, or another process is about to.
-        messages: the turn's own; empty: they wait behind another run.
-        is_last: whether nothing was said behind it.
-    """
+    """A turn of a chain that is known, as its conversation has it. No run: none was begun for it, or another process is
+    about to; no messages: they wait behind another run; `is_last`: nothing was said behind it."""
 
     row: KnownChain
     conversation: Conversation

@@ -96,7 +96,7 @@ async def _messages(
             agent_id=AgentId(""),
             seq=seq,
             conversation_seq=0,
-            role=message.role,
+            role="user" if message.role == "user" else "tool" if message.role == "tool" else "assistant",
             parts=tuple(one for one in (*parts, *made) if one != Text("")),
             created_at=now,
             occurred_at=now,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
@@ -72,11 +72,6 @@ class Passing:
             async for piece in self._pieces:
                 yield piece
 
-    @property
-    def held(self) -> int:
-        """How many pieces wait for the program."""
-        return self._pieces.statistics().current_buffer_used
-
 
 class Proxy:
     """Asks the models of requests that get memory around them."""
@@ -109,12 +104,11 @@ class Proxy:
         keeping: ChatKeeping | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Passing:
-        """Send a request to a model, and return its answer as it comes.
+        """Send a request to a model, and return its answer as it comes, once its first piece is there.
 
         Args:
-            body: of the request, with what is recalled.
-            keeping: keeps the chat, whether the answer is read or not.
-            settings: of the agent that it is asked for, whose settings hold; None: the program alone says how.
+            keeping: keeps the chat, whether the answer is read or not; but no half answer.
+            settings: of the agent that it is asked for; None: the program alone says how.
         Raises: ModelError: the provider refuses it, or can't be reached; LimitReached; of a model of another API
             InvalidInput, NotSupported: it can't be asked so.
         """
@@ -128,24 +122,34 @@ class Proxy:
             if keeping is not None:
                 await keeping.before()
             kind, pieces = STREAM if is_stream else "application/json", asked.answer(self._app)
-            return await self._begin(kind, pieces, handle, budget, keeping, hides_usage=hides_usage)
-        url = api_url(endpoint.base_url, "/chat/completions")
-        headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
-        target, client = Target.of_request(name, url, headers), self._client(endpoint)
-        if hides_usage := hides_usage and budget.is_counted:
-            body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
-        request = client.build_request("POST", url, content=json_bytes({**body, "model": name}), headers=headers)
-        if keeping is not None:
-            await keeping.before()
-        async with _faults_of(target, FIRST_S, begun=False):
-            response = await client.send(request, stream=True)
-        if not response.is_success:
+        else:
+            if hides_usage := hides_usage and budget.is_counted:
+                body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
+            url = api_url(endpoint.base_url, "/chat/completions")
+            headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
+            target, client = Target.of_request(name, url, headers), self._client(endpoint)
+            request = client.build_request("POST", url, content=json_bytes({**body, "model": name}), headers=headers)
+            if keeping is not None:
+                await keeping.before()
+            response = await _send(client, request, target)
+            kind = response.headers.get("content-type", "application/json")
+            pieces = _pieces(response, target)
+        passing, reading, first = Passing(kind), Reading(handle), await anext(pieces, b"")
+
+        async def settle() -> None:
+            """Count what the answer took, and keep it if it is whole."""
             try:
-                raise await error_of_response(response, target, asyncio.get_running_loop().time() + ERROR_S)
-            finally:
-                await response.aclose()
-        kind = response.headers.get("content-type", "application/json")
-        return await self._begin(kind, _pieces(response, target), handle, budget, keeping, hides_usage=hides_usage)
+                await budget.count(handle, reading.reader.usage)
+                if keeping is not None and reading.is_whole:
+                    await keeping.answer(reading.text)
+            except Exception:
+                log.exception("an answer of %s was not kept", handle)
+
+        shown = WithoutUsage() if hides_usage else None
+        task = asyncio.create_task(_pass_on(passing, first, pieces, reading, shown, settle))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return passing
 
     def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
         """The client for an endpoint, whose address may have changed."""
@@ -154,59 +158,50 @@ class Proxy:
             known = self._clients[endpoint.provider] = endpoint, HttpClients(guard=endpoint.guard)
         return known[1].client()
 
-    async def _begin(
-        self,
-        kind: str,
-        pieces: AsyncIterator[bytes],
-        handle: str,
-        budget: CallBudget,
-        keeping: ChatKeeping | None,
-        *,
-        hides_usage: bool = False,
-    ) -> Passing:
-        """Begin to pass an answer on, once its first piece is there; a half answer is not kept. Raises: ModelError:
-        there is none.
 
-        Args:
-            hides_usage: the program has not asked for the chunk with the tokens, so it is left out.
-        """
-        passing, first = Passing(kind), await anext(pieces, b"")
-        reading, shown = Reading(handle), WithoutUsage() if hides_usage else None
+async def _pass_on(
+    passing: Passing,
+    piece: bytes,
+    pieces: AsyncIterator[bytes],
+    reading: Reading,
+    shown: WithoutUsage | None,
+    settle: Callable[[], Awaitable[None]],
+) -> None:
+    """Pass an answer on to its end. It is settled before its last piece, so that the program's next request finds
+    it."""
+    is_settled = False
+    try:
+        while True:
+            reading.feed(piece)
+            if not is_settled and (reading.reader.done or not piece):
+                is_settled = True
+                await settle()
+            if part := piece if shown is None else shown.feed(piece):
+                await passing.put(part)
+            if not piece:
+                return
+            piece = await anext(pieces, b"")
+    except ModelError as error:
+        log.warning("an answer broke: %s", error)
+        failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
+        if passing.kind.startswith(STREAM):
+            await passing.put(data_line(failure))
+        if not is_settled:
+            await settle()
+    finally:
+        passing.end()
 
-        async def settle() -> None:
-            try:
-                await budget.count(handle, reading.reader.usage)
-                if keeping is not None and reading.is_whole:
-                    await keeping.answer(reading.text)
-            except Exception:
-                log.exception("an answer of %s was not kept", handle)
 
-        async def work() -> None:
-            piece, is_settled = first, False
-            try:
-                while True:
-                    reading.feed(piece)
-                    if not is_settled and (reading.reader.done or not piece):  # the next request finds the answer
-                        is_settled = True
-                        await settle()
-                    if part := piece if shown is None else shown.feed(piece):
-                        await passing.put(part)
-                    if not piece:
-                        return
-                    piece = await anext(pieces, b"")
-            except ModelError as error:
-                log.warning("an answer of %s broke: %s", handle, error)
-                failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
-                if kind.startswith(STREAM):
-                    await passing.put(data_line(failure))
-                await budget.count(handle, reading.reader.usage)
-            finally:
-                passing.end()
-
-        task = asyncio.create_task(work())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return passing
+async def _send(client: httpx.AsyncClient, request: httpx.Request, target: Target) -> httpx.Response:
+    """The response, of which only status and headers were read. Raises: ModelError."""
+    async with _faults_of(target, FIRST_S, begun=False):
+        response = await client.send(request, stream=True)
+    if response.is_success:
+        return response
+    try:
+        raise await error_of_response(response, target, asyncio.get_running_loop().time() + ERROR_S)
+    finally:
+        await response.aclose()
 
 
 @contextlib.asynccontextmanager

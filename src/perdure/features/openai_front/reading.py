@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
 from perdure.core.errors import ModelError, ModelReplyInvalid
@@ -95,25 +95,22 @@ class AsResponse:
 
     async def events(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The events of a stream, as it comes."""
-        async for event in self._events(pieces):
-            yield b"event: %b\n%b" % (event["type"].encode(), data_line(event))
-        yield DONE
-
-    async def _events(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-        for event in self._writer.begin():
-            yield event
+        yield _lines(self._writer.begin())
         async for piece in pieces:
-            for event in self._read(piece):
-                yield event
-        for event in self._read(b""):
-            yield event
+            if lines := _lines(self._read(piece)):
+                yield lines
+        rest: list[Any] = [*self._read(b"")]
         try:
-            last = self._writer.last(self._reading.reply(), self._message_id)
+            rest += self._writer.last(self._reading.reply(), self._message_id)
         except ModelError as error:
-            last = self._writer.end(Outcome("error", failure=Failure(kind=error.kind, message=str(error))))
-        for event in last:
-            yield event
+            rest += self._writer.end(Outcome("error", failure=Failure(kind=error.kind, message=str(error))))
+        yield _lines(rest) + DONE
 
     def _read(self, piece: bytes) -> Iterator[Any]:
         for text in self._reading.feed(piece):
             yield from self._writer.piece(self._message_id.partition("-")[2], text)
+
+
+def _lines(events: Iterable[Any]) -> bytes:
+    """Events with their names, as `text/event-stream` has them."""
+    return b"".join([b"event: %b\n%b" % (event["type"].encode(), data_line(event)) for event in events])

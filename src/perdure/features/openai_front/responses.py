@@ -53,12 +53,8 @@ class ItemList(TypedDict):
 
 
 class ResponseWriter(AnswerWriter):
-    """Writes an answer as OpenAI's responses API has it.
-
-    Args:
-        id_: of the run that makes it, or of the message that it answers, by which it is found again.
-        echo: what it shows of its request.
-    """
+    """Writes an answer as OpenAI's responses API has it. `id_`: of the run that makes it, or of the message that it
+    answers, by which it is found again; `echo`: what it shows of its request."""
 
     named = True
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import PREFIXES, RunId, is_id
+from perdure.core.ids import PREFIXES, MessageId, RunId, is_id
 from perdure.core.messages import Message
 from perdure.core.runs import Run
 from perdure.features.openai_front.answers import ChatWriter, Completion, Outcome, answer_run, items_of
@@ -106,7 +106,7 @@ async def create_response(
     # It can be followed where it was kept, and not read again.
     ids, now, echo = library.app.ports.ids, library.app.ports.clock.now(), body.echo(store=False)
     said_in, conversation = (ids.new("run"), "") if place is None else (place.said_in, place.conversation.id)
-    answer = AsResponse(ResponseWriter(said_in, now, conversation, echo), ids.new("message"), body.model)
+    answer = AsResponse(ResponseWriter(said_in, now, conversation, echo), MessageId(ids.new("message")), body.model)
     if not body.stream:
         return json_answer(await answer.whole(passing.pieces()))
     return StreamingResponse(answer.events(passing.pieces()), media_type=STREAM, headers=HEADERS)

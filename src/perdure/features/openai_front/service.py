@@ -25,11 +25,8 @@ class Chats(AsyncPart):
     """The chats of programs with one agent."""
 
     async def begin(self, chat: Chat, request: RunRequest) -> Accepted:
-        """Begin the run that answers a request, or return that of the same request before. `request`: what it brings,
-        of no conversation yet.
-
-        Raises: NotFound: what it names; InvalidInput, as `AsyncRequests.send_request`.
-        """
+        """Begin the run that answers a chat, or return that of the same request before. `request`: what it brings.
+        Raises: NotFound: what it names; InvalidInput, as `AsyncRequests.send_request`."""
         agent = AsyncAgentById(self._app, self._id)
         if not request.messages:
             found, run = await self._ports.store.read(self._units(chat).find_answered)

@@ -46,11 +46,7 @@ class ChatText(NamedTuple):
 
 
 class ChatTurn(NamedTuple):
-    """What users say together, and the answer to it; empty where there is none yet.
-
-    Args:
-        digest: of all that was said up to here, without the answer.
-    """
+    """What users say together, the answer to it (empty: there is none), and the digest of all up to here but that."""
 
     users: tuple[str, ...]
     answer: str
@@ -112,13 +108,8 @@ def _digest(*parts: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """What a request names of the conversation that it belongs to; nothing: the messages that it sends again decide.
-
-    Args:
-        name: the caller's name of it, or its id.
-        user: whose chat it is, by the caller's name; where nothing is sent again, it is the conversation's name.
-        behind: the run whose answer it follows.
-    """
+    """What a request names of the conversation that it belongs to: its `name` or id, the `user` whose chat it is, the
+    run whose answer it is `behind`; nothing: the messages that it sends again decide."""
 
     name: str = ""
     user: str = ""
@@ -186,12 +177,8 @@ class Chat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownChain:
-    """A row of `openai_histories`: a chain that is known, up to what users say.
-
-    Args:
-        said_in: the id of the run that was begun for it, or of the message, where no run was.
-        system_digest: of what the program said to the model beside it.
-    """
+    """A row of `openai_histories`: a chain that is known, up to what users say. `said_in`: the id of the run that was
+    begun for it, or of the message, where no run was; `system_digest`: of what the program said beside it."""
 
     digest: str
     said_in: RunId | MessageId | str
