@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
+from uuid import uuid4
 
 import pytest
 
@@ -135,6 +136,23 @@ def test_pruning_removes_values_that_nothing_names(saver: PerdureSaver) -> None:
     assert sorted(kinds) == ["checkpoint", "value"]
     with pytest.raises(ValueError, match="keep_latest"):
         saver.prune(["t"], strategy="all")
+
+
+def test_ids_may_be_numbers_and_uuids(saver: PerdureSaver) -> None:
+    """What is removed by such an id is gone."""
+    run, number = uuid4(), cast(str, 1)
+    config: Any = {"configurable": {"thread_id": number, "checkpoint_ns": ""}}
+    for _ in range(2):
+        saver.put(config, _checkpoint("x"), {"run_id": str(run)}, {"big": "1"})
+
+    saver.copy_thread(number, cast(str, 2))
+    assert len([*saver.list({"configurable": {"thread_id": 2}})]) == 2
+    saver.prune([number])
+    assert len([*saver.list(config)]) == 1
+    saver.delete_thread(number)
+    assert saver.get_tuple(config) is None
+    saver.delete_for_runs([cast(str, run)])
+    assert not [*saver.list(None)]
 
 
 async def _passages(saver: PerdureSaver) -> list[Any]:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core.ids import AgentId
 from perdure.core.messages import Text
 from perdure.core.models import ModelDelta
-from perdure.engine.records.run_request import NewMessage
+from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.features.openai_front.service import Chats
 from perdure.features.openai_front.values import Anchor, Chat, ChatText
 from perdure.library.agent import AsyncAgent
@@ -23,7 +24,11 @@ def chat_of(*texts: str, name: str = "") -> Chat:
     """A request that sends these texts of a user and an agent by turns."""
     roles = ("user", "assistant")
     said = [ChatText(roles[place % 2], text) for place, text in enumerate(texts)]
-    return Chat(texts=said, new=(NewMessage((Text(texts[-1]),)),), anchor=Anchor(name=name))
+    return Chat(texts=said, anchor=Anchor(name=name))
+
+
+def request_of(agent_id: AgentId, chat: Chat) -> RunRequest:
+    return RunRequest(agent_id=agent_id, messages=(NewMessage((Text(chat.new[-1]),)),))
 
 
 async def said_in(agent: AsyncAgent) -> list[list[str]]:
@@ -40,7 +45,9 @@ async def test_two_processes_answer_a_request_once(tmp_path: Path, store: str, n
         agent = await first.create_agent("ann", tools=())
         chat = chat_of("U1", name=name)
         both = (first, second) * 3
-        begun = await asyncio.gather(*(Chats(one.app, agent.id).begin(chat) for one in both))
+        begun = await asyncio.gather(
+            *(Chats(one.app, agent.id).begin(chat, request_of(agent.id, chat)) for one in both)
+        )
         model.let(9)
         replies = zip(both, begun, strict=True)
         answers = [(await one.agent_of(agent.id).reply_to(accepted)).text for one, accepted in replies]
@@ -56,7 +63,7 @@ async def test_a_process_that_dies_before_the_run_begins_loses_nothing() -> None
         chat = chat_of("U1", "A1", "U2")
         lost = await chats.find_place(chat, one.server.library.app.ports.ids.new("run"))
         one.clock.advance(10)
-        accepted = await chats.begin(chat)
+        accepted = await chats.begin(chat, request_of(one.agent.id, chat))
         await one.agent.reply_to(accepted)
 
         assert accepted.run.id == lost.said_in

@@ -171,6 +171,19 @@ async def test_chores_of_a_program_leave_no_trace(monkeypatch: pytest.MonkeyPatc
         assert await proxy.conversations() == []
 
 
+async def test_a_chore_of_an_agent_has_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the program sets none; the form of the agent's own answers is none of the chore's."""
+    async with proxied(monkeypatch, says("Tea")) as proxy:
+        settings = {"temperature": 0.25, "max_output_tokens": 77, "response_format": {"type": "json_object"}}
+        await proxy.library.create_agent("ann", model="openai/test", settings=settings)
+        text = "### Task:\nGenerate a title.\n### Output:\nJSON\n<chat_history>\nUSER: hi\n</chat_history>"
+        answer = await proxy.ask(text, model="ann", temperature=0.5)
+        [sent] = proxy.provider.requests
+
+        assert answer.json()["choices"][0]["message"]["content"] == "Tea"
+        assert (sent["temperature"], sent["max_tokens"]) == (0.5, 77) and "response_format" not in sent
+
+
 async def test_tools_of_the_program_are_passed_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """The texts of an answer that calls them are kept, and what follows their results stands behind it."""
     async with proxied(monkeypatch, calls("look", at="sky"), says("It is blue."), says("Bye.")) as proxy:
@@ -223,7 +236,7 @@ async def test_a_slow_program_has_little_held_for_it() -> None:
     passing = Passing("text/event-stream")
     filling = asyncio.create_task(fill(passing, 1_000))
     await asyncio.sleep(0.05)
-    held, waits = passing._pieces.qsize(), not filling.done()
+    held, waits = passing._pieces.statistics().current_buffer_used, not filling.done()
     text = b"".join([piece async for piece in passing.pieces()])
 
     assert (held, waits) == (HELD_PIECES, True)
@@ -243,7 +256,7 @@ async def test_nobody_waits_for_a_program_that_has_left(monkeypatch: pytest.Monk
     async with asyncio.timeout(10):
         await filling
 
-    assert passing._pieces.qsize() <= 2
+    assert passing._pieces.statistics().current_buffer_used <= HELD_PIECES
 
 
 async def test_what_is_said_is_kept_before_the_model_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,6 +283,15 @@ async def test_two_models_that_are_asked_the_same_at_once_have_conversations_of_
         await proxy.kept()
 
         assert sorted(await proxy.conversations()) == [["U1", "A1"], ["U1", "A2"]]
+
+
+async def test_the_same_word_again_in_a_named_conversation_is_kept_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with its own answer."""
+    async with proxied(monkeypatch, *[says(f"A{number}") for number in range(3)]) as proxy:
+        for _ in range(3):
+            await proxy.ask("next", headers={"X-Conversation": "game"})
+
+        assert await proxy.conversations() == [["next", "A0", "next", "A1", "next", "A2"]]
 
 
 ODD = {

@@ -148,3 +148,16 @@ async def test_results_of_tools_that_come_again_after_a_failure_are_answered() -
         assert failed.status_code == 500 and (answer, last) == ("A1", "A2")
         [said] = await chat.conversations()
         assert said[-3:] == ["A1", "go on", "A2"] and "seen" in said
+
+
+async def test_results_of_tools_that_come_a_third_time_get_the_answer_of_the_second() -> None:
+    """The model is not asked again once a try behind a failure was answered."""
+    async with program(calls("look", at="a"), fails("it is down"), says("A1"), says("A2")) as chat:
+        body = chat.body("go", tools=LOOK)
+        made = (await chat.server.http.post(PATH, json=body)).json()["choices"][0]["message"]
+        result = {"role": "tool", "tool_call_id": made["tool_calls"][0]["id"], "content": "seen"}
+        again = {**body, "messages": [*body["messages"], made, result]}
+        await chat.server.http.post(PATH, json=again)
+        answers = [await send(chat, again) for _ in range(3)]
+
+        assert answers == ["A1"] * 3 and len(chat.requests) == 3

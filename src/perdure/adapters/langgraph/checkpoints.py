@@ -100,7 +100,7 @@ class PerdureSaver(OfArchive, base.BaseCheckpointSaver[str]):
         about = base.get_checkpoint_metadata(config, metadata)
         tags = ["checkpoint", _tag("line", thread_id, namespace)]
         if run_id := about.get("run_id"):
-            tags.append(_tag("run", str(run_id)))
+            tags.append(_tag("run", run_id))
         await self._store_value(
             (thread_id, namespace, "checkpoint", checkpoint["id"]),
             tags,
@@ -150,7 +150,7 @@ class PerdureSaver(OfArchive, base.BaseCheckpointSaver[str]):
         """Copy all of a thread to another one."""
         archive = await self._store.archive()
         async for passage in self._store.passages([_tag("thread", source_thread_id)]):
-            name = [target_thread_id, *passage.metadata["name"][1:]]
+            name = [str(target_thread_id), *passage.metadata["name"][1:]]
             tags = [_moved(tag, target_thread_id) for tag in passage.tags]
             metadata = {**passage.metadata, "name": name}
             await archive.put_named(name, NewPassage(text=passage.text, tags=tags, metadata=metadata))
@@ -298,8 +298,8 @@ def _config(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfi
 
 
 def _tag(kind: str, *names: str) -> str:
-    """Return the tag of passages that belong to a thread, to a line of checkpoints, to a run or to a checkpoint."""
-    return f"{kind}:{json.dumps(names, ensure_ascii=False)}"
+    """Return the tag of passages of a thread, a line of checkpoints, a run or a checkpoint; ids may be numbers, too."""
+    return f"{kind}:{json.dumps([*map(str, names)], ensure_ascii=False)}"
 
 
 def _moved(tag: str, thread_id: str) -> str:

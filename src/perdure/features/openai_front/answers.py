@@ -1,26 +1,172 @@
-"""The answers of OpenAI's chat API: a whole one, and the chunks of a stream."""
+"""An answer in parts, of an agent or of a model alone, and how OpenAI's chat API writes it."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal, NotRequired
+from typing import Any, ClassVar, Literal, NamedTuple, NotRequired, Protocol
 
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
 from typing_extensions import TypedDict
 
 from perdure.core.events import Delta, DeltaStreamed, MessageAdded, RunEnded, StoredEvent
-from perdure.core.messages import Message
+from perdure.core.ids import MessageId
+from perdure.core.messages import Message, Text, ToolCall, text_of
+from perdure.core.models import ModelReply
 from perdure.core.runs import FAILED_REASONS, NO_USAGE, Failure, Run, StopReason, Usage
 from perdure.engine.run.accept import Accepted
+from perdure.library.agent import AsyncAgentById
 from perdure.library.messages.reply import Reply
+from perdure.server.routes.messages import reply_answer
 from perdure.server.wire.chunks import Chunk, ChunkMaker
-from perdure.server.wire.http import json_bytes
+from perdure.server.wire.http import Json, forget_body, json_bytes
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.shapes import Object
+from perdure.server.wire.sse import Streams
 
 _DISPLAY = Display(types=frozenset({"assistant_message"}))
+
+
+class Item(NamedTuple):
+    """A part of an answer, with its id: a text, or a call that the caller has to run."""
+
+    id: str
+    said: str | ToolCall
+
+
+class Outcome(NamedTuple):
+    """How an answer has ended. No reason: it has not."""
+
+    reason: StopReason | None
+    usage: Usage | None = None
+    failure: Failure | None = None
+    logprobs: Mapping[str, Any] | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a limit ended it."""
+        return self.reason in ("max_tokens_exceeded", "max_steps")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there is no answer."""
+        return self.reason in FAILED_REASONS and not self.is_cut
+
+
+def items_of(messages: Iterable[Message]) -> Iterator[Item]:
+    """Yield what the agent says in messages of its run, by text or by `send_message`, and the calls for the caller."""
+    for message in messages:
+        id_ = _own_id(message.id)
+        is_own = message.step_id is not None and message.kind == "message" and message.role == "assistant"
+        if text := "\n".join(str(one["content"]) for one in (wire_messages(message, _DISPLAY) if is_own else ())):
+            yield Item(id_, text)
+        for place, call in enumerate(message.calls):
+            if call.awaits == "client":
+                yield Item(f"{id_}_{place}", replace(call, arguments=call.own_arguments))
+
+
+def items_of_reply(reply: ModelReply, message_id: MessageId) -> Iterator[Item]:
+    """Yield the text and the calls in an answer of a model."""
+    if text := text_of([part for part in reply.parts if isinstance(part, Text)]):
+        yield Item(_own_id(message_id), text)
+    for place, call in enumerate(part for part in reply.parts if isinstance(part, ToolCall)):
+        yield Item(f"{_own_id(message_id)}_{place}", call)
+
+
+def _own_id(message_id: str) -> str:
+    return message_id.partition("-")[2]
+
+
+class AnswerWriter(Protocol):
+    """Writes one answer in the form of an API: whole, or as the chunks of a stream. `named`: each event of a stream has
+    the name that it has as `type`; `ping` keeps a quiet connection open."""
+
+    named: ClassVar[bool] = False
+
+    def whole(self, items: Iterable[Item], outcome: Outcome) -> dict[str, Any]: ...
+
+    def begin(self) -> Iterator[dict[str, Any]]: ...
+
+    def piece(self, id_: str, text: str) -> Iterator[dict[str, Any]]: ...
+
+    def call(self, id_: str, call: ToolCall) -> Iterator[dict[str, Any]]: ...
+
+    def end(self, outcome: Outcome) -> Iterator[Chunk]: ...
+
+    def ping(self) -> dict[str, Any]: ...
+
+    def of_reply(self, reply: Reply) -> dict[str, Any]:
+        """The whole answer of an agent."""
+        outcome = Outcome(reply.stop_reason, reply.usage, reply.failure, reply.logprobs)
+        return self.whole(items_of(reply.messages), outcome)
+
+    def last(self, reply: ModelReply, message_id: MessageId) -> Iterator[Chunk]:
+        """The chunks of a model's answer behind those of its text."""
+        for id_, said in items_of_reply(reply, message_id):
+            if isinstance(said, ToolCall):
+                yield from self.call(id_, said)
+        yield from self.end(Outcome(reply.stop_reason, reply.usage))
+
+
+class RunStream(ChunkMaker[StoredEvent | Delta]):
+    """The chunks of a stream of a run: of each text as it is made, and of each whole message."""
+
+    def __init__(self, accepted: Accepted, writer: AnswerWriter) -> None:
+        self.name, self.named, self._writer = accepted.run.id, writer.named, writer
+        self._has_all = not accepted.repeated  # who joins a run under way has not seen all pieces of a text
+        self._sent: dict[str, str] = {}
+        self._end: RunEnded | None = None
+
+    def of(self, event: StoredEvent | Delta, *, now: datetime) -> Iterator[Chunk]:
+        if self.named:
+            yield from self._writer.begin()
+        delta = event if isinstance(event, Delta) and self._has_all else None
+        match event.event if isinstance(event, StoredEvent) else None:
+            case DeltaStreamed(delta=stored):
+                delta = stored
+            case MessageAdded(message=Message() as message):
+                sent = self._sent.pop(message.id, "")
+                for id_, said in items_of([message]):
+                    if isinstance(said, ToolCall):
+                        yield from self._writer.call(id_, said)
+                    elif said.startswith(sent) and said != sent:  # what did not come in pieces comes whole
+                        yield from self._writer.piece(id_, said.removeprefix(sent))
+            case RunEnded() as end:
+                self._end = end
+        if delta is not None and delta.kind == "text" and delta.text:
+            self._sent[delta.message_id] = self._sent.get(delta.message_id, "") + delta.text
+            yield from self._writer.piece(_own_id(delta.message_id), delta.text)
+
+    def end(self) -> Iterator[Chunk]:
+        if (end := self._end) is not None:
+            yield from self._writer.end(Outcome(end.stop_reason, end.usage, end.failure))
+
+    def broken(self, failure: Failure) -> Iterator[Chunk]:
+        yield from self._writer.end(Outcome("error", failure=failure))
+
+    def ping(self, now: datetime) -> dict[str, Any]:
+        return self._writer.ping()
+
+    def error(self, failure: Failure) -> dict[str, Any]:
+        return {"error": {"type": failure.kind, "message": failure.message, "code": None, "param": None}}
+
+
+async def answer_run(
+    request: Request, agent: AsyncAgentById, accepted: Accepted, writer: AnswerWriter, *, stream: bool | None
+) -> Json[Any] | StreamingResponse:
+    """The answer to a request that began a run of an agent."""
+    streams: Streams = request.app.state.streams
+    if not stream:
+        return await reply_answer(streams, accepted, agent.reply_to(accepted), writer.of_reply)
+    forget_body(request)
+    return await streams.stream(agent.follow_accepted(accepted), RunStream(accepted, writer), pings=True)
+
+
+def data_line(shape: Mapping[str, Any]) -> bytes:
+    """A shape as an event of a stream."""
+    return b"data: %b\n\n" % json_bytes(shape)
 
 
 class CompletionText(TypedDict):
@@ -44,162 +190,66 @@ class Completion(TypedDict):
     usage: Object
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer, of an agent or of a model alone; `calls` as `calls_shape` has them."""
+class ChatWriter(AnswerWriter):
+    """Writes an answer as OpenAI's chat API has it."""
 
-    id: str
-    model: str
-    created: int
-    text: str = ""
-    usage: Usage = NO_USAGE
-    calls: Sequence[Mapping[str, Any]] = ()
-    reason: str = "stop"
-    logprobs: Mapping[str, Any] | None = None
+    def __init__(self, id_: str, model: str, created: datetime, *, with_usage: bool = False) -> None:
+        self._head = {"id": f"chatcmpl-{id_}", "created": int(created.timestamp()), "model": model}
+        self._with_usage, self._begun, self._calls = with_usage, False, list[dict[str, Any]]()
 
     @classmethod
-    def of_run(cls, run: Run, model: str = "") -> Answer:
-        """The answer of a run before anything is said; `model` is its name there, by default the agent's id."""
-        return cls(f"chatcmpl-{run.id}", model or run.key.agent_id, int(run.created_at.timestamp()))
+    def of_run(cls, run: Run, model: str = "", *, with_usage: bool = False) -> ChatWriter:
+        """The writer of a run's answer; `model` is its name there, by default the agent's id."""
+        return cls(run.id, model or run.key.agent_id, run.created_at, with_usage=with_usage)
 
-    def ended(self, reason: StopReason, usage: Usage, calls: Sequence[Mapping[str, Any]], **fields: Any) -> Answer:
-        """The answer at its end."""
-        cut = reason in ("max_tokens_exceeded", "max_steps")
-        why = "tool_calls" if calls else "length" if cut else "stop"
-        return replace(self, usage=usage, calls=calls, reason=why, **fields)
+    def whole(self, items: Iterable[Item], outcome: Outcome) -> dict[str, Any]:
+        said = [one.said for one in items]
+        calls = [_call_shape(one) for one in said if isinstance(one, ToolCall)]
+        text = "\n".join(one for one in said if isinstance(one, str))
+        message = {"role": "assistant", "content": text, "refusal": None, **({"tool_calls": calls} if calls else {})}
+        reason = _finish_reason(outcome, calls)
+        choice = {"index": 0, "message": message, "logprobs": outcome.logprobs, "finish_reason": reason}
+        head = {**self._head, "object": "chat.completion"}
+        return {**head, "choices": [choice], "usage": _usage_shape(outcome.usage or NO_USAGE)}
 
-    @property
-    def shape(self) -> dict[str, Any]:
-        """The whole answer."""
-        calls = {"tool_calls": list(self.calls)} if self.calls else {}
-        message = {"role": "assistant", "content": self.text, "refusal": None, **calls}
-        choice = {"index": 0, "message": message, "logprobs": self.logprobs, "finish_reason": self.reason}
-        return self._head("chat.completion") | {"choices": [choice], "usage": _usage_shape(self.usage)}
-
-    def chunk(self, delta: Mapping[str, Any], reason: str | None = None) -> dict[str, Any]:
-        """A chunk of its stream."""
-        choice = {"index": 0, "delta": dict(delta), "logprobs": None, "finish_reason": reason}
-        return self._head("chat.completion.chunk") | {"choices": [choice]}
-
-    def last_chunks(self, *, with_usage: bool | None) -> Iterator[dict[str, Any]]:
-        """The chunks behind those of its text."""
-        if self.calls:
-            yield self.chunk({"tool_calls": [{"index": place, **one} for place, one in enumerate(self.calls)]})
-        yield self.chunk({}, self.reason)
-        if with_usage:
-            yield self._head("chat.completion.chunk") | {"choices": [], "usage": _usage_shape(self.usage)}
-
-    def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
-
-
-def data_line(shape: Mapping[str, Any]) -> bytes:
-    """A shape as an event of a stream."""
-    return b"data: %b\n\n" % json_bytes(shape)
-
-
-def completion_shape(reply: Reply, run: Run, model: str = "") -> dict[str, Any]:
-    """The whole answer of an agent."""
-    texts = [text for message in reply.messages for text in texts_of(message)]
-    calls = [call for message in reply.messages for call in calls_shape(message)]
-    answer = Answer.of_run(run, model).ended(reply.stop_reason, reply.usage, calls, logprobs=reply.logprobs)
-    return replace(answer, text="\n".join(texts)).shape
-
-
-class RunChunks(ChunkMaker[StoredEvent | Delta]):
-    """The chunks of a stream of a run: of each text as it is made, and of each whole message."""
-
-    def __init__(self, accepted: Accepted) -> None:
-        self.run, self.name = accepted.run, accepted.run.id
-        self._has_all = not accepted.repeated  # who joins a run under way has not seen all pieces of a text
-        self._sent: dict[str, str] = {}
-        self._end: RunEnded | None = None
-
-    def of(self, event: StoredEvent | Delta, *, now: datetime) -> Iterator[Chunk]:
-        delta = event if isinstance(event, Delta) and self._has_all else None
-        match event.event if isinstance(event, StoredEvent) else None:
-            case DeltaStreamed(delta=stored):
-                delta = stored
-            case MessageAdded(message=Message() as message):
-                sent = self._sent.pop(message.id, "")
-                text = "\n".join(texts_of(message))
-                # A text that did not come in pieces comes whole.
-                if rest := text.removeprefix(sent) if text.startswith(sent) else "":
-                    yield from self._piece(message.id, rest)
-                yield from self._message(message, text)
-            case RunEnded() as end:
-                self._end = end
-        if delta is not None and delta.kind == "text" and delta.text:
-            self._sent[delta.message_id] = self._sent.get(delta.message_id, "") + delta.text
-            yield from self._piece(delta.message_id, delta.text)
-
-    @abstractmethod
-    def _piece(self, message_id: str, text: str) -> Iterator[Chunk]:
-        """The chunks of a piece of a message's text."""
-
-    @abstractmethod
-    def _message(self, message: Message, text: str) -> Iterator[Chunk]:
-        """The chunks at the end of a message, behind those of its text."""
-
-
-class CompletionChunks(RunChunks):
-    """The chunks of one stream: the role, the pieces of the text, and why it ends."""
-
-    def __init__(self, accepted: Accepted, *, with_usage: bool | None, model: str = "") -> None:
-        super().__init__(accepted)
-        self._answer, self._with_usage = Answer.of_run(accepted.run, model), with_usage
-        self._begun = False
-        self._calls: list[dict[str, Any]] = []
-
-    def _piece(self, message_id: str, text: str) -> Iterator[Chunk]:
-        yield from self._begin()
-        yield self._answer.chunk({"content": text})
-
-    def _message(self, message: Message, text: str) -> Iterator[Chunk]:
-        self._calls += calls_shape(message)
-        yield from ()
-
-    def _begin(self) -> Iterator[Chunk]:
-        """The chunk of the role, once."""
+    def begin(self) -> Iterator[dict[str, Any]]:
         if not self._begun:
             self._begun = True
-            yield self._answer.chunk({"role": "assistant", "content": ""})
+            yield self._chunk({"role": "assistant", "content": ""})
 
-    def end(self) -> Iterator[Chunk]:
-        if (end := self._end) is None:
+    def piece(self, id_: str, text: str) -> Iterator[dict[str, Any]]:
+        yield from self.begin()
+        yield self._chunk({"content": text})
+
+    def call(self, id_: str, call: ToolCall) -> Iterator[dict[str, Any]]:
+        self._calls.append({"index": len(self._calls), **_call_shape(call)})
+        yield from ()
+
+    def end(self, outcome: Outcome) -> Iterator[Chunk]:
+        if outcome.failure is not None and outcome.reason in FAILED_REASONS:
+            yield outcome.failure
             return
-        if end.failure is not None and end.stop_reason in FAILED_REASONS:
-            yield end.failure
-            return
-        yield from self._begin()
-        answer = self._answer.ended(end.stop_reason, end.usage, self._calls)
-        yield from answer.last_chunks(with_usage=self._with_usage)
+        yield from self.begin()
+        if self._calls:
+            yield self._chunk({"tool_calls": self._calls})
+        yield self._chunk({}, _finish_reason(outcome, self._calls))
+        if self._with_usage:
+            yield self._chunk() | {"usage": _usage_shape(outcome.usage or NO_USAGE)}
 
-    def broken(self, failure: Failure) -> Iterator[Chunk]:
-        yield failure
+    def ping(self) -> dict[str, Any]:
+        return self._chunk({})
 
-    def ping(self, now: datetime) -> dict[str, Any]:
-        """An empty piece, which keeps a quiet connection open."""
-        return self._answer.chunk({})
-
-    def error(self, failure: Failure) -> dict[str, Any]:
-        return {"error": {"type": failure.kind, "message": failure.message, "code": None, "param": None}}
+    def _chunk(self, delta: Mapping[str, Any] | None = None, reason: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return {**self._head, "object": "chat.completion.chunk", "choices": [] if delta is None else [choice]}
 
 
-def texts_of(message: Message) -> Sequence[str]:
-    """What the agent says in a message of its run, by text or by `send_message`."""
-    if message.step_id is None or message.kind != "message" or message.role != "assistant":
-        return ()
-    return [str(shape["content"]) for shape in wire_messages(message, _DISPLAY)]
+def _finish_reason(outcome: Outcome, calls: Sequence[object]) -> str:
+    return "tool_calls" if calls else "length" if outcome.is_cut else "stop"
 
 
-def calls_shape(message: Message) -> list[dict[str, Any]]:
-    """The calls in a message that the caller has to run."""
-    return [
-        {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.own_arguments}}
-        for call in message.calls
-        if call.awaits == "client"
-    ]
+def _call_shape(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _usage_shape(usage: Usage) -> dict[str, Any]:

@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
+import base64
 import functools
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from perdure.core.messages import Text
-from perdure.core.tools.answers import Answer, ToolReturn
+from perdure.app import App, converter_of
+from perdure.core.errors import InvalidInput, PerdureError
+from perdure.core.text.json_strings import sorted_json
 from perdure.engine.budget import CallBudget, check_key_size
-from perdure.engine.records.run_request import NewMessage
+from perdure.engine.records.run_request import RunRequest
 from perdure.engine.run.accept import Accepted
 from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import ChatKeeping, recall, with_recalled
 from perdure.features.openai_front.chores import is_chore
-from perdure.features.openai_front.files import with_texts_of_files
 from perdure.features.openai_front.models import MEMORY
 from perdure.features.openai_front.proxy import Passing, Proxy
 from perdure.features.openai_front.service import Chats
-from perdure.features.openai_front.values import Anchor, Chat, ChatPlace, ChatText
+from perdure.features.openai_front.values import Anchor, Chat, ChatPlace, ChatText, digest_of
 from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.http import forget_body, principal_of
 
 
+def digest_of_body(body: Mapping[str, Any]) -> str:
+    """The digest of what a request says, without how its answer comes: a try that streams is the same as one that does
+    not."""
+    return digest_of(sorted_json({name: one for name, one in body.items() if name not in ("stream", "stream_options")}))
+
+
 @dataclass(frozen=True)  # without slots, for what is cached
 class Asked:
-    """A request in the shape of the chat API.
-
-    Args:
-        sent: its body as it came, for providers that speak this API.
-        whole: the digest of all that the program has sent.
-    """
+    """A request in the shape of the chat API. `sent`: its body as it came, for providers that speak this API; `whole`:
+    the digest of all that the program has sent."""
 
     library: AsyncPerdure
     request: Request
@@ -46,14 +51,24 @@ class Asked:
     whole: str
 
     @functools.cached_property
-    def texts(self) -> Sequence[ChatText]:
-        """What users and assistants say in it."""
-        return self.body.texts
+    def chat(self) -> Chat:
+        """The chat that it sends."""
+        messages = self.body.messages
+        return Chat(
+            texts=[ChatText(one.role, one.said) for one in messages if one.role in ("user", "assistant")],
+            results=[one.tool_call_id or "" for one in messages[self.body.newest :] if one.role == "tool"],
+            system=self.body.system,
+            anchor=self.anchor,
+            key=principal_of(self.request).key_id or "",
+            # OpenAI's own clients say so.
+            is_retry=self.request.headers.get("x-stainless-retry-count", "0") != "0",
+            whole=self.whole,
+        )
 
     @property
     def is_beside(self) -> bool:
         """Whether a program asks this beside the chat: nothing of it is kept."""
-        texts = self.texts
+        texts = self.chat.texts
         if not texts or texts[-1].role != "user":
             return bool(texts) and self._asks_by_system
         return is_chore(texts[-1].text, self.body.system, is_alone=len(texts) == 1)
@@ -66,21 +81,29 @@ class Asked:
     async def with_earlier(self, chats: Chats, behind: str) -> Asked:
         """The request with what was said in its conversation before, or up to an answer that it follows: a model
         outside knows only what it is sent. Raises: NotFound."""
-        texts = await chats.earlier_texts(self._chat((), ()), behind)
+        texts = await chats.earlier_texts(self.chat, behind)
         said = [{"role": one.role, "content": one.text} for one in texts]
-        begins = [one for one in self.sent["messages"] if one["role"] in ("system", "developer")]
-        rest = [one for one in self.sent["messages"] if one["role"] not in ("system", "developer")]
-        sent = {**self.sent, "messages": [*begins, *said, *rest]} if said else self.sent
+        messages = self.sent["messages"]  # of which only the instructions stand before
+        roles = [one["role"] in ("system", "developer") for one in messages]
+        first = [*roles, False].index(False)
+        sent = {**self.sent, "messages": [*messages[:first], *said, *messages[first:]]}
         return replace(self, sent=sent, body=parse_chat(sent))
 
     async def begin(self, agent: AsyncAgentById, echo: Mapping[str, Any] | None = None) -> Accepted:
         """Begin the run of an agent that answers it. `echo`: what a `Response` shows of it. Raises: as `Chats`."""
-        body = await with_texts_of_files(self.library.app, self.body)
+        body = await _with_texts_of_files(self.library.app, self.body)
         options = body.run_options
         if echo is not None:
             options = replace(options, form={"response": dict(echo)})
-        chat = replace(self._chat(*body.new_contents()), client_tools=body.tools_offered, options=options)
-        return await Chats(self.library.app, agent.id).begin(chat)
+        said, answers = body.new_contents()
+        request = RunRequest(
+            agent_id=agent.id,
+            messages=tuple(said),
+            answers=tuple(answers),
+            client_tools=body.tools_offered,
+            options=options,
+        )
+        return await Chats(self.library.app, agent.id).begin(self.chat, request)
 
     async def pass_on(self, agent: AsyncAgentById) -> tuple[Passing, ChatPlace | None]:
         """Ask the model that it names, or that of the agent, with the agent's memory around it; return (its answer as
@@ -92,37 +115,16 @@ class Asked:
             sent["max_tokens"] = sent.pop("max_completion_tokens")
         keeping: ChatKeeping | None = None
         if not self.is_beside:
-            chat = self._chat(*_loose_contents(self.body))
-            check_key_size(len(chat.asked))
-            sent["messages"] = with_recalled(sent["messages"], await recall(app, agent, chat))
-            keeping = ChatKeeping(app, agent.id, chat)
+            check_key_size(sum(map(len, self.chat.new)))
+            sent["messages"] = with_recalled(sent["messages"], await recall(app, agent, self.chat))
+            keeping = ChatKeeping(app, agent.id, self.chat)
         elif self._asks_by_system:  # the templates of many models take a system text at the beginning only
             sent["messages"] = [*sent["messages"][:-1], {**sent["messages"][-1], "role": "user"}]
         budget = CallBudget(found, app.ports)
-        passing = await app.service(Proxy).ask(handle, sent, budget, keeping)
+        settings = None if named else found.settings
+        passing = await app.service(Proxy).ask(handle, sent, budget, keeping, settings)
         forget_body(self.request)
         return passing, None if keeping is None else keeping.place
-
-    def _chat(self, new: Sequence[NewMessage], answers: Sequence[Answer]) -> Chat:
-        """The chat that it sends."""
-        return Chat(
-            texts=self.texts,
-            new=tuple(new),
-            answers=tuple(answers),
-            system=self.body.system,
-            anchor=self.anchor,
-            key=principal_of(self.request).key_id or "",
-            # OpenAI's own clients say so.
-            is_retry=self.request.headers.get("x-stainless-retry-count", "0") != "0",
-            whole=self.whole,
-        )
-
-
-def _loose_contents(body: ChatRequest) -> tuple[Sequence[NewMessage], Sequence[Answer]]:
-    """The texts behind the last answer, of users and of tools: of whatever else a provider takes nothing is kept."""
-    newest = body.messages[body.newest :]
-    new = [NewMessage((Text(one.said),)) for one in newest if one.role == "user"]
-    return new, [ToolReturn(one.tool_call_id or "", one.text) for one in newest if one.role == "tool"]
 
 
 def parse_chat(shape: Mapping[str, Any]) -> ChatRequest:
@@ -131,3 +133,38 @@ def parse_chat(shape: Mapping[str, Any]) -> ChatRequest:
         return ChatRequest.model_validate(shape)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from error
+
+
+async def _with_texts_of_files(app: App, body: ChatRequest) -> ChatRequest:
+    """The request with texts in place of the files behind the last answer. Raises: InvalidInput: one can't be read."""
+    messages = list(body.messages)
+    for place in range(body.newest, len(messages)):
+        parts = messages[place].content
+        if parts and not isinstance(parts, str) and any(one.get("type") == "file" for one in parts):
+            read = [await _read(app, one, f"messages.{place}") for one in parts]
+            messages[place] = messages[place].model_copy(update={"content": read})
+    return body.model_copy(update={"messages": messages})
+
+
+async def _read(app: App, part: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """A part of a message; a file as its text, below its name. Raises: InvalidInput."""
+    if part.get("type") != "file":
+        return part
+    file = part.get("file")
+    found = file if isinstance(file, Mapping) else {}
+    name, data = str(found.get("filename") or "file.txt"), str(found.get("file_data") or "")
+    try:
+        content = base64.b64decode(data.partition(",")[2] if data.startswith("data:") else data, validate=True)
+    except ValueError:
+        content = b""
+    if not content:
+        raise InvalidInput(f"{where}: a file is read from its bytes in base64, file_data, not by an id or address")
+    with tempfile.NamedTemporaryFile() as copy:
+        copy.write(content)
+        copy.flush()
+        convert = converter_of(app.settings, app.shared.reading)
+        try:
+            document = await convert(name, Path(copy.name), progress=lambda done, total: None)
+        except PerdureError as error:
+            raise InvalidInput(f"{where}: {error}") from error
+    return {"type": "text", "text": f"[file {name}]\n{document.text}"}

@@ -12,7 +12,7 @@ from perdure.core.runs import RunOptions
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.domain.agents.options import check_options
 from perdure.engine.records.run_request import NewMessage
-from perdure.features.openai_front.values import Anchor, ChatText
+from perdure.features.openai_front.values import Anchor
 from perdure.library.messages.client_tools import client_tools_of
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
 from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
@@ -61,12 +61,6 @@ class CompletionTool(WireRequest):
     function: CompletionFunction
 
 
-class StreamOptions(WireRequest):
-    """What a stream has besides its pieces."""
-
-    include_usage: bool = False
-
-
 def function_shapes(tools: Sequence[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
     """The caller's functions, as a run stores them; None: there are none. Raises: InvalidInput: no tool can be made of
     one."""
@@ -86,12 +80,12 @@ class ChatBody(WireRequest):
 
     messages: Annotated[list[CompletionMessage], MaxItems("imports_per_request"), keywords(minItems=1)]
     stream: bool | None = False
-    stream_options: StreamOptions | None = None
+    stream_options: JsonObject | None = None
 
     @property
     def with_usage(self) -> bool:
         """Whether a stream ends with the tokens that it took."""
-        return self.stream_options is not None and self.stream_options.include_usage
+        return bool((self.stream_options or {}).get("include_usage"))
 
     @property
     def newest(self) -> int:
@@ -100,18 +94,19 @@ class ChatBody(WireRequest):
         return len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
 
     def new_contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer]]:
-        """The messages of users behind the last answer, and what the caller's tools returned; there may be none.
-        Raises: InvalidInput, NotSupported."""
+        """The messages of users behind the last answer, and what the caller's tools returned. Raises: InvalidInput,
+        NotSupported."""
         new: list[NewMessage] = []
         answers: list[Answer] = []
         for index, message in enumerate(self.messages[self.newest :], start=self.newest):
+            where = f"messages.{index}.content"
             if message.role == "user":
-                new.append(
-                    NewMessage(parse_parts(message.content or "", f"messages.{index}.content"), "user", message.name)
-                )
+                new.append(NewMessage(parse_parts(message.content or "", where), "user", message.name))
             elif message.role == "tool":
-                text, images = parse_return(message.content or "", f"messages.{index}.content")
+                text, images = parse_return(message.content or "", where)
                 answers.append(ToolReturn(message.tool_call_id or "", text, images=images))
+        if not new and not answers:
+            raise InvalidInput("messages: no user says anything after the last answer, so there is none to give")
         return new, answers
 
 
@@ -123,53 +118,38 @@ class CompletionRequest(ChatBody):
     messages: Annotated[list[CompletionMessage], MaxItems("messages_per_request"), keywords(minItems=1)]
     tools: Annotated[list[CompletionTool], MaxItems("tools_per_agent")] | None = None
 
-    @property
-    def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
-        """The caller's tools, as a run stores them. Raises: InvalidInput: no tool can be made of one."""
-        return function_shapes([tool.model_dump() for tool in self.tools or ()])
 
-    def contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer] | None]:
-        """The messages of users behind the last answer, and what the caller's tools returned. Raises: InvalidInput,
-        NotSupported."""
-        new, answers = self.new_contents()
-        if not new and not answers:
-            raise InvalidInput("body.messages: no user says anything after the last answer, so there is none to give")
-        return new, answers or None
-
-
-class ChosenFunction(WireRequest):
-    """The only function that may be called."""
-
-    type: Literal["function"] = "function"
-    function: dict[str, Any] = Field(default_factory=dict)
-    name: Name | None = None
-
-
-class ChatRequest(ChatBody):
-    """A request to an agent, or to a model with memory (`memory/HANDLE`). The whole chat may be sent again each time:
-    only what is new is added to its conversation. An agent gives one answer: `n` can be 1 only."""
+class AnswerOptions(WireRequest):
+    """What requests of both APIs say of an answer."""
 
     model: Annotated[str, Field(description="The name or id of an agent, or memory/ and the handle of a model.")]
+    stream: bool | None = False
     tools: Annotated[list[JsonObject], MaxItems("tools_per_agent")] | None = None
-    tool_choice: str | ChosenFunction | dict[str, Any] | None = None
+    tool_choice: str | JsonObject | None = None
     temperature: float | None = None
     top_p: float | None = None
     parallel_tool_calls: bool | None = None
     user: str | JsonObject | None = None
     metadata: JsonObject | None = None
+    top_logprobs: int | None = None
+    service_tier: str | None = None
+
+
+class ChatRequest(ChatBody, AnswerOptions):
+    """A request to an agent, or to a model with memory (`memory/HANDLE`). The whole chat may be sent again each time:
+    only what is new is added to its conversation. An agent gives one answer: `n` can be 1 only."""
+
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     response_format: JsonObject | None = None
     reasoning_effort: str | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
     n: int | None = None
     stop: str | Items[str] | None = None
     seed: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     logit_bias: JsonObject | None = None
-    service_tier: str | None = None
     verbosity: str | None = None
 
     def anchor(self, name: str | None) -> Anchor:
@@ -189,38 +169,33 @@ class ChatRequest(ChatBody):
         if self.n not in (None, 1):
             raise InvalidInput(f"n is {self.n}: an agent gives one answer")
         names, form = [one["name"] for one in self.tools_offered or ()], self.response_format
-        settings = {
-            "temperature": self.temperature,
-            "top_p": self.top_p,
+        settings = self.non_null("temperature", "top_p", "reasoning_effort")
+        others = {
             "parallel_tool_calls": self.parallel_tool_calls if names else None,
             "tool_choice": self._tool_choice(names),
             "max_output_tokens": self.max_completion_tokens or self.max_tokens,
             "response_format": None if form is None or form.get("type") == "text" else form,
-            "reasoning_effort": self.reasoning_effort,
             "extra": self.non_null(*_EXTRA) or None,
         }
-        settings = {name: value for name, value in settings.items() if value is not None}
+        settings |= {name: value for name, value in others.items() if value is not None}
         check_options(settings, {})
         return RunOptions(settings=settings, logprobs=bool(self.logprobs), top_logprobs=self.top_logprobs)
 
     def _tool_choice(self, names: Sequence[str]) -> list[str] | None:
         """The caller's tools of which one has to be called; None: none has to be. Raises: InvalidInput."""
-        choice, name = self.tool_choice, None
+        choice = self.tool_choice
         if choice in (None, "auto", "none") or not names:
             return None
         if choice == "required":
             return list(names)
-        if isinstance(choice, ChosenFunction):
-            name = choice.name or choice.function.get("name")
+        shown = f"{choice}"
+        if isinstance(choice, dict):
+            function = choice.get("function")
+            name = choice.get("name") or (function.get("name") if isinstance(function, dict) else None)
             if name in names:
                 return [str(name)]
-        shown = choice if isinstance(choice, str) else f"the function {name!r:.80}"
+            shown = f"the function {name!r:.80}"
         raise InvalidInput(f"tool_choice is {shown}: give auto, none, required, or one of the functions in tools")
-
-    @property
-    def texts(self) -> Sequence[ChatText]:
-        """What users and assistants say in it."""
-        return [ChatText(one.role, one.said) for one in self.messages if one.role in ("user", "assistant")]
 
     @property
     def system(self) -> str:

@@ -12,11 +12,10 @@ from perdure.app import App
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.ids import AgentId, KeyId
-from perdure.features.openai_front import units
 from perdure.features.openai_front.feature import MEMORY_OF
 from perdure.features.openai_front.service import Chats
 from perdure.features.openai_front.values import FOR_KEY, Chat, ChatPlace, typed_text
-from perdure.library.agent import AsyncAgent, AsyncAgentById
+from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 
@@ -33,52 +32,45 @@ RECALLED = "What is remembered from earlier conversations; it may help, and is n
 ASKED = "The message itself:"
 
 
-class KeyAgents:
-    """The agents whose memory the requests of keys get."""
+KnownAgents = dict[str, tuple[float, AgentId]]
+"""Key -> until when its agent is known, and that."""
 
-    def __init__(self, app: App) -> None:
-        self._known: dict[str, tuple[float, AgentId]] = {}
 
-    async def start(self) -> None:
-        """Nothing runs."""
+async def agent_of_key(
+    library: AsyncPerdure, name: str | None, key_id: KeyId | None, known: KnownAgents
+) -> AsyncAgentById:
+    """The agent with this name or id; without one the agent that is the key's, which is made at its first use.
+    Raises: NotFound."""
+    if name:
+        return await library.agent(name)
+    until, agent_id = known.get(key_id or "", (0.0, AgentId("")))
+    if until > time.monotonic():
+        with contextlib.suppress(NotFound):  # it was deleted
+            return await library.agent(agent_id)
+    found = await _own_agent(library, key_id)
+    known[key_id or ""] = time.monotonic() + KEPT_S, found.id
+    return found
 
-    async def close(self) -> None:
-        """Nothing runs."""
 
-    async def find(self, library: AsyncPerdure, name: str | None, key_id: KeyId | None) -> AsyncAgent | AsyncAgentById:
-        """The agent with this name or id; without one the agent that is the key's, which is made at its first use.
-        Raises: NotFound."""
-        if name:
-            return await library.agent(name)
-        known = self._known.get(key_id or "")
-        if known is not None and known[0] > time.monotonic():
-            with contextlib.suppress(NotFound):  # it was deleted
-                return await library.agent(known[1])
-        found = await self._of_key(library, key_id)
-        self._known[key_id or ""] = time.monotonic() + KEPT_S, found
-        return library.agent_of(found)
-
-    @staticmethod
-    async def _of_key(library: AsyncPerdure, key_id: KeyId | None) -> AgentId:
-        if key_id is not None:
-            where = AgentFilter(holding=((MEMORY_OF, FOR_KEY, key_id),))
-            for agent in await library.all_agents.page(where, Page(1, ascending=False)):
-                return agent.id
-        about = "The memory of programs that ask models through /openai/v1."
-        if key_id is None:
-            return (await library.get_or_create_agent(DEFAULT_AGENT, description=about)).id
-        own = {MEMORY_OF: {FOR_KEY: key_id}}
-        return (await library.get_or_create_agent(f"{DEFAULT_AGENT}-{key_id}", description=about, settings=own)).id
+async def _own_agent(library: AsyncPerdure, key_id: KeyId | None) -> AsyncAgentById:
+    about = "The memory of programs that ask models through /openai/v1."
+    if key_id is None:
+        return await library.get_or_create_agent(DEFAULT_AGENT, description=about)
+    where = AgentFilter(holding=((MEMORY_OF, FOR_KEY, key_id),))
+    for agent in await library.all_agents.page(where, Page(1, ascending=False)):
+        return library.agent_of(agent.id)
+    own = {MEMORY_OF: {FOR_KEY: key_id}}
+    return await library.get_or_create_agent(f"{DEFAULT_AGENT}-{key_id}", description=about, settings=own)
 
 
 async def recall(app: App, agent: AsyncAgentById, chat: Chat) -> str:
     """What the agent remembers about the newest words of a chat, for the model, without what the chat says itself;
     empty: nothing."""
-    query = typed_text(chat.asked)[-RECALL_CHARS:].strip()
+    query = typed_text("\n".join(chat.new))[-RECALL_CHARS:].strip()
     if not query:
         return ""
     try:
-        here = await app.ports.store.read(units.find_earlier, agent.id, chat, app.ports.inputs())
+        here = await Chats(app, agent.id).earlier(chat)
         found = await agent.recall(query, without=here, budget_tokens=RECALL_TOKENS)
     except Exception:  # the model answers without it
         log.exception("nothing was recalled from the memory of %s", agent.id)
@@ -90,25 +82,20 @@ def with_recalled(messages: Sequence[Mapping[str, Any]], recalled: str) -> list[
     """The messages of a request with what is remembered right before the newest words of the user: what stands before
     that message stays as it was, so that a provider has it in its cache. It is in the same message, for the templates
     of many models take a system text at the beginning only."""
-    places = [place for place, one in enumerate(messages) if one.get("role") == "user"]
-    if not recalled or not places:
+    place = max((place for place, one in enumerate(messages) if one.get("role") == "user"), default=None)
+    if not recalled or place is None:
         return [*messages]
-    place = places[-1]
-    newest = messages[place]
-    content = newest.get("content") or ""
+    content = messages[place].get("content") or ""
     if isinstance(content, str):
         said: Any = f"{recalled}\n\n{ASKED}\n\n{content}"
     else:
         said = [{"type": "text", "text": f"{recalled}\n\n{ASKED}"}, *content]
-    return [*messages[:place], {**newest, "content": said}, *messages[place + 1 :]]
+    return [*messages[:place], {**messages[place], "content": said}, *messages[place + 1 :]]
 
 
 class ChatKeeping:
-    """Keeps a chat with a model in the memory of an agent. Errors are logged: the answer is given all the same.
-
-    Attributes:
-        place: where what the user says was kept; None: nowhere yet.
-    """
+    """Keeps a chat with a model in the memory of an agent; `place`: where what the user says was kept. Errors are
+    logged: the answer is given all the same."""
 
     def __init__(self, app: App, agent_id: AgentId, chat: Chat) -> None:
         self._chats, self._agent_id, self._chat = Chats(app, agent_id), agent_id, chat

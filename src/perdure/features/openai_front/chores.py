@@ -5,34 +5,27 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
-
-
-@dataclass(frozen=True, slots=True)
-class ChorePattern:
-    """The texts that a chore of a program holds, in order; `start`: the first one stands at the beginning."""
-
-    program: str
-    texts: Sequence[str]
-    start: bool = False
-
-    def fits(self, text: str) -> bool:
-        """Whether a message is such a chore."""
-        place = 0
-        for number, part in enumerate(self.texts):
-            found = text.find(part, place)
-            if found < 0 or (self.start and number == 0 and found > 0):
-                return False
-            place = found + len(part)
-        return True
+from typing import Any
 
 
 @functools.cache
-def _patterns() -> Sequence[ChorePattern]:
+def _patterns() -> Sequence[Mapping[str, Any]]:
     text = files(__package__).joinpath("chores.toml").read_text("utf-8")
-    return [ChorePattern(**one) for one in tomllib.loads(text)["chore"]]
+    found: Sequence[Mapping[str, Any]] = tomllib.loads(text)["chore"]
+    return found
+
+
+def _fits(text: str, pattern: Mapping[str, Any]) -> bool:
+    """Whether a message holds the texts of a chore in order, the first one at its `start`, where that is to be so."""
+    place = 0
+    for part in pattern["texts"]:
+        found = text.find(part, place)
+        if found < 0 or (found and not place and pattern.get("start")):
+            return False
+        place = found + len(part)
+    return True
 
 
 _WANTED = re.compile(r"\b(title|name|tags?|keywords|follow-up questions)\b", re.IGNORECASE)
@@ -63,7 +56,7 @@ def is_chore(text: str, system: str = "", *, is_alone: bool = False) -> bool:
             ask for summaries: in a text alone these are wanted only as JSON.
     """
     text = text.replace("\r\n", "\n").strip()
-    if any(pattern.fits(text) for pattern in _patterns()):
+    if any(_fits(text, pattern) for pattern in _patterns()):
         return True
     if is_alone and _TASK.search(system[:HEAD_CHARS]) and _BOTH_SPEAK.search(text):
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from perdure.context.sections.envelopes import KEEP_ALIVE
 from perdure.core.conversations import Conversation
@@ -12,7 +12,6 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import MessageId, RunId, is_id
 from perdure.core.messages import Message
 from perdure.core.runs import Run
-from perdure.engine.ports import UnitInputs
 from perdure.features.openai_front.values import ChatTurn, KnownChain, in_one_form
 from perdure.storage.tx import Tx
 
@@ -23,13 +22,8 @@ ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class KnownTurn:
-    """A turn of a chain that is known, as its conversation has it.
-
-    Args:
-        run: that was begun for it; None: none was, or another process is about to.
-        messages: the turn's own; empty: they wait behind another run.
-        is_last: whether nothing was said behind it.
-    """
+    """A turn of a chain that is known, as its conversation has it. No run: none was begun for it, or another process is
+    about to; no messages: they wait behind another run; `is_last`: nothing was said behind it."""
 
     row: KnownChain
     conversation: Conversation
@@ -57,31 +51,21 @@ class KnownTurn:
         """Whether the answer is what the program sends again, which may be cut where a person stopped it."""
         return self.is_open or self.answer.startswith(turn.answer)
 
-    @property
-    def last_said(self) -> MessageId:
-        """The last message of the users."""
-        said = [one for one in self.messages if one.role in ("user", "system")]
-        return said[-1].id
 
-
-def find_turn(tx: Tx, row: KnownChain, inputs: UnitInputs) -> KnownTurn | None:
+def find_turn(tx: Tx, row: KnownChain, now: datetime) -> KnownTurn | None:
     """Return a known turn as its conversation has it; None: it is gone, or was never begun."""
     try:
         conversation = tx.conversations.get(row.conversation_id)
     except NotFound:
         return None
     try:
-        if not is_id("run", row.said_in):
-            _, seq = tx.messages.place(MessageId(row.said_in))
-            run = None
-        else:
-            run = tx.runs.get(RunId(row.said_in), hidden=True)
-            if run.first_message_seq is None:
-                return KnownTurn(row, conversation, run, (), True)
-            seq = run.first_message_seq
+        run = tx.runs.get(RunId(row.said_in), hidden=True) if is_id("run", row.said_in) else None
+        seq = tx.messages.place(MessageId(row.said_in))[1] if run is None else run.first_message_seq
     except NotFound:
-        is_claimed = inputs.now < row.created_at + timedelta(seconds=CLAIM_S)
+        is_claimed = now < row.created_at + timedelta(seconds=CLAIM_S)
         return KnownTurn(row, conversation, None, (), True) if is_claimed else None
+    if seq is None:
+        return KnownTurn(row, conversation, run, (), True)
     messages, is_last = read_turn(tx, conversation, seq)
     return KnownTurn(row, conversation, run, messages, is_last) if messages else None
 
@@ -100,15 +84,9 @@ def read_turn(tx: Tx, conversation: Conversation, seq: int) -> tuple[Sequence[Me
 
 def _messages_from(tx: Tx, conversation: Conversation, seq: int) -> Iterator[Message]:
     """Yield the messages of a conversation from number `seq` on."""
-    rows: Sequence[Message] = ()
-    while not rows or len(rows) == ROWS:
-        rows = tx.messages.list(
-            conversation.agent_id,
-            conversation_seq=conversation.seq,
-            after_seq=rows[-1].seq if rows else seq - 1,
-            limit=ROWS,
-            kinds=("message",),
-        )
+    count = ROWS
+    while count == ROWS:
+        agent_id, line = conversation.key
+        rows = tx.messages.list(agent_id, conversation_seq=line, after_seq=seq - 1, limit=ROWS, kinds=("message",))
         yield from (row for row in rows if row.text != KEEP_ALIVE)  # said when an answer that failed is tried again
-        if not rows:
-            return
+        count, seq = len(rows), rows[-1].seq + 1 if rows else seq

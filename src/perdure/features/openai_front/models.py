@@ -39,20 +39,17 @@ async def list_cards(library: AsyncPerdure) -> Sequence[ModelCard]:
     shown = [one for one in agents if not any(tag.startswith(OWN_TAGS) for tag in one.tags)]
     names = Counter(one.name for one in shown)
     await library.handles.reload()
-    return [
-        *(_agent_card(one, one.name if names[one.name] == 1 else one.id) for one in shown),
-        *(_model_card(handle) for handle in library.models),
-    ]
+    own = [_card(one.name if names[one.name] == 1 else one.id, one) for one in shown]
+    return [*own, *(_card(f"{MEMORY}{handle}") for handle in library.models)]
 
 
 async def find_card(library: AsyncPerdure, name: str) -> ModelCard:
     """The agent of this name or id, or the model. Raises: NotFound."""
-    if name.startswith(MEMORY):
-        handle = name.removeprefix(MEMORY)
-        if library.app.models.find(handle) is None:
-            raise library.app.models.not_found(handle)
-        return _model_card(handle)
-    return _agent_card((await find_agent(library, name)).info, name)
+    if not name.startswith(MEMORY):
+        return _card(name, (await find_agent(library, name)).info)
+    if library.app.models.find(handle := name.removeprefix(MEMORY)) is None:
+        raise library.app.models.not_found(handle)
+    return _card(name)
 
 
 async def find_agent(library: AsyncPerdure, name: str) -> AsyncAgent:
@@ -63,9 +60,8 @@ async def find_agent(library: AsyncPerdure, name: str) -> AsyncAgent:
     return agent
 
 
-def _agent_card(agent: Agent, name: str) -> ModelCard:
-    return ModelCard(id=name, object="model", created=int(agent.created_at.timestamp()), owned_by="perdure")
-
-
-def _model_card(handle: str) -> ModelCard:
-    return ModelCard(id=f"{MEMORY}{handle}", object="model", created=0, owned_by=handle.partition("/")[0])
+def _card(name: str, agent: Agent | None = None) -> ModelCard:
+    """The card of an agent, or of a model with memory."""
+    created = 0 if agent is None else int(agent.created_at.timestamp())
+    owner = name.split("/")[1] if agent is None else "perdure"
+    return ModelCard(id=name, object="model", created=created, owned_by=owner)

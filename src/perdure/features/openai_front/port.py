@@ -10,13 +10,16 @@ from typing import Any
 from perdure.app import App
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId
-from perdure.core.messages import ImageLink, Message, Part, Text, ToolCall, ToolResult, text_of
+from perdure.core.messages import ImageLink, Message, Part, Text, ToolCall, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
-from perdure.features.openai_front.answers import Answer, data_line
+from perdure.features.openai_front.answers import ChatWriter, Outcome, data_line, items_of_reply
 from perdure.features.openai_front.bodies import ChatRequest, CompletionMessage
 from perdure.server.wire.base import parse_parts
 from perdure.server.wire.http import json_bytes
 from perdure.server.wire.sse import DONE
+
+OF_ANSWERS = ("response_format", "tool_choice", "parallel_tool_calls")
+"""Settings that say what the agent's own answers are like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,45 +30,47 @@ class PortRequest:
     request: ModelRequest
 
     @classmethod
-    async def of(cls, app: App, handle: str, shape: Mapping[str, Any]) -> PortRequest:
-        """The request of this body. Raises: ModelNotFound, InvalidInput, NotSupported."""
+    async def of(cls, app: App, handle: str, shape: Mapping[str, Any], settings: Mapping[str, Any]) -> PortRequest:
+        """The request of this body, with the settings of an agent for what that does not set. Raises: ModelNotFound,
+        InvalidInput, NotSupported."""
         body = ChatRequest.model_validate(shape)
         if app.models.find(handle) is None:
             raise app.models.not_found(handle)
+        own = {name: value for name, value in settings.items() if name not in OF_ANSWERS}
         request = ModelRequest(
             model=handle,
             system=body.system,
             messages=tuple([message async for message in _messages(app, body.messages, shape["messages"])]),
             tools=body.tools_offered or (),
-            options=ModelOptions.from_settings(body.run_options.settings),
+            options=ModelOptions.from_settings({**own, **body.run_options.settings}),
         )
         return cls(body, request)
 
     async def answer(self, app: App) -> AsyncIterator[bytes]:
         """The body of the answer, in pieces. Raises: ModelError."""
-        model, body = app.models.find(self.request.model), self.body
+        model, body, message_id = (
+            app.models.find(self.request.model),
+            self.body,
+            MessageId(app.ports.ids.new("message")),
+        )
         assert model is not None
-        head = Answer(f"chatcmpl-{app.ports.ids.new('message')}", body.model, int(app.ports.clock.now().timestamp()))
+        writer = ChatWriter(message_id, body.model, app.ports.clock.now(), with_usage=True)
         reply: ModelReply | None = None
         async for piece in model.respond(self.request):
             if isinstance(piece, ModelReply):
                 reply = piece
             elif body.stream and isinstance(piece, ModelDelta) and piece.kind == "text":
-                yield data_line(head.chunk({"role": "assistant", "content": piece.text}))
+                for chunk in writer.piece(message_id, piece.text):
+                    yield data_line(chunk)
         assert reply is not None
-        calls = [_call_shape(part) for part in reply.parts if isinstance(part, ToolCall)]
-        text = text_of([part for part in reply.parts if isinstance(part, Text)])
-        answer = head.ended(reply.stop_reason, reply.usage, calls, text=text)
         if not body.stream:
-            yield json_bytes(answer.shape)
+            outcome = Outcome(reply.stop_reason, reply.usage)
+            yield json_bytes(writer.whole(items_of_reply(reply, message_id), outcome))
             return
-        for chunk in answer.last_chunks(with_usage=True):
-            yield data_line(chunk)
+        for last in writer.last(reply, message_id):
+            assert isinstance(last, dict)
+            yield data_line(last)
         yield DONE
-
-
-def _call_shape(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 async def _messages(
@@ -76,26 +81,23 @@ async def _messages(
     for seq, (message, shape) in enumerate(zip(messages, shapes, strict=True)):
         if message.role in ("system", "developer", "function"):
             continue
-        parts: list[Part] = []
         if message.role == "tool":
             call_id = message.tool_call_id or ""
-            parts.append(ToolResult(call_id, names.get(call_id, ""), message.text))
+            parts: list[Part] = [ToolResult(call_id, names.get(call_id, ""), message.text)]
         else:
             sent = parse_parts(message.content or "", f"messages.{seq}.content")
-            parts += [await app.fetch_image(part) if isinstance(part, ImageLink) else part for part in sent]
-        if not isinstance(made_calls := shape.get("tool_calls") or [], list):
-            raise InvalidInput(f"body.messages.{seq}.tool_calls: it is {made_calls!r:.80}: give a list")
-        for call in made_calls:
-            made = _call_of(call, f"body.messages.{seq}.tool_calls")
-            names[made.call_id] = made.name
-            parts.append(made)
+            parts = [await app.fetch_image(part) if isinstance(part, ImageLink) else part for part in sent]
+        if not isinstance(calls := shape.get("tool_calls") or [], list):
+            raise InvalidInput(f"body.messages.{seq}.tool_calls: it is {calls!r:.80}: give a list")
+        made = [_call_of(call, f"body.messages.{seq}.tool_calls") for call in calls]
+        names |= {call.call_id: call.name for call in made}
         yield Message(
             id=MessageId(app.ports.ids.new("message")),
             agent_id=AgentId(""),
             seq=seq,
             conversation_seq=0,
             role="user" if message.role == "user" else "tool" if message.role == "tool" else "assistant",
-            parts=tuple(one for one in parts if one != Text("")),
+            parts=tuple(one for one in (*parts, *made) if one != Text("")),
             created_at=now,
             occurred_at=now,
         )

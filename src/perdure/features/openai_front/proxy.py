@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
 
+import anyio
 import httpx
 
 from perdure.app import App, Endpoint
 from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError
 from perdure.engine.budget import CallBudget
 from perdure.features.openai_front.answers import data_line
+from perdure.features.openai_front.capture import ChatKeeping, KnownAgents
 from perdure.features.openai_front.port import PortRequest
 from perdure.features.openai_front.reading import STREAM, Reading, WithoutUsage
 from perdure.providers.masking import answer_pieces
@@ -35,16 +37,12 @@ CLOSE_S = 5.0
 """So long answers that are still being made are waited for when the program ends."""
 HELD_PIECES = 128
 """So many pieces, of at most 64 KiB, wait for a program that reads slowly; then its provider waits."""
+_FAULTS = (
+    *(TimeoutError, AddressRefused, DataTooLarge, BodyUnreadable),
+    *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
+)
 STALLED_S = 60.0
 """A program that reads nothing for so long has left."""
-
-
-class Keeping(Protocol):
-    """Keeps a chat: what the user says `before` a model is asked, and the text of its answer."""
-
-    async def before(self) -> None: ...
-
-    async def answer(self, text: str) -> None: ...
 
 
 class Passing:
@@ -52,38 +50,27 @@ class Passing:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self._pieces: asyncio.Queue[bytes] = asyncio.Queue(HELD_PIECES)
-        self._is_read, self._has_ended = True, False
+        self._end, self._pieces = anyio.create_memory_object_stream[bytes](HELD_PIECES)
 
     async def put(self, piece: bytes) -> None:
         """Pass a piece on, once there is room for it. Nobody waits for a program that has left, or has read nothing for
         `STALLED_S`."""
-        if self._is_read:
-            try:
+        try:
+            with contextlib.suppress(anyio.BrokenResourceError):
                 async with asyncio.timeout(STALLED_S):
-                    await self._pieces.put(piece)
-            except TimeoutError:
-                self._leave()
+                    await self._end.send(piece)
+        except TimeoutError:
+            self._pieces.close()
 
     def end(self) -> None:
         """Say that this was all."""
-        self._has_ended = True
-        with contextlib.suppress(asyncio.QueueFull):
-            self._pieces.put_nowait(b"")
+        self._end.close()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The pieces, as they come."""
-        try:
-            while not (self._has_ended and self._pieces.empty()) and (piece := await self._pieces.get()):
+        with contextlib.suppress(anyio.ClosedResourceError), self._pieces:
+            async for piece in self._pieces:
                 yield piece
-        finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        """Hold nothing any more, and wake who waits."""
-        self._is_read, self._has_ended = False, True
-        while not self._pieces.empty():
-            self._pieces.get_nowait()
 
 
 class Proxy:
@@ -93,6 +80,7 @@ class Proxy:
         self._app = app
         self._clients: dict[str, tuple[Endpoint, HttpClients]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.agents: KnownAgents = {}
 
     async def start(self) -> None:
         """Nothing runs before the first request."""
@@ -109,49 +97,59 @@ class Proxy:
             await clients.aclose()
 
     async def ask(
-        self, handle: str, body: Mapping[str, Any], budget: CallBudget, keeping: Keeping | None = None
+        self,
+        handle: str,
+        body: Mapping[str, Any],
+        budget: CallBudget,
+        keeping: ChatKeeping | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> Passing:
-        """Send a request to a model, and return its answer as it comes.
+        """Send a request to a model, and return its answer as it comes, once its first piece is there.
 
         Args:
-            body: of the request, with what is recalled.
-            keeping: keeps the chat, whether the answer is read or not.
+            keeping: keeps the chat, whether the answer is read or not; but no half answer.
+            settings: of the agent that it is asked for; None: the program alone says how.
         Raises: ModelError: the provider refuses it, or can't be reached; LimitReached; of a model of another API
             InvalidInput, NotSupported: it can't be asked so.
         """
         await budget.check()
         is_stream = bool(body.get("stream"))
-        with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+        hides_usage = is_stream and not (body.get("stream_options") or {}).get("include_usage")
         endpoint, name = self._app.models.provider_of(handle) or (None, "")
         speaks = endpoint is not None and endpoint.entry.api_name == "openai_chat" and endpoint.entry != SELF_SERVED
-        if endpoint is None or not speaks or handle in self._app.models.own_handles:
-            asked = await PortRequest.of(self._app, handle, body)
+        if endpoint is None or not speaks or settings is not None or handle in self._app.models.own_handles:
+            asked = await PortRequest.of(self._app, handle, body, settings or {})
             if keeping is not None:
                 await keeping.before()
             kind, pieces = STREAM if is_stream else "application/json", asked.answer(self._app)
-            hides_usage = is_stream and not with_usage
-            return await self._begin(kind, pieces, handle, budget, keeping, hides_usage=hides_usage)
-        url = api_url(endpoint.base_url, "/chat/completions")
-        headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
-        target = Target.of_request(name, url, headers)
-        client = self._client(endpoint)
-        if hides_usage := is_stream and budget.is_counted and not with_usage:
-            body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
-        request = client.build_request("POST", url, content=json_bytes({**body, "model": name}), headers=headers)
-        if keeping is not None:
-            await keeping.before()
-        try:
-            async with asyncio.timeout(FIRST_S):
-                response = await client.send(request, stream=True)
-        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, AddressRefused) as error:
-            raise error_of_connection(error, target, silence_s=FIRST_S, begun=False) from error
-        if not response.is_success:
+        else:
+            if hides_usage := hides_usage and budget.is_counted:
+                body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
+            url = api_url(endpoint.base_url, "/chat/completions")
+            headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
+            target, client = Target.of_request(name, url, headers), self._client(endpoint)
+            request = client.build_request("POST", url, content=json_bytes({**body, "model": name}), headers=headers)
+            if keeping is not None:
+                await keeping.before()
+            response = await _send(client, request, target)
+            kind = response.headers.get("content-type", "application/json")
+            pieces = _pieces(response, target)
+        passing, reading, first = Passing(kind), Reading(handle), await anext(pieces, b"")
+
+        async def settle() -> None:
+            """Count what the answer took, and keep it if it is whole."""
             try:
-                raise await error_of_response(response, target, asyncio.get_running_loop().time() + ERROR_S)
-            finally:
-                await response.aclose()
-        kind = response.headers.get("content-type", "application/json")
-        return await self._begin(kind, _pieces(response, target), handle, budget, keeping, hides_usage=hides_usage)
+                await budget.count(handle, reading.reader.usage)
+                if keeping is not None and reading.is_whole:
+                    await keeping.answer(reading.text)
+            except Exception:
+                log.exception("an answer of %s was not kept", handle)
+
+        shown = WithoutUsage() if hides_usage else None
+        task = asyncio.create_task(_pass_on(passing, first, pieces, reading, shown, settle))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return passing
 
     def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
         """The client for an endpoint, whose address may have changed."""
@@ -160,76 +158,73 @@ class Proxy:
             known = self._clients[endpoint.provider] = endpoint, HttpClients(guard=endpoint.guard)
         return known[1].client()
 
-    async def _begin(
-        self,
-        kind: str,
-        pieces: AsyncIterator[bytes],
-        handle: str,
-        budget: CallBudget,
-        keeping: Keeping | None,
-        *,
-        hides_usage: bool = False,
-    ) -> Passing:
-        """Begin to pass an answer on, once its first piece is there; a half answer is not kept. Raises: ModelError:
-        there is none.
 
-        Args:
-            hides_usage: the program has not asked for the chunk with the tokens, so it is left out.
-        """
-        passing, first = Passing(kind), await anext(pieces, b"")
+async def _pass_on(
+    passing: Passing,
+    piece: bytes,
+    pieces: AsyncIterator[bytes],
+    reading: Reading,
+    shown: WithoutUsage | None,
+    settle: Callable[[], Awaitable[None]],
+) -> None:
+    """Pass an answer on to its end. It is settled before its last piece, so that the program's next request finds
+    it."""
+    is_settled = False
+    try:
+        while True:
+            reading.feed(piece)
+            if not is_settled and (reading.reader.done or not piece):
+                is_settled = True
+                await settle()
+            if part := piece if shown is None else shown.feed(piece):
+                await passing.put(part)
+            if not piece:
+                return
+            piece = await anext(pieces, b"")
+    except ModelError as error:
+        log.warning("an answer broke: %s", error)
+        failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
+        if passing.kind.startswith(STREAM):
+            await passing.put(data_line(failure))
+        if not is_settled:
+            await settle()
+    finally:
+        passing.end()
 
-        async def settle(reading: Reading) -> None:
-            try:
-                await budget.count(handle, reading.reader.usage)
-                if keeping is not None and reading.is_whole:
-                    await keeping.answer(reading.text)
-            except Exception:
-                log.exception("an answer of %s was not kept", handle)
 
-        async def work() -> None:
-            reading, filtered, piece, is_settled = Reading(handle), WithoutUsage(), first, False
-            try:
-                while True:
-                    reading.feed(piece)
-                    shown = filtered.feed(piece) if hides_usage else piece
-                    if not is_settled and (
-                        reading.reader.done or not piece
-                    ):  # the program's next request finds the answer
-                        is_settled = True
-                        await settle(reading)
-                    if shown:
-                        await passing.put(shown)
-                    if not piece:
-                        return
-                    piece = await anext(pieces, b"")
-            except ModelError as error:
-                log.warning("an answer of %s broke: %s", handle, error)
-                failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
-                if kind.startswith(STREAM):
-                    await passing.put(data_line(failure))
-                await budget.count(handle, reading.reader.usage)
-            finally:
-                passing.end()
+async def _send(client: httpx.AsyncClient, request: httpx.Request, target: Target) -> httpx.Response:
+    """The response, of which only status and headers were read. Raises: ModelError."""
+    async with _faults_of(target, FIRST_S, begun=False):
+        response = await client.send(request, stream=True)
+    if response.is_success:
+        return response
+    try:
+        raise await error_of_response(response, target, asyncio.get_running_loop().time() + ERROR_S)
+    finally:
+        await response.aclose()
 
-        task = asyncio.create_task(work())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return passing
+
+@contextlib.asynccontextmanager
+async def _faults_of(target: Target, silence_s: float, *, begun: bool) -> AsyncIterator[None]:
+    """Give a provider so long for what is waited for here. Raises: ModelError: it fails."""
+    try:
+        async with asyncio.timeout(silence_s):
+            yield
+    except _FAULTS as error:
+        raise error_of_connection(error, target, silence_s=silence_s, begun=begun) from error
 
 
 async def _pieces(response: httpx.Response, target: Target) -> AsyncIterator[bytes]:
     """The body of an answer, as it comes. Raises: ModelError."""
-    pieces, silence_s, begun = answer_pieces(response), FIRST_S, False
+    pieces, begun = answer_pieces(response), False
     try:
         while True:
-            async with asyncio.timeout(silence_s):
+            async with _faults_of(target, NEXT_S if begun else FIRST_S, begun=begun):
                 piece = await anext(pieces, None)
             if piece is None:
                 return
+            begun = True
             if piece:
                 yield piece
-            silence_s, begun = NEXT_S, True
-    except (TimeoutError, httpx.HTTPError, httpx.StreamError, DataTooLarge, BodyUnreadable) as error:
-        raise error_of_connection(error, target, silence_s=silence_s, begun=begun) from error
     finally:
         await response.aclose()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
 from perdure.core.errors import ModelError, ModelReplyInvalid
-from perdure.core.messages import ToolCall
+from perdure.core.ids import MessageId
 from perdure.core.models import ModelDelta, ModelReply
 from perdure.core.runs import Failure
-from perdure.features.openai_front.answers import data_line
-from perdure.features.openai_front.responses import ResponseHead, ResponseParts, call_item, text_item
+from perdure.features.openai_front.answers import Outcome, data_line, items_of_reply
+from perdure.features.openai_front.responses import ResponseWriter
 from perdure.providers.openai_chat.stream import AnswerReader
 from perdure.server.wire.sse import DONE
 
@@ -40,6 +40,12 @@ class Reading:
     def is_whole(self) -> bool:
         """Whether it is there to its end."""
         return self.failure is None and self.reader.complete
+
+    def reply(self) -> ModelReply:
+        """The answer at its end. Raises: ModelError."""
+        if self.failure is not None:
+            raise self.failure
+        return self.reader.reply(may_stay_empty=True)
 
     @property
     def text(self) -> str:
@@ -76,56 +82,35 @@ class WithoutUsage:
 class AsResponse:
     """Passes an answer of the chat API on in the shape of the responses API. `message_id`: of its text."""
 
-    def __init__(self, head: ResponseHead, message_id: str, model: str) -> None:
-        self._head, self._message_id, self._reading = head, message_id, Reading(model)
+    def __init__(self, writer: ResponseWriter, message_id: MessageId, model: str) -> None:
+        self._writer, self._message_id, self._reading = writer, message_id, Reading(model)
 
     async def whole(self, pieces: AsyncIterator[bytes]) -> dict[str, Any]:
         """The whole answer. Raises: ModelError: it is none."""
         async for piece in pieces:
             self._reading.feed(piece)
         self._reading.feed(b"")
-        reply = self._reply()
-        text = [text_item(self._message_id, self._reading.text)] if self._reading.text else []
-        return self._head.shape([*text, *self._calls(reply)], reason=reply.stop_reason, usage=reply.usage)
+        reply = self._reading.reply()
+        return self._writer.whole(items_of_reply(reply, self._message_id), Outcome(reply.stop_reason, reply.usage))
 
     async def events(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The events of a stream, as it comes."""
-        parts = ResponseParts(self._head)
-        for event in parts.begin():
-            yield _event_lines(event)
+        yield _lines(self._writer.begin())
         async for piece in pieces:
-            for event in self._read(parts, piece):
-                yield _event_lines(event)
-        for event in (*self._read(parts, b""), *self._last(parts)):
-            yield _event_lines(event)
-        yield DONE
-
-    def _read(self, parts: ResponseParts, piece: bytes) -> Iterator[dict[str, Any]]:
-        for text in self._reading.feed(piece):
-            yield from parts.piece(self._message_id, text)
-
-    def _last(self, parts: ResponseParts) -> Iterator[dict[str, Any]]:
+            if lines := _lines(self._read(piece)):
+                yield lines
+        rest: list[Any] = [*self._read(b"")]
         try:
-            reply = self._reply()
+            rest += self._writer.last(self._reading.reply(), self._message_id)
         except ModelError as error:
-            yield from parts.end("error", failure=Failure(kind=error.kind, message=str(error)))
-            return
-        yield from parts.close()
-        for item in self._calls(reply):
-            yield from parts.call(item)
-        yield from parts.end(reply.stop_reason, usage=reply.usage)
+            rest += self._writer.end(Outcome("error", failure=Failure(kind=error.kind, message=str(error))))
+        yield _lines(rest) + DONE
 
-    def _reply(self) -> ModelReply:
-        """The answer at its end. Raises: ModelError."""
-        if self._reading.failure is not None:
-            raise self._reading.failure
-        return self._reading.reader.reply(may_stay_empty=True)
-
-    def _calls(self, reply: ModelReply) -> list[dict[str, Any]]:
-        id_, calls = self._message_id.partition("-")[2], [one for one in reply.parts if isinstance(one, ToolCall)]
-        return [call_item(f"{id_}_{place}", one.call_id, one.name, one.arguments) for place, one in enumerate(calls)]
+    def _read(self, piece: bytes) -> Iterator[Any]:
+        for text in self._reading.feed(piece):
+            yield from self._writer.piece(self._message_id.partition("-")[2], text)
 
 
-def _event_lines(event: Mapping[str, Any]) -> bytes:
-    """An event with its name, as `text/event-stream` has it."""
-    return b"event: %b\n%b" % (event["type"].encode(), data_line(event))
+def _lines(events: Iterable[Any]) -> bytes:
+    """Events with their names, as `text/event-stream` has them."""
+    return b"".join([b"event: %b\n%b" % (event["type"].encode(), data_line(event)) for event in events])

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import PREFIXES, MessageId
+from perdure.features.openai_front.bodies import AnswerOptions
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import JsonObject, MaxItems, Name
 
@@ -29,32 +28,21 @@ class TextForm(WireRequest):
     verbosity: str | None = None
 
 
-class ResponseRequest(WireRequest):
+class ResponseRequest(AnswerOptions):
     """A request to an agent, or to a model with memory (`memory/HANDLE`). `conversation` is a conversation's id or any
     name of one; with `previous_response_id` the request goes on behind that answer."""
 
-    model: Annotated[str, Field(description="The name or id of an agent, or memory/ and the handle of a model.")]
     input: str | Annotated[list[JsonObject], MaxItems("imports_per_request")]
     instructions: str | None = None
     previous_response_id: Name | None = None
     conversation: str | JsonObject | None = None
     store: bool | None = None
-    stream: bool | None = False
-    tools: Annotated[list[JsonObject], MaxItems("tools_per_agent")] | None = None
-    tool_choice: str | JsonObject | None = None
     text: TextForm | None = None
     reasoning: JsonObject | None = None
     max_output_tokens: int | None = None
     max_tool_calls: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    parallel_tool_calls: bool | None = None
-    user: str | JsonObject | None = None
-    metadata: JsonObject | None = None
-    service_tier: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
-    top_logprobs: int | None = None
     truncation: str | None = None
 
     @property
@@ -82,17 +70,17 @@ class ResponseRequest(WireRequest):
         if form is not None and form.get("type") == "json_schema":
             form = {"type": "json_schema", "json_schema": {k: v for k, v in form.items() if k != "type"}}
         choice = self.tool_choice
-        return self.non_null(*_PASSED) | {
-            "model": self.model,
-            "messages": self._messages(known),
-            **({"tools": [_nested(one) for one in self.tools]} if self.tools else {}),
-            **({} if choice is None else {"tool_choice": choice if isinstance(choice, str) else _nested(choice)}),
-            **({} if form is None else {"response_format": form}),
-            **({"reasoning_effort": one} if (one := (self.reasoning or {}).get("effort")) else {}),
-            **({} if self.max_output_tokens is None else {"max_completion_tokens": self.max_output_tokens}),
-            **({"verbosity": self.text.verbosity} if self.text is not None and self.text.verbosity else {}),
+        fields = {
+            "tools": [_nested(one) for one in self.tools or ()] or None,
+            "tool_choice": choice if choice is None or isinstance(choice, str) else _nested(choice),
+            "response_format": form,
+            "reasoning_effort": (self.reasoning or {}).get("effort"),
+            "max_completion_tokens": self.max_output_tokens,
+            "verbosity": None if self.text is None else self.text.verbosity,
             **({"stream": True, "stream_options": {"include_usage": True}} if self.stream else {}),
         }
+        given = {name: value for name, value in fields.items() if value is not None}
+        return self.non_null(*_PASSED) | given | {"model": self.model, "messages": self._messages(known)}
 
     def _messages(self, known: Mapping[MessageId, str]) -> list[dict[str, Any]]:
         """The messages that the items are. Raises: InvalidInput."""

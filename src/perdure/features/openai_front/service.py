@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from perdure.core.errors import EmptyMessage, InvalidInput, MessageTooLarge, PerdureError
+from perdure.core.errors import EmptyMessage, MessageTooLarge, PerdureError
 from perdure.core.ids import ConversationId, MessageId, RunId
 from perdure.core.incoming.principals import current_principal
 from perdure.core.messages import Text
@@ -12,7 +13,7 @@ from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.engine.conversations.importing import make_room
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
-from perdure.features.openai_front import units
+from perdure.features.openai_front.units import ChatUnits, find_texts
 from perdure.features.openai_front.values import Chat, ChatPlace, ChatText
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.part import AsyncPart
@@ -23,73 +24,60 @@ NO_RESULT = "The caller gave no result."
 class Chats(AsyncPart):
     """The chats of programs with one agent."""
 
-    async def begin(self, chat: Chat) -> Accepted:
-        """Begin the run that answers a request, or return that of the same request before.
-
-        Raises: InvalidInput: it says nothing new; NotFound: what it names; as `AsyncRequests.send_request`.
-        """
+    async def begin(self, chat: Chat, request: RunRequest) -> Accepted:
+        """Begin the run that answers a chat, or return that of the same request before. `request`: what it brings.
+        Raises: NotFound: what it names; InvalidInput, as `AsyncRequests.send_request`."""
         agent = AsyncAgentById(self._app, self._id)
-        if not chat.new:
-            if not chat.answers:
-                raise InvalidInput("messages: no user says anything after the last answer, so there is none to give")
-            inputs = self._ports.inputs()
-            found = await self._ports.store.read(units.find_answered, self._id, chat, inputs)
-            return await agent.send_request(
-                RunRequest(
-                    agent_id=self._id,
-                    conversation_seq=found.seq,
-                    answers=chat.answers,
-                    client_tools=chat.client_tools,
-                    options=chat.options,
-                )
-            )
-        place = await self.find_place(chat, RunId(self._ports.ids.new("run")))
-        new, answers = chat.new, chat.answers or None
+        if not request.messages:
+            found, run = await self._ports.store.read(self._units(chat).find_answered)
+            if run is not None:
+                return Accepted(run, (), repeated=True)
+            return await agent.send_request(replace(request, conversation_seq=found.seq))
+        sizes = [sum(len(part.text) for part in one.parts if isinstance(part, Text)) for one in request.messages]
+        if max(sizes) > (limit := self._ports.settings.message_limit_chars):
+            raise MessageTooLarge(size=max(sizes), limit=limit)
+        place = await self.find_place(chat, self._ports.ids.new("run"))
+        messages, answers, conversation = request.messages, request.answers or None, place.conversation
         if not place.is_repeat:
-            answers = await with_lost_results(agent, chat.answers, place.conversation.id)
+            answers = await with_lost_results(agent, request.answers or (), conversation.id)
         if place.system_is_new:
-            new = (NewMessage((Text(chat.system),), role="system"), *new)
-        request = RunRequest(
-            agent_id=self._id,
-            conversation_seq=place.conversation.seq,
-            messages=new,
+            messages = (NewMessage((Text(chat.system),), role="system"), *messages)
+        request = replace(
+            request,
+            conversation_seq=conversation.seq,
+            messages=messages,
             run_id=RunId(place.said_in),
             idempotency_key=f"openai {place.said_in}",
             identity=chat.request_digest,
             answers=answers,
-            client_tools=chat.client_tools,
-            options=chat.options,
         )
         try:
             return await agent.send_request(request)
         except PerdureError:
-            if not await agent.messages(conversation=place.conversation.id, limit=1):  # it was made for this
-                await agent.delete_conversation(place.conversation.id)
+            if not await agent.messages(conversation=conversation.id, limit=1):  # it was made for this
+                await agent.delete_conversation(conversation.id)
             raise
 
     async def texts(self, ids: Sequence[MessageId]) -> Mapping[MessageId, str]:
         """The texts of those of these messages that the agent has."""
-        return await self._ports.store.read(units.find_texts, self._id, ids) if ids else {}
+        return await self._ports.store.read(find_texts, self._id, ids) if ids else {}
+
+    async def earlier(self, chat: Chat) -> ConversationId | None:
+        """The conversation that has what a chat said before its newest message; None: none is known."""
+        return await self._ports.store.read(self._units(chat).find_earlier)
 
     async def earlier_texts(self, chat: Chat, behind: str) -> Sequence[ChatText]:
         """What was said up to the answer with the id `behind`, or in the conversation that a chat names; nothing: it
         names none. Raises: NotFound: there is no such answer."""
-        return await self._ports.store.read(units.find_earlier_texts, self._id, chat, behind)
+        return await self._ports.store.read(self._units(chat).find_earlier_texts, behind)
 
     async def find_place(self, chat: Chat, said_in: str) -> ChatPlace:
-        """Where a request goes on, see `units.find_place`, with all that was said before it. Raises: EmptyMessage,
+        """Where a request goes on, see `ChatUnits.find_place`, with all that was said before it. Raises: EmptyMessage,
         InvalidInput, MessageTooLarge, NotFound, ConversationBusy, ApprovalPending."""
-        if not chat.turns or not chat.new or chat.has_blank:
+        if not chat.turns or not chat.new or not all(text.strip() for text in chat.new):
             raise EmptyMessage
-        if said_in:
-            limit = self._ports.settings.message_limit_chars
-            sizes = [sum(len(part.text) for part in one.parts if isinstance(part, Text)) for one in chat.new]
-            if max(sizes) > limit:
-                raise MessageTooLarge(size=max(sizes), limit=limit)
-        inputs, most = self._ports.inputs(), current_principal.get().limits.message_chars if said_in else None
-        place = await self._ports.store.write(
-            units.find_place, self._id, chat, said_in, self._new_id(), inputs, most_chars=most
-        )
+        most = current_principal.get().limits.message_chars if said_in else None
+        place = await self._ports.store.write(self._units(chat).find_place, said_in, most_chars=most)
         if place.added and said_in:
             await make_room(self._id, place.conversation.seq, self._ports)
         return place
@@ -99,15 +87,12 @@ class Chats(AsyncPart):
         Raises: InvalidInput, NotFound, ConversationBusy, ApprovalPending, StoreError."""
         if not answer and not chat.new:
             return
-        inputs = self._ports.inputs()
-        conversation = await self._ports.store.write(
-            units.keep_answer, self._id, chat, place, answer, self._new_id(), inputs
-        )
+        conversation = await self._ports.store.write(self._units(chat).keep_answer, place, answer)
         await make_room(self._id, conversation.seq, self._ports)
         self._ports.unread.note((self._id, conversation.seq))
 
-    def _new_id(self) -> ConversationId:
-        return ConversationId(self._ports.ids.new("conversation"))
+    def _units(self, chat: Chat) -> ChatUnits:
+        return ChatUnits(self._id, chat, ConversationId(self._ports.ids.new("conversation")), self._ports.inputs())
 
 
 async def with_lost_results(

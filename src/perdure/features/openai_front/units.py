@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, Literal, NamedTuple
 
 from perdure.context.sections.envelopes import KEEP_ALIVE
 from perdure.core.conversations import Conversation
@@ -41,340 +42,316 @@ NEWEST = 4
 """Turns of a chat that are looked up at first."""
 
 
-def find_place(
-    tx: Tx,
-    agent_id: AgentId,
-    chat: Chat,
-    said_in: str,
-    new_id: ConversationId,
-    inputs: UnitInputs,
-    *,
-    answer: str = "",
-    most_chars: int | None = None,
-) -> ChatPlace:
-    """Return where a request goes on; note that it does, and add what that conversation lacks of what was said before.
-
-    Args:
-        said_in: the id of the run that is to answer it; empty: none is, and the request's messages are added, too.
-        new_id: the id of a conversation that has to be made.
-        answer: an answer that is there already, which is added behind the request.
-        most_chars: so many characters may be added.
-    Raises: NotFound: the conversation or run that the request names; InvalidInput: a text is too long;
-        ConversationBusy, ApprovalPending: it takes no messages now.
-    """
-    tx.agents.lock(agent_id)
-    turns, habit = chat.turns, chat.habit_digest
-    digests = [turn.digest for turn in turns if turn.users]
-    # Most chats go on where they were: the newest turns tell.
-    rows = dict(tx.of(OpenaiHistories).find(agent_id, [chat.request_digest, habit, *digests[-NEWEST:]]))
-    if has_habit := bool(rows.pop(habit, ())):
-        chat = replace(chat, is_by_user=False)
-    for row in rows.pop(chat.request_digest, ()):
-        known = find_turn(tx, row, inputs)
-        if known is not None and _is_sent_again(known, chat, inputs):
-            return ChatPlace(conversation=known.conversation, said_in=known.row.said_in, is_repeat=True)
-    if not rows and len(digests) > NEWEST:
-        rows = dict(tx.of(OpenaiHistories).find(agent_id, digests[:-NEWEST]))
-    conversation, before, missing, with_users = _choose(
-        tx, agent_id, chat, rows, new_id, inputs, is_kept=(is_kept := not said_in)
-    )
-    said_in = said_in or message_id_of(agent_id, conversation.id, turns[-1])
-    system = digest_of(chat.system)
-    told = tx.of(OpenaiHistories).newest_system(agent_id, conversation.id) if before is None else before
-    added = [(turn.digest, message_id_of(agent_id, conversation.id, turn)) for turn in turns[missing:-1] if turn.users]
-    shows_habit = len(turns) > 1 and not has_habit
-    own = (turns[-1].digest, chat.window_digest(len(turns) - 1), chat.request_digest, habit if shows_habit else "")
-    tx.of(OpenaiHistories).add(
-        agent_id,
-        [
-            KnownChain(
-                digest=digest, said_in=id_, conversation_id=conversation.id, system_digest=system, created_at=inputs.now
-            )
-            for digest, id_ in (*added, *((digest, said_in) for digest in own))
-            if digest
-        ],
-    )
-    lacking = turns[missing:-1]
-    if is_kept:
-        lacking = [*lacking, replace(turns[-1], answer=in_one_form(answer))]
-    count = add_turns(tx, conversation, lacking, inputs, with_users=with_users, most_chars=most_chars)
-    is_new = system not in ("", told)
-    return ChatPlace(conversation=conversation, said_in=said_in, added=count, system_is_new=is_new)
+_Said = tuple[Literal["user", "assistant"], str, str]
+"""Who says something, what, and the id of the message."""
 
 
-def _choose(
-    tx: Tx,
-    agent_id: AgentId,
-    chat: Chat,
-    rows: Mapping[str, Sequence[KnownChain]],
-    new_id: ConversationId,
-    inputs: UnitInputs,
-    *,
-    is_kept: bool,
-) -> tuple[Conversation, str | None, int, bool]:
-    """Return (the conversation of a request, the digest of what the program has said beside it, the first turn that it
-    lacks, whether it lacks the users' words too). No digest: that of the conversation holds. `rows`: what is known of
-    its chain."""
-    turns = chat.turns
-    last = len(turns) - 1
-    if chat.anchor.behind is not None:
-        return _behind_run(tx, agent_id, chat.anchor.behind, new_id, inputs), None, last, True
-    named = None
-    if chat.name:
-        named, is_made = _named(tx, agent_id, chat, inputs)
-        if is_made:
-            return named, None, 0, True
-        if not last or _ends_with(tx, named, turns[:-1]):
-            return named, None, last, True
-    same = [one for row in rows.get(turns[-1].digest, ()) if (one := find_turn(tx, row, inputs)) is not None]
-    if is_kept and same and same[0].waits_for_model:
-        return same[0].conversation, same[0].row.system_digest, last, True
-    if same:  # a new try, or another request with the same words: what was said before goes on in another conversation
-        known = next((one for one in same if one.is_last), same[0])
-        first = known.messages[0] if known.messages else None
-        made = fork(tx, known.conversation, new_id, inputs, before=None if first is None else first.id)
-        return made, "" if first is None or first.role == "system" else known.row.system_digest, last, True
-    if named is None and not rows and (found := _find_window(tx, agent_id, chat, last - 1, inputs)) is not None:
-        return found.conversation, found.row.system_digest, last, True
-    if (place := _behind_known(tx, turns, rows, new_id, inputs)) is not None:
-        return place
-    if named is not None and not _has_answer_of(tx, named, turns):
-        return named, None, last, True
-    return _add_conversation(tx, agent_id, new_id, inputs), "", 0, True
+class _Way(NamedTuple):
+    """Where a request goes on: from turn number `lacking` on the conversation lacks what the chat says; of that turn
+    only the answer, unless `with_users`. `told`: the digest of what the program has said beside it; None: see there."""
+
+    conversation: Conversation
+    lacking: int
+    told: str | None = None
+    with_users: bool = True
 
 
-def add_turns(
-    tx: Tx,
-    conversation: Conversation,
-    turns: Sequence[ChatTurn],
-    inputs: UnitInputs,
-    *,
-    with_users: bool = True,
-    most_chars: int | None = None,
-) -> int:
-    """Add those messages of turns that a conversation lacks; return how many. `with_users`: also what users say in the
-    first turn. Raises: as `find_place`."""
-    messages = list(_messages_of(turns, inputs, with_users=with_users))
-    if not messages:
-        return 0
-    if most_chars is not None and (size := sum(len(one.text) for one in messages)) > most_chars:
-        helps = "ask an administrator for a key with a higher message_chars"
-        raise MessageTooLarge(size=size, limit=most_chars, whose="this key", helps=helps)
-    importer = Importer(conversation.agent_id, conversation.id)
-    limit = inputs.settings.message_limit_chars
-    drafts = [importer.draft(imported_message(one, limit_chars=limit)) for one in messages]
-    return import_in_unit(tx, conversation.agent_id, conversation.seq, drafts, inputs).new
+@dataclass(frozen=True, slots=True)
+class ChatUnits:
+    """The units of a request to an agent. `new_id`: the id of a conversation that has to be made."""
 
+    agent_id: AgentId
+    chat: Chat
+    new_id: ConversationId
+    inputs: UnitInputs
 
-def keep_answer(
-    tx: Tx,
-    agent_id: AgentId,
-    chat: Chat,
-    place: ChatPlace | None,
-    answer: str,
-    new_id: ConversationId,
-    inputs: UnitInputs,
-) -> Conversation:
-    """Add an answer that somebody else gave to a chat: behind what was kept of it at `place`, or with all of it; return
-    its conversation. Raises: as `find_place`."""
-    said = [replace(chat.turns[-1], answer=in_one_form(answer))]
-    if not chat.new:  # it goes on behind the results of tools
-        conversation = find_answered(tx, agent_id, chat, inputs)
-        text = said[0].answer
-        id_ = f"{said[0].digest}:{digest_of(text)}"
-        message = ImportedMessage(role="assistant", text=text, occurred_at=inputs.now, id=id_)
-        draft = Importer(agent_id, conversation.id).draft(message)
-        import_in_unit(tx, agent_id, conversation.seq, [draft], inputs)
-        return conversation
-    if place is not None:
-        with contextlib.suppress(NotFound):
-            conversation = tx.conversations.get(place.conversation.id)
-            turn, is_last = read_turn(tx, conversation, tx.messages.place(MessageId(place.said_in))[1])
-            if is_last and not any(one.role == "assistant" for one in turn):
-                add_turns(tx, conversation, said, inputs, with_users=False)
-                return conversation
-    return find_place(tx, agent_id, chat, "", new_id, inputs, answer=answer).conversation
+    def find_place(self, tx: Tx, said_in: str, *, answer: str = "", most_chars: int | None = None) -> ChatPlace:
+        """Return where a request goes on; note that it does, and add what that conversation lacks of what was said.
 
+        Args:
+            said_in: the id of the run that is to answer it; empty: none is, and the request's messages are added, too.
+            answer: an answer that is there already, which is added behind the request.
+            most_chars: so many characters may be added.
+        Raises: NotFound: the conversation or run that the request names; InvalidInput: a text is too long;
+            ConversationBusy, ApprovalPending: it takes no messages now.
+        """
+        tx.agents.lock(self.agent_id)
+        chat, turns, table = self.chat, self.chat.turns, tx.of(OpenaiHistories)
+        digests = [turn.digest for turn in turns if turn.users]
+        # Most chats go on where they were: the newest turns tell.
+        rows = dict(table.find(self.agent_id, [chat.request_digest, chat.habit_digest, *digests[-NEWEST:]]))
+        has_habit = bool(rows.pop(chat.habit_digest, ()))
+        for known in self._known(tx, rows.pop(chat.request_digest, ())):
+            if self._is_sent_again(known):
+                return ChatPlace(known.conversation, known.row.said_in, turns[-1], is_repeat=True)
+        if not rows and len(digests) > NEWEST:
+            rows = dict(table.find(self.agent_id, digests[:-NEWEST]))
+        is_named = bool(chat.anchor.name or (chat.name and not has_habit))
+        way = self._choose(tx, rows, is_kept=not said_in, is_named=is_named)
+        conversation, lacking, told = way.conversation, turns[way.lacking : -1], way.told
+        last = turns[-1]
+        if not said_in:
+            last = self._unused(tx, conversation, last)
+            lacking = [*lacking, last._replace(answer=in_one_form(answer))]
+        said_in = said_in or self._message_id(conversation, last)
+        system = digest_of(chat.system)
+        if told is None:
+            told = table.newest_system(self.agent_id, conversation.id)
+        noted: list[tuple[str, str]] = [
+            (turn.digest, self._message_id(conversation, turn)) for turn in turns[way.lacking : -1] if turn.users
+        ]
+        habit = chat.habit_digest if len(turns) > 1 and not has_habit else ""
+        own = (turns[-1].digest, chat.window_digest(len(turns) - 1), chat.request_digest, habit)
+        noted += [(digest, said_in) for digest in own if digest]
+        common: Any = {"conversation_id": conversation.id, "system_digest": system, "created_at": self.inputs.now}
+        table.add(self.agent_id, [KnownChain(digest=digest, said_in=id_, **common) for digest, id_ in noted])
+        count = self._add(tx, conversation, _said(lacking, with_users=way.with_users), most_chars=most_chars)
+        return ChatPlace(conversation, said_in, last, added=count, system_is_new=system not in ("", told))
 
-def _messages_of(turns: Sequence[ChatTurn], inputs: UnitInputs, *, with_users: bool) -> Iterator[ImportedMessage]:
-    """Yield the messages of turns; each has the same id whenever it is imported."""
-    for number, turn in enumerate(turns):
-        users = turn.users if with_users or number else ()
-        texts = [*(("user", text) for text in users), *([("assistant", turn.answer)] if turn.answer else [])]
-        first = len(turn.users) - len(users)
-        for count, (role, text) in enumerate(texts, start=first):
-            yield ImportedMessage(
-                role="user" if role == "user" else "assistant",
-                text=text,
-                occurred_at=inputs.now,
-                id=f"{turn.digest}:{count}",
-            )
+    def keep_answer(self, tx: Tx, place: ChatPlace | None, answer: str) -> Conversation:
+        """Add an answer that somebody else gave: behind what was kept of the chat at `place`, or with all of it; return
+        its conversation. Raises: as `find_place`."""
+        text = in_one_form(answer)
+        if not self.chat.new:  # it goes on behind the results of tools
+            conversation, _ = self.find_answered(tx)
+            self._add(tx, conversation, [("assistant", text, f"{self.chat.turns[-1].digest}:{digest_of(text)}")])
+            return conversation
+        if place is not None:
+            with contextlib.suppress(NotFound):
+                conversation = tx.conversations.get(place.conversation.id)
+                if _waits(tx, conversation, MessageId(place.said_in)):
+                    self._add(tx, conversation, _said([place.turn._replace(answer=text)], with_users=False))
+                    return conversation
+        return self.find_place(tx, "", answer=answer).conversation
 
+    def find_answered(self, tx: Tx) -> tuple[Conversation, Run | None]:
+        """Return (the conversation whose calls a request without new messages answers: of those that it may go on, the
+        one that waits for these results, or else has the calls; the run that has answered them already, behind one that
+        failed). Raises: NotFound, InvalidInput."""
+        ids, found = {*self.chat.results}, list[tuple[Conversation, Sequence[Message]]]()
+        if self.chat.anchor.behind is not None:
+            run = self._run(tx, self.chat.anchor.behind)
+            conversation = tx.conversations.get(run.conversation_id)
+            found.append((conversation, read_turn(tx, conversation, run.first_message_seq or 0)[0]))
+        else:
+            if (self.chat.anchor.name or self.chat.anchor.user) and (named := self._named(tx)[1]) is not None:
+                found.append((named, ()))
+            last = self._known_at(tx, len(self.chat.turns) - 1, most=WAITING)
+            found += [(one.conversation, one.messages) for one in last]
+        for one, _ in found:
+            if ids & {call.call_id for call in pending_calls(tx, one)}:
+                return one, None
+        for one, messages in found:
+            made = [row for row in messages if ids & {call.call_id for call in row.calls}]
+            if made:
+                return one, _run_behind(tx, made[-1], messages)
+        if not found:
+            raise InvalidInput("messages: no answer is known that made the calls to which these are the results")
+        return found[0][0], None
 
-def find_answered(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> Conversation:
-    """Return the conversation whose calls a request without new messages answers: of those that it may go on, the one
-    that waits for these results, or else has the calls. Raises: NotFound, InvalidInput."""
-    if chat.anchor.behind is not None:
-        return tx.conversations.get(_run_of(tx, agent_id, chat.anchor.behind).conversation_id)
-    ids = {answer.call_id for answer in chat.answers}
-    last = len(chat.turns) - 1
-    found = {one.conversation.id: one for one in _find_last(tx, agent_id, chat, last, inputs, most=WAITING)}
-    conversations = [one.conversation for one in found.values()]
-    if chat.name or chat.anchor.user:
-        with contextlib.suppress(NotFound):
-            conversations.insert(0, _get_named(tx, agent_id, chat))
-    for one in conversations:
-        if ids & {call.call_id for call in pending_calls(tx, one)}:
-            return one
-    for known in found.values():
-        if ids & {call.call_id for message in known.messages for call in message.calls}:
-            return known.conversation
-    if not conversations:
-        if chat.anchor.name:
-            return _get_named(tx, agent_id, chat)
-        raise InvalidInput("messages: no answer is known that made the calls to which these are the results")
-    return conversations[0]
+    def find_earlier(self, tx: Tx) -> ConversationId | None:
+        """Return the conversation that has what the chat said before its newest message; None: none is known."""
+        chat = self.chat
+        has_habit = not chat.anchor.name and tx.of(OpenaiHistories).find(self.agent_id, [chat.habit_digest])
+        if chat.name and not has_habit:
+            with contextlib.suppress(NotFound):
+                named = self._named(tx)[1]
+                return None if named is None else named.id
+        return next((one.conversation.id for one in self._known_at(tx, len(chat.turns) - 2)), None)
 
+    def find_earlier_texts(self, tx: Tx, behind: str) -> Sequence[ChatText]:
+        """Return what was said up to the answer to the message with this id, or else in the conversation that the chat
+        names. Raises: NotFound: there is no such answer."""
+        if not behind:
+            with contextlib.suppress(NotFound):
+                return [] if (named := self._named(tx)[1]) is None else _texts(_newest(tx, named))
+            return []
+        owner, seq = tx.messages.place(MessageId(f"{PREFIXES['message']}-{behind}"))
+        rows = tx.messages.list_by_seqs(self.agent_id, [seq]) if owner == self.agent_id else ()
+        if not rows:
+            raise NotFound("response", behind)
+        conversation = tx.conversations.get_by_seq(self.agent_id, rows[0].conversation_seq)
+        last = read_turn(tx, conversation, seq)[0][-1].seq
+        return _texts(row for row in _newest(tx, conversation) if row.seq <= last)
 
-def find_earlier(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> ConversationId | None:
-    """Return the conversation that has what a chat said before its newest message; None: none is known."""
-    if chat.name and not chat.anchor.name and tx.of(OpenaiHistories).find(agent_id, [chat.habit_digest]):
-        return None
-    if chat.name:
-        with contextlib.suppress(NotFound):
-            return _get_named(tx, agent_id, chat).id
-    return next((one.conversation.id for one in _find_last(tx, agent_id, chat, len(chat.turns) - 2, inputs)), None)
+    def _choose(self, tx: Tx, rows: Mapping[str, Sequence[KnownChain]], *, is_kept: bool, is_named: bool) -> _Way:
+        """Return where the request goes on. `rows`: what is known of its chain."""
+        turns, last, named = self.chat.turns, len(self.chat.turns) - 1, None
+        if self.chat.anchor.behind is not None:
+            return _Way(self._behind_run(tx, self.chat.anchor.behind), last)
+        if is_named:
+            named_id, named = self._named(tx)
+            if named is None:
+                return _Way(self._make(tx, named_id), 0)
+            if not last or _ends_with(tx, named, turns[:-1]):
+                return _Way(named, last)
+        if same := self._known(tx, rows.get(turns[-1].digest, ())):
+            if is_kept and same[0].waits_for_model:
+                return _Way(same[0].conversation, last, same[0].row.system_digest)
+            # A new try, or another request with the same words.
+            known = next((one for one in same if one.is_last), same[0])
+            first = known.messages[0] if known.messages else None
+            made = fork(tx, known.conversation, self.new_id, self.inputs, before=None if first is None else first.id)
+            return _Way(made, last, "" if first is None or first.role == "system" else known.row.system_digest)
+        if named is None and not rows and (window := self._window(tx, last - 1)) is not None:
+            return _Way(window.conversation, last, window.row.system_digest)
+        for place in range(last - 1, -1, -1):  # the longest chain that is known
+            if behind := self._known(tx, rows.get(turns[place].digest, ())):
+                best = max(behind, key=lambda one: (one.matches(turns[place]), one.is_last))
+                return self._behind(tx, best, place)
+        answers = {turn.answer for turn in turns} - {""}
+        if named is not None and not answers & {one.answer for one in _own_turns(tx, named)}:
+            return _Way(named, last)
+        return _Way(self._make(tx, self.new_id), 0, "")
 
+    def _behind(self, tx: Tx, known: KnownTurn, place: int) -> _Way:
+        """Return where a chat goes on whose turn at this place is known."""
+        told = known.row.system_digest
+        if not known.matches(self.chat.turns[place]):  # the answer was edited
+            asked = [row.id for row in known.messages if row.role in ("user", "system")]
+            made = fork(tx, known.conversation, self.new_id, self.inputs, upto=asked[-1])
+            return _Way(made, place, told, with_users=False)
+        if known.is_last:
+            return _Way(known.conversation, place + 1, told)
+        made = fork(tx, known.conversation, self.new_id, self.inputs, upto=known.messages[-1].id)
+        return _Way(made, place + 1, told)
 
-def find_earlier_texts(tx: Tx, agent_id: AgentId, chat: Chat, behind: str) -> Sequence[ChatText]:
-    """Return what was said up to the answer with this id, of a run or to a message, or else in the conversation that a
-    chat names. Raises: NotFound: there is no such answer."""
-    upto: int | None = None
-    if behind:
-        conversation, upto = _end_of_answer(tx, agent_id, behind)
-    else:
-        try:
-            conversation = _get_named(tx, agent_id, chat)
-        except NotFound:
-            return ()
-    return [
-        ChatText(one.role, one.text)
-        for one in _newest(tx, conversation)
-        if one.role in ("user", "assistant") and (upto is None or one.seq <= upto)
-    ]
+    def _known(self, tx: Tx, rows: Iterable[KnownChain]) -> Sequence[KnownTurn]:
+        """Return the turns of these rows that are still there."""
+        return [one for row in rows if (one := find_turn(tx, row, self.inputs.now)) is not None]
 
-
-def _end_of_answer(tx: Tx, agent_id: AgentId, response_id: str) -> tuple[Conversation, int]:
-    """Return (the conversation of an answer, the number of its last message). Raises: NotFound."""
-    try:
-        owner, seq = tx.messages.place(MessageId(f"{PREFIXES['message']}-{response_id}"))
-    except NotFound:
-        run = _run_of(tx, agent_id, RunId(f"{PREFIXES['run']}-{response_id}"))
-        owner, seq = agent_id, run.first_message_seq or 0
-    rows = tx.messages.list_by_seqs(agent_id, [seq]) if owner == agent_id else ()
-    if not rows:
-        raise NotFound("response", response_id)
-    conversation = tx.conversations.get_by_seq(agent_id, rows[0].conversation_seq)
-    return conversation, read_turn(tx, conversation, seq)[0][-1].seq
-
-
-def _find_last(
-    tx: Tx, agent_id: AgentId, chat: Chat, place: int, inputs: UnitInputs, *, most: int = 8
-) -> Iterator[KnownTurn]:
-    """Yield the turns at a place of a chat as they are known, by its chain or else its window."""
-    if place < 0:
-        return
-    digest, is_known = chat.turns[place].digest, False
-    for row in tx.of(OpenaiHistories).find(agent_id, [digest], most=most).get(digest, ()):
-        if (known := find_turn(tx, row, inputs)) is not None:
-            is_known = True
-            yield known
-    if not is_known and (window := _find_window(tx, agent_id, chat, place, inputs)) is not None:
-        yield window
-
-
-def named_id(tx: Tx, agent_id: AgentId, chat: Chat) -> ConversationId:
-    """Return the id of the conversation that a request names: equal names of one key always mean the same, until that
-    is deleted."""
-    name = chat.name or chat.anchor.user
-    if is_id("conversation", name):
-        return ConversationId(name)
-    derived, seed = "", [agent_id, chat.key, name]
-    while not derived or _is_deleted(tx, ConversationId(derived)):
-        derived, seed = derived_id("conversation", *seed), [*seed, "again"]
-    return ConversationId(derived)
-
-
-def _is_deleted(tx: Tx, conversation_id: ConversationId) -> bool:
-    """Whether there was such a conversation."""
-    try:
-        tx.conversations.get(conversation_id)
-    except NotFound as error:
-        return "it was deleted" in str(error)
-    return False
-
-
-def _get_named(tx: Tx, agent_id: AgentId, chat: Chat) -> Conversation:
-    """Return the conversation that a request names. Raises: NotFound."""
-    conversation = tx.conversations.get(named_id(tx, agent_id, chat))
-    if conversation.agent_id != agent_id:
-        raise NotFound("conversation", conversation.id, hint="another agent has it")
-    return conversation
-
-
-def message_id_of(agent_id: AgentId, conversation_id: ConversationId, turn: ChatTurn) -> MessageId:
-    """Return the id that the first message of a turn gets where it is imported."""
-    return MessageId(derived_id("message", agent_id, conversation_id, "id", f"{turn.digest}:0"))
-
-
-def _is_sent_again(known: KnownTurn, chat: Chat, inputs: UnitInputs) -> bool:
-    """Return whether a request that is known is sent once more, and is no new try: its answer is still being made, or
-    was lost on the way."""
-    if not known.is_last or known.waits_for_model:
-        return False
-    if known.is_open:
-        return True
-    if not chat.is_retry or (known.run is not None and known.run.stop_reason in FAILED_REASONS):
-        return False
-    ended_at = known.messages[-1].created_at if known.run is None else known.run.ended_at
-    return ended_at is not None and inputs.now < ended_at + timedelta(seconds=RETRY_S)
-
-
-def _behind_known(
-    tx: Tx,
-    turns: Sequence[ChatTurn],
-    rows: Mapping[str, Sequence[KnownChain]],
-    new_id: ConversationId,
-    inputs: UnitInputs,
-) -> tuple[Conversation, str, int, bool] | None:
-    """Return the conversation behind the longest chain that is known, as `_choose` does; None: none is known."""
-    for place in range(len(turns) - 2, -1, -1):
-        known = [one for row in rows.get(turns[place].digest, ()) if (one := find_turn(tx, row, inputs)) is not None]
-        known.sort(key=lambda one: (one.matches(turns[place]), one.is_last), reverse=True)
-        if not known:
-            continue
-        best = known[0]
-        if not best.matches(turns[place]):  # the answer was edited
-            made = fork(tx, best.conversation, new_id, inputs, upto=best.last_said)
-            return made, best.row.system_digest, place, False
-        if best.is_last:
-            return best.conversation, best.row.system_digest, place + 1, True
-        made = fork(tx, best.conversation, new_id, inputs, upto=best.messages[-1].id)
-        return made, best.row.system_digest, place + 1, True
-    return None
-
-
-def _find_window(tx: Tx, agent_id: AgentId, chat: Chat, place: int, inputs: UnitInputs) -> KnownTurn | None:
-    """Return the turn at a place of a chat that is not sent from its beginning any more; None: none is known whose
-    conversation ends with all that is sent up to there."""
-    if place < 1 or not (digest := chat.window_digest(place)):
-        return None
-    rows = tx.of(OpenaiHistories).find(agent_id, [digest]).get(digest, ())
-    for row in rows:
-        known = find_turn(tx, row, inputs)
-        if known is not None and not known.is_open and _ends_with(tx, known.conversation, chat.turns[: place + 1]):
+    def _known_at(self, tx: Tx, place: int, *, most: int = 8) -> Sequence[KnownTurn]:
+        """Return the turns at a place of the chat as they are known, by its chain or else its window."""
+        if place < 0:
+            return []
+        digest = self.chat.turns[place].digest
+        rows = tx.of(OpenaiHistories).find(self.agent_id, [digest], most=most).get(digest, ())
+        if known := self._known(tx, rows):
             return known
-    return None
+        return [] if (window := self._window(tx, place)) is None else [window]
+
+    def _window(self, tx: Tx, place: int) -> KnownTurn | None:
+        """Return the turn at a place of a chat that is not sent from its beginning any more; None: none is known whose
+        conversation ends with all that is sent up to there."""
+        if place < 1 or not (digest := self.chat.window_digest(place)):
+            return None
+        for known in self._known(tx, tx.of(OpenaiHistories).find(self.agent_id, [digest]).get(digest, ())):
+            if not known.is_open and _ends_with(tx, known.conversation, self.chat.turns[: place + 1]):
+                return known
+        return None
+
+    def _is_sent_again(self, known: KnownTurn) -> bool:
+        """Return whether a request that is known is sent once more, and is no new try: its answer is still being made,
+        or was lost on the way."""
+        if not known.is_last or known.waits_for_model:
+            return False
+        if known.is_open:
+            return True
+        if not self.chat.is_retry or (known.run is not None and known.run.stop_reason in FAILED_REASONS):
+            return False
+        ended_at = known.messages[-1].created_at if known.run is None else known.run.ended_at
+        return ended_at is not None and self.inputs.now < ended_at + timedelta(seconds=RETRY_S)
+
+    def _named(self, tx: Tx) -> tuple[ConversationId, Conversation | None]:
+        """Return (the id of the conversation that the request names, that conversation; None: it is not made yet).
+        Equal names of one key always mean the same, until that is deleted. Raises: NotFound: an id of none."""
+        name = self.chat.anchor.name or self.chat.anchor.user
+        seed = [self.agent_id, self.chat.key, name]
+        while True:
+            named_id = ConversationId(name if is_id("conversation", name) else derived_id("conversation", *seed))
+            try:
+                found = tx.conversations.get(named_id)
+            except NotFound as error:
+                if named_id == name:
+                    raise
+                if "it was deleted" not in str(error):
+                    return named_id, None
+                seed.append("again")
+                continue
+            if found.agent_id != self.agent_id:
+                raise NotFound("conversation", named_id, hint="another agent has it")
+            return named_id, found
+
+    def _make(self, tx: Tx, conversation_id: ConversationId) -> Conversation:
+        """Add a conversation, and return it. Raises: NotFound: there is no such agent."""
+        made = tx.conversations.add(self.agent_id, conversation_id, at=self.inputs.now)
+        renew_system_message(tx, self.agent_id, made.seq, self.inputs)
+        return tx.conversations.get(conversation_id)
+
+    def _behind_run(self, tx: Tx, run_id: RunId) -> Conversation:
+        """Return the conversation of a run; a fork behind it, if others follow its answer already. Raises: NotFound."""
+        run = self._run(tx, run_id)
+        conversation = tx.conversations.get(run.conversation_id)
+        if run.first_message_seq is None:
+            return conversation
+        messages, is_last = read_turn(tx, conversation, run.first_message_seq)
+        return conversation if is_last else fork(tx, conversation, self.new_id, self.inputs, upto=messages[-1].id)
+
+    def _run(self, tx: Tx, run_id: RunId) -> Run:
+        run = tx.runs.get(run_id)
+        if run.key.agent_id != self.agent_id:
+            raise NotFound("run", run_id, hint="another agent has it")
+        return run
+
+    def _message_id(self, conversation: Conversation, turn: ChatTurn) -> MessageId:
+        """Return the id that the first message of a turn gets where it is imported."""
+        return MessageId(derived_id("message", self.agent_id, conversation.id, "id", f"{turn.digest}:0"))
+
+    def _unused(self, tx: Tx, conversation: Conversation, turn: ChatTurn) -> ChatTurn:
+        """Return a turn with a digest by which no message of the conversation has its id yet, but for those that wait
+        for an answer: the same words may be said again."""
+        with contextlib.suppress(NotFound):
+            while not _waits(tx, conversation, self._message_id(conversation, turn)):
+                turn = turn._replace(digest=digest_of(turn.digest))
+        return turn
+
+    def _add(self, tx: Tx, conversation: Conversation, said: Iterable[_Said], *, most_chars: int | None = None) -> int:
+        """Add those messages, as (role, text, id), that a conversation lacks; return how many. Raises: as
+        `find_place`."""
+        now = self.inputs.now
+        messages = [ImportedMessage(role=role, text=text, occurred_at=now, id=id_) for role, text, id_ in said]
+        if most_chars is not None and (size := sum(len(one.text) for one in messages)) > most_chars:
+            helps = "ask an administrator for a key with a higher message_chars"
+            raise MessageTooLarge(size=size, limit=most_chars, whose="this key", helps=helps)
+        importer, limit = Importer(self.agent_id, conversation.id), self.inputs.settings.message_limit_chars
+        drafts = [importer.draft(imported_message(one, limit_chars=limit)) for one in messages]
+        return import_in_unit(tx, self.agent_id, conversation.seq, drafts, self.inputs).new if drafts else 0
+
+
+def find_texts(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId]) -> Mapping[MessageId, str]:
+    """Return the texts of those of these messages that the agent has."""
+    seqs: list[int] = []
+    for message_id in ids:
+        with contextlib.suppress(NotFound):
+            owner, seq = tx.messages.place(message_id)
+            seqs += [seq] if owner == agent_id else []
+    return {message.id: message.text for message in tx.messages.list_by_seqs(agent_id, seqs)}
+
+
+def _said(turns: Sequence[ChatTurn], *, with_users: bool) -> Iterator[_Said]:
+    """Yield role, text and id of the messages of turns; each has the same id whenever it is imported. `with_users`:
+    also what users say in the first turn."""
+    for number, turn in enumerate(turns):
+        for place, text in enumerate(turn.users):
+            if with_users or number:
+                yield "user", text, f"{turn.digest}:{place}"
+        if turn.answer:
+            yield "assistant", turn.answer, f"{turn.digest}:{len(turn.users)}"
+
+
+def _waits(tx: Tx, conversation: Conversation, message_id: MessageId) -> bool:
+    """Return whether a message was kept for a model outside, which has given no answer. Raises: NotFound."""
+    turn, is_last = read_turn(tx, conversation, tx.messages.place(message_id)[1])
+    return is_last and not any(row.role == "assistant" for row in turn)
+
+
+def _run_behind(tx: Tx, made: Message, turn: Sequence[Message]) -> Run | None:
+    """Return the run that has answered the results of the calls in a message of a turn, if these were its last."""
+    last, later = turn[-1].run_id, [call for row in turn[turn.index(made) + 1 :] for call in row.calls]
+    if last is None or last == made.run_id or any(call.awaits == "client" for call in later):
+        return None
+    run = tx.runs.get(last, hidden=True)
+    return None if run.stop_reason in ("cancelled", *FAILED_REASONS) else run
 
 
 def _ends_with(tx: Tx, conversation: Conversation, turns: Sequence[ChatTurn]) -> bool:
@@ -386,63 +363,18 @@ def _ends_with(tx: Tx, conversation: Conversation, turns: Sequence[ChatTurn]) ->
     )
 
 
-def _has_answer_of(tx: Tx, conversation: Conversation, turns: Sequence[ChatTurn]) -> bool:
-    """Whether a conversation has an answer of these turns: their beginning was edited."""
-    return bool({one.answer for one in _own_turns(tx, conversation)} & {one.answer for one in turns if one.answer})
-
-
 def _own_turns(tx: Tx, conversation: Conversation) -> Sequence[ChatTurn]:
     """Return the newest turns of a conversation; the first of them may have lost its beginning."""
-    rows = _newest(tx, conversation)
-    return chain_of([ChatText(one.role, one.text) for one in rows if one.role in ("user", "assistant")])
+    return chain_of(_texts(_newest(tx, conversation)))
+
+
+def _texts(rows: Iterable[Message]) -> Sequence[ChatText]:
+    """Return what users and the assistant say in these messages."""
+    return [ChatText(row.role, row.text) for row in rows if row.role in ("user", "assistant")]
 
 
 def _newest(tx: Tx, conversation: Conversation) -> Sequence[Message]:
     """Return the newest messages of a conversation, in order, without the engine's."""
     agent_id, seq = conversation.key
     rows = tx.messages.list(agent_id, conversation_seq=seq, newest_first=True, limit=WINDOW_ROWS, kinds=("message",))
-    return [one for one in reversed(rows) if one.text != KEEP_ALIVE]
-
-
-def _behind_run(tx: Tx, agent_id: AgentId, run_id: RunId, new_id: ConversationId, inputs: UnitInputs) -> Conversation:
-    """Return the conversation of a run; a fork behind it, if others follow its answer already. Raises: NotFound."""
-    run = _run_of(tx, agent_id, run_id)
-    conversation = tx.conversations.get(run.conversation_id)
-    if run.first_message_seq is None:
-        return conversation
-    messages, is_last = read_turn(tx, conversation, run.first_message_seq)
-    return conversation if is_last else fork(tx, conversation, new_id, inputs, upto=messages[-1].id)
-
-
-def _named(tx: Tx, agent_id: AgentId, chat: Chat, inputs: UnitInputs) -> tuple[Conversation, bool]:
-    """Return (the conversation that a request names, whether it was made for it). Raises: NotFound."""
-    try:
-        return _get_named(tx, agent_id, chat), False
-    except NotFound:
-        if is_id("conversation", chat.name):
-            raise
-        return _add_conversation(tx, agent_id, named_id(tx, agent_id, chat), inputs), True
-
-
-def _run_of(tx: Tx, agent_id: AgentId, run_id: RunId) -> Run:
-    run = tx.runs.get(run_id)
-    if run.key.agent_id != agent_id:
-        raise NotFound("run", run_id, hint="another agent has it")
-    return run
-
-
-def _add_conversation(tx: Tx, agent_id: AgentId, conversation_id: ConversationId, inputs: UnitInputs) -> Conversation:
-    """Add a conversation, and return it. Raises: NotFound: there is no such agent."""
-    made = tx.conversations.add(agent_id, conversation_id, at=inputs.now)
-    renew_system_message(tx, agent_id, made.seq, inputs)
-    return tx.conversations.get(conversation_id)
-
-
-def find_texts(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId]) -> Mapping[MessageId, str]:
-    """Return the texts of those of these messages that the agent has."""
-    seqs: list[int] = []
-    for message_id in ids:
-        with contextlib.suppress(NotFound):
-            owner, seq = tx.messages.place(message_id)
-            seqs += [seq] if owner == agent_id else []
-    return {message.id: message.text for message in tx.messages.list_by_seqs(agent_id, seqs)}
+    return [row for row in reversed(rows) if row.text != KEEP_ALIVE]

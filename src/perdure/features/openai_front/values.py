@@ -8,17 +8,13 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from typing_extensions import TypedDict
 
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId, KeyId, MessageId, RunId
-from perdure.core.messages import Text
-from perdure.core.runs import NO_OPTIONS, RunOptions
-from perdure.core.tools.answers import Answer
-from perdure.engine.records.run_request import NewMessage
 from perdure.features.openai_front.feature import MEMORY_OF
 from perdure.server.wire.fields import KeyIdIn
 
@@ -42,21 +38,15 @@ TELLING_CHARS = 20
 """The least length of an answer by which its chat is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatText:
+class ChatText(NamedTuple):
     """A text of a chat: of a user, or of the assistant."""
 
     role: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChatTurn:
-    """What users say together, and the answer to it; empty where there is none yet.
-
-    Args:
-        digest: of all that was said up to here, without the answer.
-    """
+class ChatTurn(NamedTuple):
+    """What users say together, the answer to it (empty: there is none), and the digest of all up to here but that."""
 
     users: tuple[str, ...]
     answer: str
@@ -65,40 +55,32 @@ class ChatTurn:
 
 def chain_of(texts: Iterable[ChatText], *seed: str) -> Sequence[ChatTurn]:
     """Return the turns of a chat, in order. Chats with another seed have other digests."""
-    turns: list[ChatTurn] = []
-    digest, users, answers, is_answered = _digest(*seed), list[str](), list[str](), False
-
-    def end() -> None:
-        nonlocal digest, users, answers, is_answered
-        before = turns[-1].answer if turns else ""
-        digest = _digest(digest, before, *users)
-        turns.append(ChatTurn(tuple(users), "\n".join(answers), digest))
-        users, answers, is_answered = [], [], False
-
-    for one in texts:
-        text = typed_text(one.text) if one.role == "user" else in_one_form(one.text)
-        if one.role != "user":
-            is_answered = is_answered or bool(users or text)  # also by a call alone, or stopped before its first word
-            answers += [text] if text else []
-        elif text:
+    said: list[tuple[list[str], list[str]]] = []  # what users say together, and the answers to it
+    is_answered = True
+    for role, text in texts:
+        text = typed_text(text) if role == "user" else in_one_form(text)
+        if role == "user" and text:
             if is_answered:
-                end()
-            users.append(text)
-    if users or answers:
-        end()
+                said.append(([], []))
+            said[-1][0].append(text)
+            is_answered = False
+        elif role != "user" and (said or text):  # an answer may be a call alone, or stopped before its first word
+            said = said or [([], [])]
+            said[-1][1].extend([text] if text else [])
+            is_answered = True
+    turns: list[ChatTurn] = []
+    digest, before = _digest(*seed), ""
+    for users, answers in said:
+        digest = _digest(digest, before, *users)
+        before = "\n".join(answers)
+        turns.append(ChatTurn(tuple(users), before, digest))
     return turns
-
-
-def window_digest(turns: Sequence[ChatTurn], place: int, *seed: str) -> str:
-    """Return the digest by which a turn is found in a chat whose beginning is not sent any more: of its words and of
-    the answer before it; empty, if that says too little."""
-    if place < 1 or len(answer := turns[place - 1].answer) < TELLING_CHARS:
-        return ""
-    return _digest("window", *seed, answer, *turns[place].users)
 
 
 def in_one_form(text: str) -> str:
     """Return a text as chat programs may send it again: without the white space at the ends of its lines."""
+    if text.isascii() and "\n" not in text and "\r" not in text:
+        return text.strip()
     text = unicodedata.normalize("NFC", text)
     return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")).strip()
 
@@ -126,13 +108,8 @@ def _digest(*parts: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """What a request names of the conversation that it belongs to; nothing: the messages that it sends again decide.
-
-    Args:
-        name: the caller's name of it, or its id.
-        user: whose chat it is, by the caller's name; where nothing is sent again, it is the conversation's name.
-        behind: the run whose answer it follows.
-    """
+    """What a request names of the conversation that it belongs to: its `name` or id, the `user` whose chat it is, the
+    run whose answer it is `behind`; nothing: the messages that it sends again decide."""
 
     name: str = ""
     user: str = ""
@@ -144,31 +121,21 @@ class Chat:
     """A request of a chat program.
 
     Args:
-        texts: what users and assistants say in it, in order; the last ones are new.
-        new: the new messages of users.
-        answers: what the caller's tools returned.
+        texts: what users and assistants say in it, in order; those behind the last answer are new.
+        results: the ids of the calls whose results it brings.
         system: what the program says to the model beside the chat.
         key: whose chat it is: the id of the key of the server.
         is_retry: the program says that it has sent the request before.
         whole: the digest of all that the request says: equal ones are the same request.
-        is_by_user: a first message goes on in the conversation of its user.
     """
 
     texts: Sequence[ChatText]
-    new: tuple[NewMessage, ...]
-    answers: tuple[Answer, ...] = ()
+    results: Sequence[str] = ()
     system: str = ""
     anchor: Anchor = field(default_factory=Anchor)
     key: KeyId | str = ""
     is_retry: bool = False
     whole: str = ""
-    is_by_user: bool = True
-    client_tools: tuple[Mapping[str, Any], ...] | None = None
-    options: RunOptions = NO_OPTIONS
-
-    def window_digest(self, place: int) -> str:
-        """As `window_digest` of its turn at this place."""
-        return window_digest(self.turns, place, *self._seed)
 
     @property
     def _seed(self) -> tuple[str, ...]:
@@ -176,8 +143,15 @@ class Chat:
 
     @property
     def name(self) -> str:
-        """What it names of its conversation; empty: nothing."""
-        return self.anchor.name or (self.anchor.user if self.is_by_user and len(self.turns) == 1 else "")
+        """What it names of its conversation; empty: nothing. A user names the one of a first message."""
+        return self.anchor.name or (self.anchor.user if len(self.turns) == 1 else "")
+
+    def window_digest(self, place: int) -> str:
+        """The digest by which its turn at this place is found in a chat whose beginning is not sent any more: of its
+        words and of the answer before it; empty, if that says too little."""
+        if place < 1 or len(answer := self.turns[place - 1].answer) < TELLING_CHARS:
+            return ""
+        return _digest("window", *self._seed, answer, *self.turns[place].users)
 
     @property
     def habit_digest(self) -> str:
@@ -189,15 +163,11 @@ class Chat:
         """The digest by which the same request is known."""
         return _digest("request", *self._seed, self.turns[-1].digest, self.whole)
 
-    @property
-    def has_blank(self) -> bool:
-        """Whether a new message says nothing."""
-        return any(all(isinstance(part, Text) and not part.text.strip() for part in one.parts) for one in self.new)
-
-    @property
-    def asked(self) -> str:
-        """The texts of the new messages, in lines."""
-        return "\n".join(part.text for one in self.new for part in one.parts if isinstance(part, Text))
+    @functools.cached_property
+    def new(self) -> Sequence[str]:
+        """What users say behind the last answer."""
+        roles = [one.role for one in self.texts]
+        return [one.text for one in self.texts[len(roles) - [*reversed(roles), "assistant"].index("assistant") :]]
 
     @functools.cached_property
     def turns(self) -> Sequence[ChatTurn]:
@@ -207,12 +177,8 @@ class Chat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownChain:
-    """A row of `openai_histories`: a chain that is known, up to what users say.
-
-    Args:
-        said_in: the id of the run that was begun for it, or of the message, where no run was.
-        system_digest: of what the program said to the model beside it.
-    """
+    """A row of `openai_histories`: a chain that is known, up to what users say. `said_in`: the id of the run that was
+    begun for it, or of the message, where no run was; `system_digest`: of what the program said beside it."""
 
     digest: str
     said_in: RunId | MessageId | str
@@ -221,19 +187,21 @@ class KnownChain:
     created_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChatPlace:
     """Where a request goes on.
 
     Args:
         said_in: the run that answers it, or the message, see `KnownChain`.
-        is_repeat: that is there already, or another process is about to begin it.
+        turn: its newest turn; the ids of messages are made by the digest in it.
+        is_repeat: it is there already, or another process is about to begin it.
         added: how many messages of what was said before were added to the conversation.
         system_is_new: whether the conversation has not been told yet what the program says beside the chat.
     """
 
     conversation: Conversation
     said_in: str
+    turn: ChatTurn
     is_repeat: bool = False
     added: int = 0
     system_is_new: bool = False

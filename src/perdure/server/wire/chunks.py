@@ -112,7 +112,7 @@ class ChunkMaker(ABC, Generic[E]):
 
     owner: ClassVar[str] = "the agent or conversation of the run"
     name: str
-    named: ClassVar[bool] = False
+    named: bool = False
     """Whether each event has the name that its chunk has as `type`."""
     run_id: RunId | None = None
     """The run that the chunks are of now."""
