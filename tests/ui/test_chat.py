@@ -83,7 +83,7 @@ async def test_an_answer_streams_as_markdown(chromium: Browser, tmp_path: Path) 
         assert await page.inner_text("#live .who") == "Ada"
         model.go.set()
         await page.wait_for_selector("#messages .assistant:has-text('End.') a.leaves[target=_blank]")
-        await page.wait_for_selector("#live", state="hidden")
+        await page.wait_for_selector("#working", state="hidden")
 
         await page.click("[data-copy-code]")
         await page.wait_for_selector("[data-copy-code]:has-text('Copied')")
