@@ -151,17 +151,19 @@ class ChatUnits:
 
     def find_earlier(self, tx: Tx) -> ConversationId | None:
         """Return the conversation that has what the chat said before its newest message; None: none is known."""
-        chat = self.chat
+        chat, place = self.chat, len(self.chat.turns) - (2 if self.chat.new else 1)
         has_habit = not chat.anchor.name and tx.of(OpenaiHistories).find(self.agent_id, [chat.habit_digest])
         if chat.name and not has_habit:
             with contextlib.suppress(NotFound):
                 named = self._named(tx)[1]
                 return None if named is None else named.id
-        return next((one.conversation.id for one in self._known_at(tx, len(chat.turns) - 2)), None)
+        return next((one.conversation.id for one in self._known_at(tx, place)), None)
 
     def find_earlier_texts(self, tx: Tx, behind: str) -> Sequence[ChatText]:
         """Return what was said up to the answer to the message with this id, or else in the conversation that the chat
-        names. Raises: NotFound: there is no such answer."""
+        names by itself and does not send again. Raises: NotFound: there is no such answer."""
+        if not behind and (self.chat.sends_again or not self.chat.anchor.name):
+            return []
         if not behind:
             with contextlib.suppress(NotFound):
                 return [] if (named := self._named(tx)[1]) is None else _texts(_newest(tx, named))

@@ -146,6 +146,12 @@ class Chat:
         """What it names of its conversation; empty: nothing. A user names the one of a first message."""
         return self.anchor.name or (self.anchor.user if len(self.turns) == 1 else "")
 
+    @property
+    def sends_again(self) -> bool:
+        """Whether it sends something that was said before: an answer, or the words before a call."""
+        answers = [one.text for one in self.texts if one.role == "assistant"]
+        return any(answers) or bool(answers and self.texts[0].role == "user")
+
     def window_digest(self, place: int) -> str:
         """The digest by which its turn at this place is found in a chat whose beginning is not sent any more: of its
         words and of the answer before it; empty, if that says too little."""
