@@ -30,6 +30,7 @@ from perdure.features.openai_front.values import (
     chain_of,
     digest_of,
     in_one_form,
+    is_sent_again,
 )
 from perdure.storage.tx import Tx
 
@@ -162,12 +163,12 @@ class ChatUnits:
     def find_earlier_texts(self, tx: Tx, behind: str) -> Sequence[ChatText]:
         """Return what was said up to the answer to the message with this id, or else in the conversation that the chat
         names by itself and does not send again. Raises: NotFound: there is no such answer."""
-        if not behind and (self.chat.sends_again or not self.chat.anchor.name):
-            return []
         if not behind:
-            with contextlib.suppress(NotFound):
-                return [] if (named := self._named(tx)[1]) is None else _texts(_newest(tx, named))
-            return []
+            named = None
+            if self.chat.anchor.name and not self.chat.sends_again:
+                with contextlib.suppress(NotFound):
+                    named = self._named(tx)[1]
+            return [] if named is None else _texts(_newest(tx, named))
         owner, seq = tx.messages.place(MessageId(f"{PREFIXES['message']}-{behind}"))
         rows = tx.messages.list_by_seqs(self.agent_id, [seq]) if owner == self.agent_id else ()
         if not rows:
@@ -360,7 +361,7 @@ def _ends_with(tx: Tx, conversation: Conversation, turns: Sequence[ChatTurn]) ->
     """Whether all of these turns are the last ones of a conversation."""
     pairs = list(zip(reversed(_own_turns(tx, conversation)), reversed(turns), strict=False))
     return len(pairs) == len(turns) and all(
-        mine.answer.startswith(sent.answer) and (sent.users == mine.users or (sent is turns[0] and not sent.users))
+        is_sent_again(mine.answer, sent.answer) and (sent.users == mine.users or (sent is turns[0] and not sent.users))
         for mine, sent in pairs
     )
 

@@ -85,6 +85,12 @@ def in_one_form(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")).strip()
 
 
+def is_sent_again(answer: str, sent: str) -> bool:
+    """Return whether a program sends an answer again. It may be cut where a person stopped it, and its texts joined in
+    another way."""
+    return answer.startswith(sent) or answer.replace("\n", "").startswith(sent.replace("\n", ""))
+
+
 def typed_text(text: str) -> str:
     """Return what a person typed, in one form: without the template in which Open WebUI puts a message together with
     what it found for it; the next request has the message alone."""
