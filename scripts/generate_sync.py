@@ -40,7 +40,7 @@ OF_FRONTS: Mapping[str, str] = {
     "Approval": "check_arguments find_decided find_decisions list_all open_calls",
     "AgentFeatures": "find_answer",
     "Archival": "add_passage archive_passage delete_passages edit_passage labels list_passages tag_passages",
-    "ArchiveById": "delete_named delete_selection edit find_named list_passages put_named tags",
+    "ArchiveById": "change_named delete_named delete_selection edit find_named list_passages put_named tags",
     "Archives": "add open page restore_passage",
     "Blocks": "add count edit page",
     "Companion": "begin get list show wait",

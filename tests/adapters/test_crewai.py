@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from perdure import NewPassage
 from perdure.testing import InlineStore
 from tests.adapters.packages import FOLDER, need
 
@@ -96,6 +97,39 @@ def test_what_was_recalled_says_so(storage: Any) -> None:
     touched = storage.get_record(one.id)
     assert touched.last_accessed > one.last_accessed
     assert touched == one.model_copy(update={"last_accessed": touched.last_accessed})
+
+
+def test_a_recall_undoes_nothing_that_happens_at_once(storage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that is deleted meanwhile stays so, and one that is changed keeps the change."""
+    gone, changed = record(1), record(2)
+    storage.save([gone, changed.model_copy(update={"content": "new"})])
+    archive = storage._store.run(storage._store.archive())
+    changed_passage = storage._store.run(archive.find_named((changed.id,)))
+    storage.save([changed])
+    store, work = storage._store.perdure.app.ports.store, ["once"]
+    write = store.write
+
+    async def write_behind_others(*args: Any, **kwargs: Any) -> Any:
+        if work:
+            work.clear()
+            await archive.delete_named((gone.id,))
+            await archive.put_named((changed.id,), NewPassage(text="new", metadata=changed_passage.metadata))
+        return await write(*args, **kwargs)
+
+    monkeypatch.setattr(store, "write", write_behind_others)
+    storage.touch_records([gone.id, changed.id])
+
+    assert not work and storage.get_record(gone.id) is None
+    assert storage.get_record(changed.id).content == "new"
+
+
+def test_records_are_deleted_by_their_ids_in_a_scope(storage: Any) -> None:
+    one = record(1)
+    storage.save([one])
+
+    assert storage.delete("/elsewhere", record_ids=[one.id]) == 0
+    assert storage.delete("/team", record_ids=[one.id, one.id, "none"]) == 1
+    assert storage.count() == 0
 
 
 def test_a_search_holds_a_page_of_the_records(storage: Any) -> None:

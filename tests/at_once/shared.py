@@ -135,6 +135,19 @@ async def passage_of_one_name(room: Room) -> Changes:
     assert len(await room.first.archive_of(made.id).list_passages(ALL)) == 1
 
 
+@case("ArchiveById.change_named")
+async def passage_of_one_name_changed_twice(room: Room) -> Changes:
+    archive = room.first.archive_of((await room.first.archives.add({"name": "a"})).id)
+    await archive.put_named(["n"], NewPassage(text="one"))
+    yield (
+        lambda one: one.archive_of(archive.id).change_named(["n"], lambda now: {"tags": (*now.tags, "x")}),
+        lambda one: one.archive_of(archive.id).change_named(["n"], lambda now: {"tags": (*now.tags, "y")}),
+    )
+    assert room.both
+    (passage,) = await archive.list_passages(ALL)
+    assert {*passage.tags} == {"x", "y"}
+
+
 @case("ArchiveById.insert", "ArchiveById.insert_many")
 async def passages_of_an_archive(room: Room) -> Changes:
     made = await room.first.archives.add({"name": "a"})

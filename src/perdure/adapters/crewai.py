@@ -13,6 +13,7 @@ import numpy as np
 
 from perdure import NewPassage, Passage
 from perdure.adapters.opening import OfArchive, in_store, in_thread
+from perdure.domain.archives.passages import PassageChanges
 
 try:
     from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
@@ -58,10 +59,18 @@ class PerdureStorage(OfArchive):
         """Replace the record with this id. Raises: InvalidInput."""
         self.save([record])
 
-    def touch_records(self, record_ids: list[str]) -> None:
-        """Note that records were recalled now."""
-        found = [one for one in map(self.get_record, record_ids) if one is not None]
-        self.save([one.model_copy(update={"last_accessed": _naive(datetime.now(UTC))}) for one in found])
+    @in_store
+    async def touch_records(self, record_ids: list[str]) -> None:
+        """Note that records were recalled now, of those that are there."""
+        archive, now = await self._store.archive(), _naive(datetime.now(UTC))
+
+        def touch(passage: Passage) -> PassageChanges:
+            record = MemoryRecord.model_validate_json(passage.metadata["record"])
+            touched = record.model_copy(update={"last_accessed": now})
+            return {"metadata": {**passage.metadata, "record": touched.model_dump_json()}}
+
+        for record_id in record_ids:
+            await archive.change_named((record_id,), touch)
 
     @in_store
     async def get_record(self, record_id: str) -> MemoryRecord | None:
@@ -109,9 +118,8 @@ class PerdureStorage(OfArchive):
         archive = await self._store.archive()
         chosen = [
             one.id
-            async for _, one in self._select(scope_prefix, categories, metadata_filter)
-            if (record_ids is None or one.id in record_ids)
-            and (older_than is None or _naive(one.created_at) < _naive(older_than))
+            async for _, one in self._select(scope_prefix, categories, metadata_filter, record_ids)
+            if older_than is None or _naive(one.created_at) < _naive(older_than)
         ]
         for record_id in chosen:
             await archive.delete_named((record_id,))
@@ -176,13 +184,25 @@ class PerdureStorage(OfArchive):
         scope_prefix: str | None = None,
         categories: Sequence[str] | None = None,
         metadata: dict[str, Any] | None = None,
+        ids: Sequence[str] | None = None,
     ) -> AsyncIterator[tuple[Passage, MemoryRecord]]:
-        """Yield the records of a scope that have one of the categories and all of these metadata, but no vectors."""
-        async for passage in self._store.passages([_tag(scope_prefix)], page_size=PAGE):
+        """Yield the records of a scope that have one of the categories, all of these metadata and one of the ids, but
+        no vectors."""
+        tag = _tag(scope_prefix)
+        async for passage in self._store.passages([tag], page_size=PAGE) if ids is None else self._named(ids):
+            if tag not in passage.tags:
+                continue
             one = MemoryRecord.model_validate_json(passage.metadata["record"])
             has_category = not categories or any(name in one.categories for name in categories)
             if has_category and all(one.metadata.get(name) == value for name, value in (metadata or {}).items()):
                 yield passage, one
+
+    async def _named(self, ids: Sequence[str]) -> AsyncIterator[Passage]:
+        """Yield the passages of the records with these ids, of those that are there."""
+        archive = await self._store.archive()
+        for record_id in dict.fromkeys(ids):
+            if (found := await archive.find_named((record_id,))) is not None:
+                yield found
 
 
 def _vector(passage: Passage) -> Any:

@@ -112,7 +112,10 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(store: Perdure, tmp_path: P
             target.writestr(f"{number}", b"")
     (tmp_path / "many.zip").write_bytes(many.getvalue())
 
+    small = golden.write_zip(tmp_path / "small.zip", {f"{number}.md": b"a" * 1_000_000 for number in range(9)})
+
     assert "packed" in refused(store, "chatgpt", place)
+    assert "9,000,000 bytes" in refused(store, "markdown", small)
     assert "100,000 files" in refused(store, "chatgpt", tmp_path / "many.zip")
 
 

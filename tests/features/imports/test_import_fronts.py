@@ -124,6 +124,16 @@ async def test_an_upload_is_read_as_a_file_is(tmp_path: Path, source: str) -> No
     assert answer.json()["messages"]["new"] + answer.json()["memories"]["new"] > 0
 
 
+async def test_a_zip_bomb_of_small_files_is_refused_as_an_upload(tmp_path: Path) -> None:
+    place = golden.write_zip(tmp_path / "x.zip", {f"{number}.md": b"a" * 1_000_000 for number in range(9)})
+
+    async with routed() as server:
+        file = {"file": (place.name, place.read_bytes())}
+        answer = await server.http.post("/v1/imports", files=file, data={"source": "markdown"}, headers=HEADERS)
+
+    assert answer.status_code == 422 and "9,000,000 bytes" in answer.text
+
+
 async def test_a_file_that_is_too_large_for_an_upload_says_what_takes_it() -> None:
     file = {"file": ("conversations.json", b"[" + b" " * 3_000_000 + b"]")}
 

@@ -45,6 +45,18 @@ def test_no_file_takes_long(store: Perdure, tmp_path: Path, text: str) -> None:
     assert plan.memories.new and time.process_time() - begun < 5
 
 
+def test_files_of_other_kinds_are_counted(store: Perdure, tmp_path: Path) -> None:
+    """The case of a name's end says nothing."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    for name in ("A.MD", "b.md", "C.TXT", "d.org", ".hidden"):
+        (notes / name).write_text(f"text {name}")
+    report = store.imports.run("markdown", notes)
+
+    assert sorted(texts(store)) == ["text A.MD", "text C.TXT", "text b.md"]
+    assert report.left_out == {"files of other kinds": 1}
+
+
 def test_a_heading_has_no_number_signs_behind_it(store: Perdure, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# One  ##  \n\nfirst\n\n#\ttwo # 2\t#\n\nsecond\n")
     store.imports.run("markdown", tmp_path / "a.md")

@@ -13,13 +13,15 @@ import pytest
 
 pytest.importorskip("telegram", reason="python-telegram-bot is installed by `make setup`")
 
+from starlette.responses import JSONResponse
+
 from perdure import AsyncPerdure
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
 from perdure.core.messages import Text
 from perdure.features.interfaces.telegram.bot import TelegramBot, client
 from perdure.features.interfaces.telegram.deliveries import DeliveryLog
-from perdure.features.interfaces.telegram.texts import split_text
+from perdure.features.interfaces.telegram.texts import EDITED, split_text
 from perdure.library.agent import AsyncAgent
 from perdure.testing import ScriptedModel, calls, fails, says
 from tests.support.servers import open_library
@@ -168,6 +170,38 @@ async def test_calls_are_decided_by_buttons(tmp_path: Path, button: str, paid: l
         assert not bot.log.open
 
 
+async def test_a_button_that_was_pressed_while_the_bot_was_down_decides(tmp_path: Path) -> None:
+    """Telegram takes no answer to it any more, and no change of an old message."""
+    done: list[str] = []
+
+    def pay(amount: str) -> str:
+        """Pay.
+
+        Args:
+            amount: how much.
+        """
+        done.append(amount)
+        return "paid"
+
+    class LateApi(BotApi):
+        async def _call(self, request: Any) -> Any:
+            if request.path_params["method"] in ("answerCallbackQuery", "editMessageText"):
+                refusal = {"ok": False, "error_code": 400, "description": "Bad Request: query is too old"}
+                return JSONResponse(refusal, 400)
+            return await super()._call(request)
+
+    api = LateApi()
+    async with running(tmp_path, api, ScriptedModel(calls("pay", amount="5"), says("Well.")), tools=[pay]) as bot:
+        api.say("pay 5")
+        await api.until(lambda: api.sent)
+        (row,) = json.loads(api.sent[0]["reply_markup"])["inline_keyboard"]
+        for _ in range(2):
+            api.press(row[0]["callback_data"])
+        await api.until(lambda: not api.updates and not bot.log.open and len(api.sent) >= 2)
+
+        assert (done, api.texts()[1:], bot.notes) == (["5"], ["Well."], [])
+
+
 async def test_a_call_of_an_earlier_conversation_is_decided_still(tmp_path: Path) -> None:
     done: list[str] = []
 
@@ -276,6 +310,22 @@ async def test_an_edit_is_read_as_a_message_that_says_so(tmp_path: Path) -> None
         assert api.texts() == ["In Turin.", "In Milan."]
 
 
+async def test_a_photo_of_an_edited_message_reaches_the_agent(tmp_path: Path) -> None:
+    api = BotApi()
+    api.files = {"photo": b"\x89PNG\r\n\x1a\n" + b"\0" * 40}
+    photo = {"file_id": "photo", "file_unique_id": "u", "width": 1, "height": 1}
+    async with running(tmp_path, api, ScriptedModel(says("A boat."), says("I see."))) as bot:
+        api.say("", kind="edited_message", edit_date=2, photo=[photo])
+        await api.until(lambda: len(api.sent) == 1)
+        api.say("", kind="edited_message", edit_date=3, photo=[photo], caption="My boat")
+        await api.until(lambda: len(api.sent) == 2)
+
+        first, _, second, _ = await bot.agent.messages(conversation=ConversationId(bot.log.chats["1"]))
+        for message, text in ((first, "(a photo)"), (second, "My boat")):
+            assert [type(part).__name__ for part in message.parts] == ["Text", "Image"]
+            assert message.parts[0] == Text(EDITED + text)
+
+
 def test_telegram_has_time_to_answer() -> None:
     """What was sent is sent again if no answer comes in time, and may have arrived."""
     assert client("1:a", "http://127.0.0.1:1").request.read_timeout == 60.0
@@ -297,13 +347,20 @@ async def test_commands_begin_a_conversation_and_stop_an_answer(tmp_path: Path) 
         api.say("hello")
         await asyncio.wait_for(waiting.wait(), 10)
         before = bot.log.chats["1"]
-        api.say("/stop@perdure_bot")
+        api.say("/stop@other_bot")
+        await api.until(lambda: not api.updates)
+        assert "Stopped." not in api.texts()
+        api.say("/stop@Perdure_bot")
         await api.until(lambda: "Stopped." in api.texts())
         api.say("/new")
         await api.until(lambda: "A new conversation." in api.texts())
+        made = bot.log.chats["1"]
+        api.say("/new", kind="edited_message", edit_date=2)
+        api.say("/help")
+        await api.until(lambda: len(api.texts()) == 4)
 
         assert "/new" in api.texts()[0]
-        assert bot.log.chats["1"] != before
+        assert bot.log.chats["1"] == made != before
 
 
 async def test_limits_and_failures_of_the_api_are_waited_out(tmp_path: Path) -> None:

@@ -110,21 +110,49 @@ async def test_an_edited_message_forks_and_a_regenerated_answer_too() -> None:
         ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Generate a concise title for my novel.",
-        "### Task:\nwrite the tests of this module\n### Output:\npytest",
-        "Provide a concise, 5-word-or-less title for the conversation, using title case conventions.",
-        "What is a chat history?",
-        "Summarize this conversation:\nUser: hi\nAI: hello",
-        "Give me a good name for our chat group.",
-        "",
-    ],
+PEOPLE = (
+    "",
+    "Generate a concise title for my novel.",
+    "### Task:\nwrite the tests of this module\n### Output:\npytest",
+    "Provide a concise, 5-word-or-less title for the conversation, using title case conventions.",
+    "What is a chat history?",
+    "Summarize this conversation:\nUser: hi\nAI: hello",
+    "Write a summary of this conversation:\nUser: hi\nAssistant: hello",
+    "Give me a good name for our chat group.",
+    "Give this conversation a name:\n```\nI planted a quince.\n```",
+    "My name is Ann and I work on the chat widget. Why does this chat crash?\n```js\nlet a;\n```",
+    "I keep a list of tags for my notes. Our conversation yesterday was about birds. Fix this:\n```sql\nselect 1\n```",
+    "My name is Ann. The messages of my boss worry me, one is: user: do it\nWhat shall I do?",
+    "User: I am Ann, allergic to nuts.\nAssistant: noted\nUser: what may I eat?",
+    "Write a reply to this chat:\nUser: where is my parcel?\nAssistant: on its way",
+    "Who is right in this conversation?\nHuman: it is blue\nAI: it is green",
+    "Translate the following conversation into French:\nUser: hi\nBot: hello",
+    "Could you suggest tags for my shop? Here is our chat log:\nuser: hi",
+    "Create a table with the title, the name and the tags of these books: Dune, Emma.",
+    "Extract all keywords from this text: the quince is a fruit of the rose family.",
+    "Write SQL queries for this table: users(id, name), messages(id, user_id, text)",
+    "Why does my parser drop <chat_history> and </chat_history>?",
+    "How do I render <messages> in React? I want to create a title above it.",
+    "Return the title of this chat page:\n<ChatHeader/>",
+    "Return the title of the page as JSON. The messages on it are not needed.",
+    "Make the follow-up appointment with Dr. Bo and note that I am allergic to penicillin.",
+    "What do the tags in this chat template mean?\n<|user|> hi <|assistant|> hello",
+    "Our conversation about the title of my thesis helped. Now the second chapter, please.",
+    "Mein Name ist Anna. Gib mir einen Titel für meinen Roman.",
+    "Fasse dieses Gespräch zusammen:\nKunde: Hallo\nBerater: Guten Tag",
+    "Schreibe Tags für mein Foto: Sonnenuntergang am Meer.",
+    "Was heißt ,conversation' und ,title' auf Deutsch?",
+    "我叫安，请给我的小说起一个标题。",
+    "请总结这段对话：\n用户：你好\n助手：你好",
+    "帮我给照片加标签：海边的日落",
 )
-def test_what_people_ask_is_no_chore(text: str) -> None:
-    """Only whole prompts of programs are."""
-    assert not is_chore(text, is_alone=True)
+
+
+@pytest.mark.parametrize("text", PEOPLE)
+@pytest.mark.parametrize("system", ["", "You help people. Give a short answer, and produce a clear dialogue."])
+def test_what_people_ask_is_no_chore(text: str, system: str) -> None:
+    """Only whole prompts of programs are, and a task together with a dialogue."""
+    assert not is_chore(text, system, is_alone=True)
 
 
 LIBRECHAT = (
@@ -162,10 +190,9 @@ async def test_a_message_with_what_was_found_for_it_is_known_without_that() -> N
     [
         "Please generate a four to five word title summarizing our conversation without any lead-in, punctuation,"
         " quotation marks, periods, symbols, bold text, or additional text. Remove enclosing quotation marks.",
-        "Summarize the conversation between user and assistant in 3-5 words as a title:\nuser: I planted a quince.",
+        "Summarize the conversation between user and assistant in 3-5 words as a title:\nuser: I planted a quince."
+        "\nassistant: How nice.",
         "Generate a short title for this chat:\n\nUSER: hi\nASSISTANT: hello",
-        "Based on the chat history, give this conversation a name.\nKeep it short.\nHere's the conversation:\n"
-        "```\nI planted a quince.\n```",
         'Write a summary and 3 tags of this chat as JSON: {"tags": []}\n<chat>\nuser: hi\n</chat>',
     ],
 )

@@ -109,3 +109,25 @@ async def test_a_broken_answer_is_a_failed_response(monkeypatch: pytest.MonkeyPa
 
         assert last.type == "response.failed" and last.response.error is not None
         assert limited.value.code == "llm_rate_limit"
+
+
+@pytest.mark.parametrize("named", [{"user": "bob"}, {"extra_headers": {"X-Conversation": "c1"}}])
+async def test_a_chat_that_is_sent_whole_is_not_sent_twice(monkeypatch: pytest.MonkeyPatch, named: Any) -> None:
+    """Its conversation is named, too; by a user's name alone nothing of another chat goes along."""
+    async with client(monkeypatch, says("A1"), says("A2"), says("A3")) as (own, proxy):
+        whole: Any = [
+            {"role": "user", "content": "U1"},
+            {"role": "assistant", "content": "A1"},
+            {"role": "user", "content": "U2"},
+        ]
+        for items in (whole[:1], whole, [{"role": "user", "content": "New chat"}]):
+            await own.responses.create(model=HANDLE, input=items, **named)
+            await proxy.kept()
+        _, second, third = ([one["content"] for one in sent["messages"]] for sent in proxy.provider.requests)
+
+        assert second[:2] == ["U1", "A1"] and len(second) == 3
+        if "user" in named:
+            assert len(third) == 1
+            assert await proxy.conversations() == [["U1", "A1", "U2", "A2"], ["New chat", "A3"]]
+        else:
+            assert await proxy.conversations() == [["U1", "A1", "U2", "A2", "New chat", "A3"]]

@@ -294,6 +294,37 @@ async def test_the_same_word_again_in_a_named_conversation_is_kept_again(monkeyp
         assert await proxy.conversations() == [["next", "A0", "next", "A1", "next", "A2"]]
 
 
+@pytest.mark.parametrize("fields", [{"headers": {"X-Conversation": "c1"}}, {"user": "bob"}])
+async def test_a_conversation_that_is_not_sent_again_is_remembered(
+    monkeypatch: pytest.MonkeyPatch, fields: Any
+) -> None:
+    """A program that names it, and sends the new words only, sends nothing of it."""
+    async with proxied(monkeypatch, says("Noted."), says("Rex.")) as proxy:
+        await proxy.ask("My dog is called Rex.", **fields)
+        await proxy.ask("What is my dog called?", **fields)
+
+        assert "called Rex" in proxy.provider.requests[-1]["messages"][-1]["content"]
+        assert await proxy.conversations() == [["My dog is called Rex.", "Noted.", "What is my dog called?", "Rex."]]
+
+
+async def test_behind_the_result_of_a_tool_the_model_still_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the question is about, without the question."""
+    async with proxied(monkeypatch, says("Noted."), calls("menu"), says("Take it.")) as proxy:
+        await proxy.ask("My favourite drink is oolong tea.")
+        tools = [{"type": "function", "function": {"name": "menu", "parameters": {"type": "object"}}}]
+        messages: list[Any] = [{"role": "user", "content": "Which of the menu is my favourite drink?"}]
+        answer = await proxy.http.post(PATH, json={"model": HANDLE, "messages": messages, "tools": tools})
+        await proxy.kept()
+        messages.append(answer.json()["choices"][0]["message"])
+        call_id = messages[-1]["tool_calls"][0]["id"]
+        messages.append({"role": "tool", "tool_call_id": call_id, "content": "coffee, wine"})
+        await proxy.http.post(PATH, json={"model": HANDLE, "messages": messages, "tools": tools})
+        await proxy.kept()
+        asked = proxy.provider.requests[-1]["messages"][0]["content"]
+
+        assert "oolong tea" in asked and asked.count("Which of the menu") == 1
+
+
 ODD = {
     "messages": [
         {

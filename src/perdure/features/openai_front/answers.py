@@ -196,6 +196,7 @@ class ChatWriter(AnswerWriter):
     def __init__(self, id_: str, model: str, created: datetime, *, with_usage: bool = False) -> None:
         self._head = {"id": f"chatcmpl-{id_}", "created": int(created.timestamp()), "model": model}
         self._with_usage, self._begun, self._calls = with_usage, False, list[dict[str, Any]]()
+        self._text_id = ""
 
     @classmethod
     def of_run(cls, run: Run, model: str = "", *, with_usage: bool = False) -> ChatWriter:
@@ -219,7 +220,8 @@ class ChatWriter(AnswerWriter):
 
     def piece(self, id_: str, text: str) -> Iterator[dict[str, Any]]:
         yield from self.begin()
-        yield self._chunk({"content": text})
+        is_next, self._text_id = self._text_id not in ("", id_), id_
+        yield self._chunk({"content": f"\n{text}" if is_next else text})
 
     def call(self, id_: str, call: ToolCall) -> Iterator[dict[str, Any]]:
         self._calls.append({"index": len(self._calls), **_call_shape(call)})

@@ -64,13 +64,14 @@ async def _own_agent(library: AsyncPerdure, key_id: KeyId | None) -> AsyncAgentB
 
 
 async def recall(app: App, agent: AsyncAgentById, chat: Chat) -> str:
-    """What the agent remembers about the newest words of a chat, for the model, without what the chat says itself;
+    """What the agent remembers about the newest words of a chat, for the model, without what the chat sends itself;
     empty: nothing."""
-    query = typed_text("\n".join(chat.new))[-RECALL_CHARS:].strip()
+    said = chat.new or [one.text for one in chat.texts if one.role == "user"][-1:]  # none behind the result of a tool
+    query = typed_text("\n".join(said))[-RECALL_CHARS:].strip()
     if not query:
         return ""
     try:
-        here = await Chats(app, agent.id).earlier(chat)
+        here = await Chats(app, agent.id).earlier(chat) if chat.sends_again else None
         found = await agent.recall(query, without=here, budget_tokens=RECALL_TOKENS)
     except Exception:  # the model answers without it
         log.exception("nothing was recalled from the memory of %s", agent.id)

@@ -28,23 +28,23 @@ def _fits(text: str, pattern: Mapping[str, Any]) -> bool:
     return True
 
 
-_WANTED = re.compile(r"\b(title|name|tags?|keywords|follow-up questions)\b", re.IGNORECASE)
-_OF_CHAT = re.compile(r"\b(this|the|our|following|below) (chat|conversation|dialogue|messages)\b", re.IGNORECASE)
-_CHAT = re.compile(
-    r"(?:^|: )\W{0,3}(user|human|assistant|ai)\W{0,3}:|```|<(chat|conversation|messages)", re.IGNORECASE | re.MULTILINE
+_VERB = (
+    r"(?:^|[.!?:]\s+)(?:please |you |your task is to )?(?:generate|create|write|suggest|provide|give|produce|make"
+    r"|extract|return|propose|summari[sz]e|turn)\b[^.?!\n]{0,80}\b"
+)
+_WANTED = r"titles?|tags|keywords|follow-?ups?|queries"
+_TASK = re.compile(rf"{_VERB}(?:{_WANTED})\b", re.IGNORECASE | re.MULTILINE)
+_TASK_OF_SYSTEM = re.compile(rf"{_VERB}(?:{_WANTED}|summary)\b", re.IGNORECASE | re.MULTILINE)
+_OF_CHAT = re.compile(
+    r"\b(?:this|the|our|following|below|user'?s?) (?:chat|conversation|dialogue|discussion|messages)\b", re.IGNORECASE
+)
+_DIALOGUE = re.compile(
+    r"^\W{0,3}(?:user|human)\W{0,3}:.*^\W{0,3}(?:assistant|ai|bot)\W{0,3}:"
+    r"|<(?:chat|conversation|messages|dialogue)(?:_history)?>",
+    re.IGNORECASE | re.MULTILINE | re.DOTALL,
 )
 HEAD_CHARS = 600
 """Within so many characters a program says what it wants."""
-
-
-_TASK = re.compile(
-    r"\b(generate|create|write|suggest|provide|give|produce|make|extract|return|summari[sz]e|turn)\b[^.\n]{0,80}"
-    r"\b(titles?|tags|keywords|summary|conversation|chat|dialogue)\b",
-    re.IGNORECASE,
-)
-_BOTH_SPEAK = re.compile(
-    r"^\W{0,3}(user|human)\W{0,3}:.*^\W{0,3}(assistant|ai|bot)\W{0,3}:", re.IGNORECASE | re.MULTILINE | re.DOTALL
-)
 
 
 def is_chore(text: str, system: str = "", *, is_alone: bool = False) -> bool:
@@ -53,14 +53,11 @@ def is_chore(text: str, system: str = "", *, is_alone: bool = False) -> bool:
     Args:
         system: what the program says beside it; where that wants a title, tags or a summary, `text` may be the chat.
         is_alone: nothing is sent before it, so the chat whose title or tags are wanted is in the text itself. People
-            ask for summaries: in a text alone these are wanted only as JSON.
+            ask for summaries: a text alone that wants one is no chore.
     """
     text = text.replace("\r\n", "\n").strip()
     if any(_fits(text, pattern) for pattern in _patterns()):
         return True
-    if is_alone and _TASK.search(system[:HEAD_CHARS]) and _BOTH_SPEAK.search(text):
-        return True
-    head = text[:HEAD_CHARS]
-    return bool(
-        is_alone and _WANTED.search(head) and (asks := _OF_CHAT.search(head)) and _CHAT.search(text, asks.end())
-    )
+    tasks = ((_TASK, text[:HEAD_CHARS]), (_TASK_OF_SYSTEM, system[:HEAD_CHARS]))
+    asks = any(task.search(head) and _OF_CHAT.search(head) for task, head in tasks)
+    return is_alone and asks and _DIALOGUE.search(text) is not None

@@ -12,7 +12,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import MessageId, RunId, is_id
 from perdure.core.messages import Message
 from perdure.core.runs import Run
-from perdure.features.openai_front.values import ChatTurn, KnownChain, in_one_form
+from perdure.features.openai_front.values import ChatTurn, KnownChain, in_one_form, is_sent_again
 from perdure.storage.tx import Tx
 
 CLAIM_S = 60
@@ -48,8 +48,8 @@ class KnownTurn:
         return self.is_last and self.run is None and bool(self.messages) and not self.answer
 
     def matches(self, turn: ChatTurn) -> bool:
-        """Whether the answer is what the program sends again, which may be cut where a person stopped it."""
-        return self.is_open or self.answer.startswith(turn.answer)
+        """Whether the answer is what the program sends again."""
+        return self.is_open or is_sent_again(self.answer, turn.answer)
 
 
 def find_turn(tx: Tx, row: KnownChain, now: datetime) -> KnownTurn | None:

@@ -30,6 +30,7 @@ from perdure.features.openai_front.values import (
     chain_of,
     digest_of,
     in_one_form,
+    is_sent_again,
 )
 from perdure.storage.tx import Tx
 
@@ -151,21 +152,23 @@ class ChatUnits:
 
     def find_earlier(self, tx: Tx) -> ConversationId | None:
         """Return the conversation that has what the chat said before its newest message; None: none is known."""
-        chat = self.chat
+        chat, place = self.chat, len(self.chat.turns) - (2 if self.chat.new else 1)
         has_habit = not chat.anchor.name and tx.of(OpenaiHistories).find(self.agent_id, [chat.habit_digest])
         if chat.name and not has_habit:
             with contextlib.suppress(NotFound):
                 named = self._named(tx)[1]
                 return None if named is None else named.id
-        return next((one.conversation.id for one in self._known_at(tx, len(chat.turns) - 2)), None)
+        return next((one.conversation.id for one in self._known_at(tx, place)), None)
 
     def find_earlier_texts(self, tx: Tx, behind: str) -> Sequence[ChatText]:
         """Return what was said up to the answer to the message with this id, or else in the conversation that the chat
-        names. Raises: NotFound: there is no such answer."""
+        names by itself and does not send again. Raises: NotFound: there is no such answer."""
         if not behind:
-            with contextlib.suppress(NotFound):
-                return [] if (named := self._named(tx)[1]) is None else _texts(_newest(tx, named))
-            return []
+            named = None
+            if self.chat.anchor.name and not self.chat.sends_again:
+                with contextlib.suppress(NotFound):
+                    named = self._named(tx)[1]
+            return [] if named is None else _texts(_newest(tx, named))
         owner, seq = tx.messages.place(MessageId(f"{PREFIXES['message']}-{behind}"))
         rows = tx.messages.list_by_seqs(self.agent_id, [seq]) if owner == self.agent_id else ()
         if not rows:
@@ -358,7 +361,7 @@ def _ends_with(tx: Tx, conversation: Conversation, turns: Sequence[ChatTurn]) ->
     """Whether all of these turns are the last ones of a conversation."""
     pairs = list(zip(reversed(_own_turns(tx, conversation)), reversed(turns), strict=False))
     return len(pairs) == len(turns) and all(
-        mine.answer.startswith(sent.answer) and (sent.users == mine.users or (sent is turns[0] and not sent.users))
+        is_sent_again(mine.answer, sent.answer) and (sent.users == mine.users or (sent is turns[0] and not sent.users))
         for mine, sent in pairs
     )
 

@@ -85,6 +85,12 @@ def in_one_form(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")).strip()
 
 
+def is_sent_again(answer: str, sent: str) -> bool:
+    """Return whether a program sends an answer again. It may be cut where a person stopped it, and its texts joined in
+    another way."""
+    return answer.startswith(sent) or answer.replace("\n", "").startswith(sent.replace("\n", ""))
+
+
 def typed_text(text: str) -> str:
     """Return what a person typed, in one form: without the template in which Open WebUI puts a message together with
     what it found for it; the next request has the message alone."""
@@ -145,6 +151,12 @@ class Chat:
     def name(self) -> str:
         """What it names of its conversation; empty: nothing. A user names the one of a first message."""
         return self.anchor.name or (self.anchor.user if len(self.turns) == 1 else "")
+
+    @property
+    def sends_again(self) -> bool:
+        """Whether it sends something that was said before: an answer, or the words before a call."""
+        answers = [one.text for one in self.texts if one.role == "assistant"]
+        return any(answers) or bool(answers and self.texts[0].role == "user")
 
     def window_digest(self, place: int) -> str:
         """The digest by which its turn at this place is found in a chat whose beginning is not sent any more: of its

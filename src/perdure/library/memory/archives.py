@@ -239,6 +239,14 @@ class AsyncArchiveById(AsyncPassages):
             tx, tx.passages.get(passage_ids[0]), {**fields, "occurred_at": passage.occurred_at}, at=ports.clock.now()
         )
 
+    @writes
+    def change_named(self, tx: Tx, name: Sequence[str], change: Callable[[Passage], PassageChanges]) -> None:
+        """Change the passage of this name, if there is one, by what a function makes of it, called in the same
+        transaction. Raises: InvalidInput."""
+        for id_ in _find_named(tx, self.id, name):
+            passage = tx.passages.get(id_)
+            update_passage(tx, passage, change(passage), at=self._ports.clock.now())
+
     async def find_named(self, name: Sequence[str]) -> Passage | None:
         """The passage of this name; None: there is none."""
         return await self._ports.store.read(lambda tx: next(map(tx.passages.get, _find_named(tx, self.id, name)), None))

@@ -19,7 +19,10 @@ FILE_BYTES = 1_000_000_000
 """A file of so many bytes is refused before it is read."""
 FILES_MAX = 100_000
 RATIO_MAX, RATIO_FROM_BYTES = 200, 1 << 20
-"""An entry of a ZIP file that is larger, and was so many times smaller when packed, is no text that anybody wrote."""
+"""An entry of a ZIP file that is larger, and was so many times smaller when packed, is no text that anybody wrote; nor
+are all entries together that are."""
+ZIP_BYTES = 20_000_000_000
+"""A ZIP file whose entries have more bytes together is refused before it is unpacked."""
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 
@@ -49,9 +52,9 @@ class SourceFiles:
             elif zipfile.is_zipfile(place):
                 self._list_zip(zipfile.ZipFile(place))
             elif isinstance(place, Path):
-                self._sizes = {place.name: place.stat().st_size}
+                self._sizes = {place.name: self._file_size()}
             else:
-                self._sizes = {self.label: place.seek(0, 2)}
+                self._sizes = {self.label: self._file_size()}
         except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
             raise InvalidInput(f"{self.label} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
@@ -61,11 +64,11 @@ class SourceFiles:
         return self._zip is None and not (isinstance(self.place, Path) and self.place.is_dir())
 
     def find(self, *patterns: str) -> Sequence[str]:
-        """Return the names whose last part has one of these forms, such as `conversations*.json`, sorted; of one file
-        its name, whatever it is."""
+        """Return the names whose last part, in small letters, has one of these forms, such as `conversations*.json`,
+        sorted; of one file its name, whatever it is."""
         if self.is_one:
             return [*self._sizes]
-        return sorted(n for n in self._sizes if any(fnmatch(PurePosixPath(n).name, one) for one in patterns))
+        return sorted(n for n in self._sizes if any(fnmatch(PurePosixPath(n).name.lower(), one) for one in patterns))
 
     def identity(self, name: str, first: str) -> str:
         """Return what tells a file from others of its name: where it lies; of an upload its label and `first`, a text
@@ -133,6 +136,12 @@ class SourceFiles:
         self._zip = opened
         entries = opened.infolist()
         self._check_count(len(entries))
+        size, packed = sum(entry.file_size for entry in entries), self._file_size()
+        if size > min(ZIP_BYTES, RATIO_MAX * packed + RATIO_FROM_BYTES):
+            raise InvalidInput(
+                f"{self.label} has {packed:,} bytes, and its files have {size:,} bytes when they are unpacked: no"
+                " export is like that; unpack it, and give the folder of the export alone"
+            )
         for entry in entries:
             name = entry.filename
             parts = PurePosixPath(name.replace("\\", "/")).parts
@@ -145,6 +154,12 @@ class SourceFiles:
                 )
             if not (entry.is_dir() or _is_hidden(PurePosixPath(name))):
                 self._sizes[name] = entry.file_size
+
+    def _file_size(self) -> int:
+        """Return the size of the one file, packed or not."""
+        if isinstance(self.place, Path):
+            return self.place.stat().st_size
+        return self.place.seek(0, 2)
 
     def _check_count(self, count: int) -> None:
         """Raises: InvalidInput: these are too many files."""

@@ -13,7 +13,7 @@ from perdure.features.imports.sources.items import LeftOut, SourceItem, SourceMe
 from perdure.features.imports.sources.kinds import missing_file
 from perdure.features.imports.sources.plain import joined, key_of, time_of
 
-EMPTY = "files without a text"
+EMPTY, OTHERS = "files without a text", "files of other kinds"
 FILE_BYTES = 16 << 20
 
 _FRONTMATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE)
@@ -32,6 +32,7 @@ def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield the sections of the files. Raises: InvalidInput."""
     if not (names := files.find("*.md", "*.markdown", "*.txt")):
         raise missing_file(files.label, "file of Markdown (*.md)")
+    yield LeftOut(OTHERS, len(files.find("*")) - len(names))
     for name in names:
         data = files.read(name, FILE_BYTES)
         try:

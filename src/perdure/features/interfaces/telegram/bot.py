@@ -22,7 +22,7 @@ from perdure.core.runs import FAILED_REASONS
 from perdure.core.tools.answers import PendingCall
 from perdure.features.interfaces.interface import AgentInterface, InterfaceFeed
 from perdure.features.interfaces.telegram import texts
-from perdure.features.interfaces.telegram.content import MessageContent, read_messages
+from perdure.features.interfaces.telegram.content import read_edit, read_messages
 from perdure.features.interfaces.telegram.deliveries import Delivery, DeliveryLog
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
@@ -40,6 +40,7 @@ QUESTION_CHARS = 20_000
 TYPING_S = 4.5
 """How often Telegram is told that the agent types; it forgets after 5 s."""
 RETRY_MAX_S = 60.0
+COMMANDS = ("/start", "/help", "/new", "/stop")
 os.environ.setdefault("PTB_TIMEDELTA", "1")  # python-telegram-bot's waits are numbers otherwise, with a warning
 
 
@@ -163,7 +164,9 @@ class TelegramBot:
             await self._decide(update.update_id, update.callback_query, chat)
         elif (message := update.message or update.edited_message) is not None:
             text = message.text or ""
-            command = text.split()[0].partition("@")[0] if text.startswith("/") else ""
+            command, _, name = (text.split()[0] if text.startswith("/") else "").partition("@")
+            if name.lower() not in ("", self._bot.username.lower()) or (update.edited_message and command in COMMANDS):
+                return  # it is another bot's command, or was done before it was edited
             match command:
                 case "/start" | "/help":
                     await self._say(chat, texts.HELP)
@@ -179,9 +182,8 @@ class TelegramBot:
     async def _send_on(self, updates: Sequence[telegram.Update], chat: int) -> None:
         """Send a message of a chat to the agent, as it is now if the user has edited it."""
         if (edited := updates[0].edited_message) is not None:
-            if not (text := edited.text or edited.caption):
+            if (content := await read_edit(edited, self._again)) is None:
                 return
-            content: MessageContent | None = MessageContent(texts.EDITED + text)
         else:
             messages = [one.message for one in updates if one.message is not None]
             content = await read_messages(messages, self._perdure, self._agent, self._again)
@@ -207,14 +209,14 @@ class TelegramBot:
         call = next((one for one in waiting if _key_of(one) == key), None)
         self._log.questions.pop(key, None)
         if call is None or conversation is None:
-            await self._again(lambda: self._bot.answer_callback_query(query.id, texts.DECIDED))
+            await self._try(lambda: self._bot.answer_callback_query(query.id, texts.DECIDED))
             return
         self._open([number], Delivery(chat, conversation, call_id=call.call_id, approve=choice == "allow"))
-        await self._again(lambda: self._bot.answer_callback_query(query.id))
+        await self._try(lambda: self._bot.answer_callback_query(query.id))
         if isinstance(query.message, telegram.Message):
             word, place = "Allowed" if choice == "allow" else "Denied", query.message
             text = f"{place.text}\n{word}."
-            await self._again(lambda: self._bot.edit_message_text(text, chat, place.message_id))
+            await self._try(lambda: self._bot.edit_message_text(text, chat, place.message_id))
 
     def _open(self, numbers: Sequence[int], delivery: Delivery) -> None:
         """Note that the answer to updates is on its way, and begin to deliver it."""
@@ -331,6 +333,11 @@ class TelegramBot:
                 self._note(f"Telegram can't be reached ({error}): trying again in {pause:.0f} s")
                 await asyncio.sleep(pause)
                 pause = min(RETRY_MAX_S, 2 * pause)
+
+    async def _try(self, call: Callable[[], Awaitable[Any]]) -> None:
+        """Call Telegram for what may be too old to be changed, such as a button pressed while the bot was down."""
+        with suppress(telegram_error.BadRequest):
+            await self._again(call)
 
 
 class _ChatInterface(AgentInterface):

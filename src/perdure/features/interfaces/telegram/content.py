@@ -13,7 +13,7 @@ import telegram
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.incoming.bodies import image_type_of
 from perdure.features.files.folder_service import AsyncFolder
-from perdure.features.interfaces.telegram.texts import TOO_LARGE
+from perdure.features.interfaces.telegram.texts import EDITED, TOO_LARGE
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
@@ -40,6 +40,14 @@ async def read_messages(
     text = "\n\n".join(one.text for one in taken if one.text)
     images = [image for one in taken for image in one.images]
     return MessageContent(text or ("(a photo)" if len(images) == 1 else "(photos)"), images) if taken else None
+
+
+async def read_edit(message: telegram.Message, again: Again) -> MessageContent | None:
+    """Return what a message says that was edited, with its photo, which may be new; None: it has no text and no photo.
+    Raises: InvalidInput, TelegramError."""
+    images = [await _download(message.photo[-1], again)] if message.photo else []
+    text = message.text or message.caption or ("(a photo)" if images else "")
+    return MessageContent(EDITED + text, images) if text else None
 
 
 async def _read(
