@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -25,7 +25,7 @@ def book(name: str, nights: int, room: Literal["single", "double"], guests: list
     return f"{name}: {nights} nights, {room}, {guests}"
 
 
-ASKED = {"name": "Rør", "nights": 2, "room": "single", "guests": ["Łukasz"]}
+ASKED: dict[str, Any] = {"name": "Rør", "nights": 2, "room": "single", "guests": ["Łukasz"]}
 
 
 async def test_a_call_is_approved_by_a_form_of_its_tools_schema() -> None:
