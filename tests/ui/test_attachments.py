@@ -56,7 +56,7 @@ async def test_a_model_without_pictures_refuses_them_plainly() -> None:
         wrong = await client.post(
             f"/agents/{lin.id}/messages", data={"text": "This?"}, files={"picture": ("a.png", b"no", "image/png")}
         )
-        assert wrong.status_code == 422 and "no image" in text_of(wrong.text)
+        assert wrong.status_code == 422 and "give a PNG" in text_of(wrong.text)
         assert await agent.messages() == [] and await lin.messages() == []
 
 

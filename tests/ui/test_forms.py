@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -25,7 +25,7 @@ def book(name: str, nights: int, room: Literal["single", "double"], guests: list
     return f"{name}: {nights} nights, {room}, {guests}"
 
 
-ASKED = {"name": "Rør", "nights": 2, "room": "single", "guests": ["Łukasz"]}
+ASKED: dict[str, Any] = {"name": "Rør", "nights": 2, "room": "single", "guests": ["Łukasz"]}
 
 
 async def test_a_call_is_approved_by_a_form_of_its_tools_schema() -> None:
@@ -120,10 +120,9 @@ async def test_several_questions_are_one_form() -> None:
         await agent.send("Plant a pear")
         page = await client.get(f"/agents/{agent.id}")
 
-    names = [values.get("name") for tag, values in tags_of(page.text) if tag == "input"]
-    assert [name for name in names if name and name.startswith(("option", "own"))] == [
-        *("option-0", "option-0", "own-0", "own-1")
-    ]
+    names = [str(values.get("name")).split("-")[0] for tag, values in tags_of(page.text) if tag == "input"]
+    counts = [names.count(name) for name in ("question", "option", "own")]
+    assert counts == [2, 2, 2]  # both calls ran at once, so either question may come first
 
 
 def test_answers_name_their_questions() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from perdure.core.errors import InvalidInput
-from perdure.ui.pages.tools import arguments_of, fields_of
+from perdure.ui.pages.tool_forms import arguments_of, fields_of
 from tests.ui.browser import dashboard, text_of, undo
 
 SOURCE = '''def add(first: float, second: float) -> float:

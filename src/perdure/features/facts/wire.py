@@ -13,9 +13,9 @@ from pydantic import Field
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.origins import FactOrigin
 from perdure.core.ids import AgentId, GraphId
-from perdure.features.facts.entities import EntityFields
+from perdure.features.facts.entities import NAME_MAX_CHARS, EntityFields
 from perdure.features.facts.fading.policy import Memory, TidyItem, kind_of
-from perdure.features.facts.service import NAME_MAX_CHARS, NewFactFields
+from perdure.features.facts.service import NewFactFields
 from perdure.features.facts.units.context import context_facts
 from perdure.features.facts.units.graphs import ALIASES_MAX, FACT_MAX_CHARS, FactFields
 from perdure.features.facts.values.facts import (

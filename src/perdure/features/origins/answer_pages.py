@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 from starlette.requests import Request
 
@@ -11,11 +12,12 @@ from perdure.core.forgetting.origins import FactOrigin, origin_shape
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, is_id
 from perdure.core.models import ModelRequest
 from perdure.core.text.reprs import attributes
-from perdure.features.origins.evidence import Place, find_evidence
+from perdure.features.origins.answers import RequestPiece, find_evidence
 from perdure.features.origins.origin_values import AnswerOrigin
+from perdure.features.origins.why import AsyncRecalled
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.chat_items import message_items
-from perdure.ui.render import Data, Pages, Section
+from perdure.ui.render import Data, Pages, Section, agent_id_of
 
 pages = Pages()
 
@@ -29,6 +31,16 @@ async def load_step(request: Request, library: AsyncPerdure) -> Data:
 
 
 STEP = Section(name="step", load=load_step, actions={}, is_of_page=True)
+
+
+async def load_recalled(request: Request, library: AsyncPerdure) -> list[Data]:
+    """What was recalled for the newest message of the conversation that the query names."""
+    conversation = request.query_params.get("conversation")
+    recalled = AsyncRecalled(library.app, agent_id_of(request))
+    return [asdict(one) for one in await recalled.newest(ConversationId(conversation) if conversation else None)]
+
+
+RECALLED = Section(name="recalled", load=load_recalled, actions={})
 
 
 def answer_shape(origin: AnswerOrigin) -> Data:
@@ -89,7 +101,7 @@ NAMES = {"block": "Memory", "recalled": "Recalled", "summary": "Summary", "searc
 
 
 async def _evidence(library: AsyncPerdure, origin: AnswerOrigin) -> list[Data]:
-    """The places that hold the words of an answer, each with what it is and the address of the page that shows it."""
+    """What of a request holds the words of its answer; of each piece the address of the page that shows it."""
     return [
         {
             **attributes(one, "kind", "id", "text"),
@@ -101,12 +113,12 @@ async def _evidence(library: AsyncPerdure, origin: AnswerOrigin) -> list[Data]:
     ]
 
 
-async def _address(library: AsyncPerdure, origin: AnswerOrigin, place: Place) -> str:
-    """The address of the page that shows a place of a request."""
-    if place.kind in ("search", "message"):
-        return await _chat_address(library, MessageId(place.id))
-    more = f"&agent={origin.agent_id}&conversation={origin.conversation_id}" if place.kind == "summary" else ""
-    return f"/why?of={place.id}{more}"
+async def _address(library: AsyncPerdure, origin: AnswerOrigin, piece: RequestPiece) -> str:
+    """The address of the page that shows a piece of a request."""
+    if piece.kind in ("search", "message"):
+        return await _chat_address(library, MessageId(piece.id))
+    more = f"&agent={origin.agent_id}&conversation={origin.conversation_id}" if piece.kind == "summary" else ""
+    return f"/why?of={piece.id}{more}"
 
 
 async def _chat_address(library: AsyncPerdure, message_id: MessageId) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from perdure.app import ModelRegistry
 from perdure.context.sections.assemble import View, parse_recalled
@@ -21,6 +22,7 @@ from perdure.core.messages import Message
 from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, Step
+from perdure.core.text.words import STOP_WORDS, stems
 from perdure.engine.search.tools import search_tools
 from perdure.features.origins.origin_values import (
     AnswerOrigin,
@@ -37,6 +39,11 @@ VERSIONS_AT_ONCE = 50
 _PIECE = re.compile(r"^\[(\d+)\] (.*(?:\n  .*)*)", re.MULTILINE)
 """A piece of a recalled text. Its lines after the first are indented, so no text can imitate another piece."""
 _PASSAGE = re.compile(r"passage-[0-9a-f-]{36}")
+EVIDENCE_MAX = 5
+SHARE_MIN, ASKED_WEIGHT = 0.15, 0.3
+"""A piece has to hold this share of the weight of the answer's words; and what a word of the question weighs."""
+MESSAGES_MAX, MESSAGE_CHARS = 300, 4_000
+"""Only so many of the newest messages are looked at, and so much of each."""
 
 
 def last_step(tx: Tx, run: Run) -> Step:
@@ -259,3 +266,72 @@ def _searches(messages: Sequence[Message]) -> tuple[SearchText, ...]:
         for result in row.results
         if result.name in search_tools()
     )
+
+
+# --- what holds the words of the answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPiece:
+    """A piece of a request that holds words of its answer.
+
+    Args:
+        id: what `why` is asked for: of a block with the number of the line; of a message, its id.
+        name: the label, the source, the tool, or who said it.
+        words: the words of the answer that it holds, as stems.
+    """
+
+    kind: Literal["block", "recalled", "summary", "search", "message"]
+    id: str
+    name: str
+    text: str
+    words: frozenset[str] = frozenset()
+
+
+def find_evidence(origin: AnswerOrigin) -> list[RequestPiece]:
+    """The pieces of a request that hold most of the words of its answer, at most five, the best first.
+
+    Each adds words that those before it lack, but for a second one. Words in few places count more, and those of the
+    question less, which an answer repeats anyway.
+    """
+    answer = _words(origin.text)
+    asked = next((_words(one.text) for one in reversed(origin.messages) if one.role == "user"), frozenset())
+    pieces = [replace(one, words=found) for one in _pieces(origin) if (found := answer & _words(one.text))]
+    held = Counter(word for one in pieces for word in one.words)
+    weights = {word: (ASKED_WEIGHT if word in asked else 1) / count for word, count in held.items()}
+
+    def weight(words: frozenset[str]) -> float:
+        return sum(weights[word] for word in words)
+
+    least, left, chosen = SHARE_MIN * sum(weights.values()), frozenset(weights), list[RequestPiece]()
+    while pieces and len(chosen) < EVIDENCE_MAX:
+        # Of pieces that hold the same, a short one says it more clearly.
+        best = max(pieces, key=lambda one: (weight(one.words & left), weight(one.words), -len(one.text)))
+        if weight(best.words & left if len(chosen) > 1 else best.words) < least:
+            break
+        chosen.append(best)
+        pieces.remove(best)
+        left -= best.words
+    return chosen
+
+
+def _words(text: str) -> frozenset[str]:
+    """The words of a text that tell something, as stems."""
+    return frozenset(stems(text)) - STOP_WORDS
+
+
+def _pieces(origin: AnswerOrigin) -> Iterator[RequestPiece]:
+    """What a request holds, in pieces: lines of blocks, recalled texts, summaries, searches, and messages."""
+    for block in {one.block_id: one for one in origin.blocks if one.block_id and one.text}.values():
+        for number, line in enumerate((block.text or "").split("\n"), start=1):
+            yield RequestPiece(kind="block", id=f"{block.block_id}:{number}", name=block.label, text=line)
+    for piece in origin.recalled:
+        yield RequestPiece(kind="recalled", id=piece.id, name=piece.name or piece.kind, text=piece.text)
+    for summary in origin.summaries:
+        yield RequestPiece(kind="summary", id=summary.handle, name=summary.handle, text=summary.text)
+    for search in origin.searches:
+        yield RequestPiece(kind="search", id=search.message_id, name=search.tool, text=search.text[:MESSAGE_CHARS])
+    searches = {search.message_id for search in origin.searches}
+    for one in origin.messages[-MESSAGES_MAX:]:
+        if one.id is not None and one.id not in searches and one.kind == "message" and one.role != "assistant":
+            yield RequestPiece(kind="message", id=one.id, name=one.name or one.role, text=one.text[:MESSAGE_CHARS])

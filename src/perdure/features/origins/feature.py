@@ -22,7 +22,7 @@ FEATURE = Feature(
     },
     routes=("routes",),
     pages=("pages", "answer_pages"),
-    sections={"chat": "recalled:SECTION", "memory": "timeline:SECTION", "run": "answer_pages:STEP"},
+    sections={"chat": "answer_pages:RECALLED", "memory": "timeline:SECTION", "run": "answer_pages:STEP"},
     agent_parts={
         "find_mentions": "corrections:AsyncCorrections.find_mentions",
         "forget": "corrections:AsyncCorrections.forget",

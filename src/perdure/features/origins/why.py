@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from perdure.app import App
+from perdure.context.sections.assemble import parse_recalled
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, PassageId, RunId, StepId
 from perdure.core.nodes import parse_handle
+from perdure.core.runs import RunFilter
 from perdure.core.text.forms import match_form
 from perdure.domain.archives.passages import page_of_text
-from perdure.features.origins.answers import answer_of, last_step
+from perdure.features.origins.answers import answer_of, last_step, recalled_texts
 from perdure.features.origins.memories import MemoryOrigins
-from perdure.features.origins.origin_values import AnswerOrigin, Origin
+from perdure.features.origins.origin_values import AnswerOrigin, Origin, RecalledText
 from perdure.library.ids import ID_START, resolve_id
 from perdure.library.parts.checks import check_text
-from perdure.library.parts.part import AsyncAgentPart, find_conversation, find_message, find_run
+from perdure.library.parts.part import AsyncAgentPart, AsyncPart, find_conversation, find_message, find_run, reads
 from perdure.library.runs.steps import load_with_run
 from perdure.storage.tx import Tx
 
@@ -51,6 +54,22 @@ class AsyncWhy(AsyncAgentPart):
         if isinstance(origin, AnswerOrigin):
             return origin
         raise NotFound("answer", of, hint="that is a memory")
+
+
+class AsyncRecalled(AsyncPart):
+    """What was recalled for the requests of an agent."""
+
+    @reads
+    def newest(self, tx: Tx, conversation: ConversationId | None) -> Sequence[RecalledText]:
+        """What was recalled for the newest message of a conversation; empty also before its model is called. Raises:
+        NotFound."""
+        found = find_conversation(tx, self._id, conversation)
+        where = RunFilter(agent_ids=(found.agent_id,), conversation_seq=found.seq)
+        for run in tx.runs.page(where, limit=1):
+            for step in tx.steps.list_by_run(run.key):
+                if text := parse_recalled(step.recipe.tail):
+                    return recalled_texts(tx, run, text)
+        return ()
 
 
 # --- what a name stands for

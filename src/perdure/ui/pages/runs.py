@@ -120,7 +120,7 @@ def _choices(
         "error": Counter(failed),
         "day": Counter(run.created_at.astimezone(UTC).date().isoformat() for run in newest),
     }
-    labels: Mapping[str, str] = {**names}
+    labels: Mapping[str, str] = {str(one): name for one, name in names.items()}
     filters = []
     for name in FILTERS:
         values = [WAITING, *STATUSES] if name == "status" else [one for one, _ in found[name].most_common(CHOICES_MAX)]

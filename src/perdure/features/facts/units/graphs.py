@@ -145,8 +145,7 @@ def add_facts(
         check_fact(Fact(id=FactId(ids.new("fact")), graph_id=graph.id, created_at=at, origin=origin, **one))
         for one in new
     ]
-    versions = _about_current(tx, graph, versions)
-    facts = tx.of(Facts).add(graph, versions)
+    facts = tx.of(Facts).add(graph, _about_current(tx, graph, versions))
     pairs = [
         (fact.first_seq, episode.seq) for fact, supports in zip(facts, episodes, strict=False) for episode in supports
     ]
