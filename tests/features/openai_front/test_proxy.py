@@ -13,11 +13,12 @@ import httpx
 import pytest
 
 from perdure import AsyncPerdure, Settings
+from perdure.core.models import ModelDelta
 from perdure.features.openai_front.proxy import HELD_PIECES, Passing, Proxy
 from perdure.library.memory.search import AsyncSearch
 from perdure.server.config import ServerConfig
 from perdure.testing import InlineStore, ScriptedModel, calls, says
-from perdure.testing.http_model import CutOff, Hanging, HttpModel, Later, Status
+from perdure.testing.http_model import CutOff, Hanging, HttpModel, Later, RawBody, Refusal, Status
 from tests.features.openai_front.support import PATH
 from tests.server.routed import MODEL
 from tests.support.servers import listening
@@ -259,6 +260,17 @@ async def test_nobody_waits_for_a_program_that_has_left(monkeypatch: pytest.Monk
     assert passing._pieces.statistics().current_buffer_used <= HELD_PIECES
 
 
+async def test_a_program_that_paused_gets_what_is_held_and_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stream that looks whole."""
+    monkeypatch.setattr("perdure.features.openai_front.proxy.STALLED_S", 0.05)
+    passing = Passing("text/event-stream")
+    await fill(passing, 1_000)
+    pieces = [piece async for piece in passing.pieces()]
+
+    assert pieces[:-1] == [b"%d " % number for number in range(HELD_PIECES)]
+    assert json.loads(pieces[-1].strip().removeprefix(b"data: "))["error"]["code"] == "stalled"
+
+
 async def test_what_is_said_is_kept_before_the_model_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is killed meanwhile has it; the next try adds the answer."""
     async with proxied(monkeypatch, Status(500, "it is down"), says("A1"), says("A2")) as proxy:
@@ -397,6 +409,43 @@ async def test_a_half_answer_is_not_kept(monkeypatch: pytest.MonkeyPatch, clean:
             await proxy.ask("U1", stream=True)
 
         assert await proxy.conversations() == [["U1", "All of it."]]
+
+
+@pytest.mark.parametrize(
+    "answer", [CutOff(says("half of it all is here"), 4), RawBody(b'{"choices": [', "application/json")]
+)
+async def test_a_whole_answer_that_breaks_off_is_an_error(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    """Not the half of it; the next try is answered and kept."""
+    async with proxied(monkeypatch, answer, says("All of it.")) as proxy:
+        broken = await proxy.ask("U1")
+        await proxy.ask("U1")
+
+        assert broken.status_code == 500 and broken.json()["error"]["code"] == "stream_incomplete"
+        assert await proxy.conversations() == [["U1", "All of it."]]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refusal_is_kept_with_its_words(monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
+    """In place of an empty answer."""
+    async with proxied(monkeypatch, Refusal("I must not.")) as proxy:
+        await proxy.ask("U1", stream=stream)
+
+        assert await proxy.conversations() == [["U1", "I must not."]]
+
+
+async def test_a_stream_that_breaks_by_any_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by one that no model should raise."""
+
+    async def broken(self: Any, request: Any) -> AsyncIterator[Any]:
+        yield ModelDelta("text", "half")
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(ScriptedModel, "respond", broken)
+    async with proxied(monkeypatch) as proxy:
+        answer = await proxy.ask("U1", model=f"memory/{MODEL}", stream=True)
+        last = json.loads(answer.text.strip().splitlines()[-1].removeprefix("data: "))
+
+        assert last["error"]["code"] == "internal_error" and await proxy.conversations() == [["U1"]]
 
 
 async def test_a_deleted_agent_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
