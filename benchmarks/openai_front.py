@@ -27,7 +27,7 @@ from perdure.testing import ScriptedModel
 
 MODEL = "openai/gpt-4.1"
 HISTORY = 100
-ROUNDS, TIMES = 7, 40
+ROUNDS, TIMES, WARM = 7, 40, 5
 PROXY_BAR = 1.3
 LONG, LONG_BAR_MS = 200, 5.0
 """Messages that are sent again, and what these may add to the cost of a new one."""
@@ -96,18 +96,19 @@ def _measure(server: Process, client: httpx.Client, agent_id: str) -> int:
             "/openai/v1/chat/completions", {"model": f"memory/{MODEL}", "messages": [{"role": "user", "content": text}]}
         )
 
-    kinds: dict[str, Callable[[], None]] = {
-        "a message by /v1/agents/.../messages": letta,
-        "a message to a model with memory": proxied,
-        f"a message behind {LONG} others in a conversation": chat(again=False),
-        "  which are sent again with it": chat(again=True),
+    # A chat grows with each message, so each round has one of its own.
+    kinds: dict[str, Callable[[], Callable[[], None]]] = {
+        "a message by /v1/agents/.../messages": lambda: letta,
+        "a message to a model with memory": lambda: proxied,
+        f"a message behind {LONG} others in a conversation": lambda: chat(again=False),
+        "  which are sent again with it": lambda: chat(again=True),
     }
-    for send in kinds.values():
-        for _ in range(10):
-            send()
     costs: dict[str, list[float]] = {name: [] for name in kinds}
     for _ in range(ROUNDS):
-        for name, send in kinds.items():
+        for name, begin in kinds.items():
+            send = begin()
+            for _ in range(WARM):
+                send()
             cpu = server.cpu_s()
             for _ in range(TIMES):
                 send()

@@ -10,6 +10,9 @@ import pytest
 
 from perdure import InvalidInput
 from perdure.features.exports.folders import ABANDONED_AFTER_S, new_folder, write_marker
+from perdure.features.imports.sources.files import SourceFiles
+
+pytestmark = pytest.mark.uses("imports")
 
 
 def write(target: Path, text: str, *, overwrite: bool = True) -> None:
@@ -35,6 +38,23 @@ def test_an_export_stays_if_the_new_one_cannot_take_its_place(tmp_path: Path, mo
 
     assert (tmp_path / "out" / "messages.jsonl").read_text() == "first"
     assert [one.name for one in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("next_one", ["export", "import"])
+def test_a_kill_between_the_folders_loses_none(tmp_path: Path, next_one: str) -> None:
+    """The former one lies beside, out of sight, and the next export or import puts it back."""
+    target = tmp_path / "my[1]"
+    write(target, "first")
+    target.replace(tmp_path / ".my[1].0a1b2c3d.old")
+
+    if next_one == "export":
+        with pytest.raises(InvalidInput, match="not empty"):
+            write(target, "second", overwrite=False)
+    else:
+        assert SourceFiles(target).find("*.jsonl") == ["messages.jsonl"]
+
+    assert (target / "messages.jsonl").read_text() == "first"
+    assert [one.name for one in tmp_path.iterdir()] == [target.name]
 
 
 @pytest.mark.parametrize("name", ["my notes.md", ".git/HEAD", "conversations/mine.md"])

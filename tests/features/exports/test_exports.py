@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,39 @@ def test_an_export_that_is_read_back_has_the_same_content(store: Perdure, tmp_pa
     assert (first.messages, first.passages, first.conversations) == (report.messages.new, report.memories.new, 2)
     assert first.content_hash == second.content_hash
     assert again.new == 0
+
+
+def test_what_a_reset_took_out_of_view_comes_back_out_of_view(tmp_path: Path) -> None:
+    def texts(agent: Any, **how: bool) -> list[str]:
+        return [one.text for one in agent.messages(**how) if one.kind == "message"]
+
+    with open_sync(tmp_path / "perdure.db", *map(says, ("one", "two", "three"))) as store:
+        agent = store.create_agent("ann")
+        agent.send("My code is 4711")
+        agent.reset()
+        agent.send("second words")
+        (first,) = store.export(tmp_path / "out", agent.id)
+        with open_sync(tmp_path / "other.db") as other:
+            other.imports.run("jsonl", tmp_path / "out")
+            again = other.imports.run("jsonl", tmp_path / "out")
+            there = other.agent("ann")
+            (second,) = other.export(tmp_path / "again", there.id)
+            here = other.create_agent("bob")
+            here.import_messages([("user", None, "own words", "2024-01-01T00:00:00Z")])
+            beside = other.imports.run("jsonl", tmp_path / "out", agent="bob")
+
+            assert texts(there) == ["second words", "two"]
+            assert texts(there, reset=True) == ["My code is 4711", "one", "second words", "two"]
+            assert texts(here) == ["own words", "second words", "two"]
+        lines = [json.loads(line) for line in (tmp_path / "out" / "messages.jsonl").read_text().splitlines()]
+        agent.archive("The code 4711 is Ada's")
+        agent.forget("4711")
+        store.export(tmp_path / "clean", agent.id)
+
+    assert [one.get("reset", False) for one in lines[1:]] == [True, True, False, False]
+    assert first.content_hash == second.content_hash and again.new == 0
+    assert [*beside.left_out.values()] == [2]
+    assert not [path for path in (tmp_path / "clean").rglob("*") if path.is_file() and "4711" in path.read_text()]
 
 
 def test_calls_that_wait_and_empty_conversations_come_back(tmp_path: Path) -> None:

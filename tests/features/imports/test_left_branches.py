@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perdure.features.imports.sources.chatgpt import OLDER
 from perdure.testing import says
 from tests.features.imports import golden
 from tests.support.library import open_sync
@@ -34,6 +35,25 @@ def tree(count: int, current: str) -> list[dict[str, Any]]:
 
 def write(folder: Path, **how: Any) -> Path:
     return golden.write_json(folder / "conversations.json", tree(**how))
+
+
+def test_of_two_downloads_in_one_folder_the_newest_conversation_counts(tmp_path: Path) -> None:
+    """However often they are imported, and in whatever order they lie there."""
+    (older,), (newer,) = tree(2, "a1"), tree(2, "b1")
+    exports = tmp_path / "exports"
+    exports.mkdir()
+    for names in (("conversations.json", "conversations (1).json"), ("conversations-2.json", "conversations-1.json")):
+        for path in exports.iterdir():
+            path.unlink()
+        for name, one, at in zip(names, (older, newer), (golden.DAY, golden.DAY + 9), strict=True):
+            golden.write_json(exports / name, [{**one, "update_time": at}])
+        with open_sync(tmp_path / f"{names[0]}.db") as store:
+            reports = [store.imports.run("chatgpt", exports) for _ in range(3)]
+            shown = [one.text for one in store.agent("chatgpt").messages()]
+
+        assert [(one.messages.new, one.withdrawn) for one in reports] == [(4, 0), (0, 0), (0, 0)]
+        assert [one.left_out for one in reports] == [{OLDER: 1}] * 3
+        assert any("espresso" in text for text in shown) and not any("Turin" in text for text in shown)
 
 
 def test_facts_of_a_left_branch_are_known_no_more(tmp_path: Path) -> None:

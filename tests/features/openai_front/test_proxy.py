@@ -13,11 +13,11 @@ import httpx
 import pytest
 
 from perdure import AsyncPerdure, Settings
-from perdure.features.openai_front.proxy import HELD_PIECES, Passing, Proxy
+from perdure.features.openai_front.proxy import Proxy
 from perdure.library.memory.search import AsyncSearch
 from perdure.server.config import ServerConfig
 from perdure.testing import InlineStore, ScriptedModel, calls, says
-from perdure.testing.http_model import CutOff, Hanging, HttpModel, Later, Status
+from perdure.testing.http_model import Hanging, HttpModel, Later, Status
 from tests.features.openai_front.support import PATH
 from tests.server.routed import MODEL
 from tests.support.servers import listening
@@ -225,40 +225,6 @@ async def test_what_is_remembered_stands_before_the_newest_words(monkeypatch: py
         assert "oolong" in newest["content"][0]["text"] and newest["content"][1:] == [said, picture]
 
 
-async def fill(passing: Passing, count: int) -> None:
-    for number in range(count):
-        await passing.put(b"%d " % number)
-    passing.end()
-
-
-async def test_a_slow_program_has_little_held_for_it() -> None:
-    """The provider waits with the rest, until the program reads on; nothing is lost."""
-    passing = Passing("text/event-stream")
-    filling = asyncio.create_task(fill(passing, 1_000))
-    await asyncio.sleep(0.05)
-    held, waits = passing._pieces.statistics().current_buffer_used, not filling.done()
-    text = b"".join([piece async for piece in passing.pieces()])
-
-    assert (held, waits) == (HELD_PIECES, True)
-    assert text.split() == [b"%d" % number for number in range(1_000)]
-
-
-@pytest.mark.parametrize("leaves", [True, False])
-async def test_nobody_waits_for_a_program_that_has_left(monkeypatch: pytest.MonkeyPatch, leaves: bool) -> None:
-    """Nor for one that reads nothing for a minute: the rest is read from the provider, and not held."""
-    monkeypatch.setattr("perdure.features.openai_front.proxy.STALLED_S", 30 if leaves else 0.05)
-    passing = Passing("text/event-stream")
-    filling = asyncio.create_task(fill(passing, 1_000))
-    pieces = passing.pieces()
-    await anext(pieces)
-    if leaves:
-        await pieces.aclose()  # type: ignore[attr-defined]
-    async with asyncio.timeout(10):
-        await filling
-
-    assert passing._pieces.statistics().current_buffer_used <= HELD_PIECES
-
-
 async def test_what_is_said_is_kept_before_the_model_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is killed meanwhile has it; the next try adds the answer."""
     async with proxied(monkeypatch, Status(500, "it is down"), says("A1"), says("A2")) as proxy:
@@ -386,17 +352,6 @@ async def test_what_the_chat_says_itself_is_not_recalled(monkeypatch: pytest.Mon
         newest = proxy.provider.requests[-1]["messages"][-1]["content"]
 
         assert "smoky lapsang" in newest and "pot is blue" not in newest
-
-
-@pytest.mark.parametrize("clean", [True, False])
-async def test_a_half_answer_is_not_kept(monkeypatch: pytest.MonkeyPatch, clean: bool) -> None:
-    """The whole one of the next try is."""
-    half = CutOff(says("half of it all is here"), 3, clean=clean)
-    async with proxied(monkeypatch, half, says("All of it.")) as proxy:
-        for _ in range(2):
-            await proxy.ask("U1", stream=True)
-
-        assert await proxy.conversations() == [["U1", "All of it."]]
 
 
 async def test_a_deleted_agent_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

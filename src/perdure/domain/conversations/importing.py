@@ -38,6 +38,7 @@ class ImportedMessage:
         id: its id at the source. A second import of the same id adds nothing.
         parts: the whole message, where it is more than `text`: tool calls, or results under the role `tool`.
         source: what it came from first, such as "chatgpt"; empty: what the import comes from.
+        reset: whether a reset has taken it out of view.
     """
 
     role: ImportedRole | Literal["tool"]
@@ -47,6 +48,7 @@ class ImportedMessage:
     id: str | None = None
     parts: tuple[Part, ...] = ()
     source: str = ""
+    reset: bool = False
 
 
 def imported_message(value: Any, *, limit_chars: int) -> ImportedMessage:

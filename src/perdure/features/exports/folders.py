@@ -13,6 +13,7 @@ from secrets import token_hex
 from typing import Any
 
 from perdure.core.errors import InvalidInput
+from perdure.features.agent_files.replaced import OLD, restore_replaced
 
 MARKER = "export.json"
 """The file by which a folder is known as an export, so that another one may replace it."""
@@ -55,9 +56,10 @@ def unused_name(name: str, used: set[str]) -> str:
 def new_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """A folder to write to, which takes the place of `target` when all is written. Raises: InvalidInput: there is
     something in `target`, and it is no export that may be replaced; it can't be written."""
+    restore_replaced(target)
     check_target(target, overwrite=overwrite)
     name = f".{target.name}.{token_hex(4)}"
-    part, old = target.with_name(f"{name}.part"), target.with_name(f"{name}.old")
+    part, old = target.with_name(f"{name}.part"), target.with_name(f"{name}{OLD}")
     try:
         part.mkdir(parents=True)
         _drop_abandoned(target)

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.features import Point
 from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId
-from perdure.core.messages import Message, parts_to_json
+from perdure.core.messages import Message, parts_from_json, parts_to_json
 from perdure.core.passages import Passage
 from perdure.domain.conversations.transfer import parse_fields
 from perdure.features.agent_files.exporting import export_text
@@ -136,7 +137,8 @@ class _Writer:
                 for conversation in page:
                     after = conversation.seq
                     origins: dict[int, str] = {}
-                    found = await self._list_messages(conversation, origins)
+                    hidden: set[str] = set()
+                    found = await self._list_messages(conversation, origins, hidden)
                     if not found and conversation.seq == 0:
                         continue
                     head = _head(conversation, self._cleared(conversation.summary or ""))
@@ -144,7 +146,8 @@ class _Writer:
                     for message in found:
                         own = {"conversation": conversation.id, "id": message.id}
                         own |= {"import": origins[message.seq]} if message.seq in origins else {}
-                        print(self._line(_shape(message), own), file=lines)
+                        is_reset = {"reset": True} if message.id in hidden else {}
+                        print(self._line(_shape(message) | is_reset, own), file=lines)
                     self._conversations += 1
                     self._messages += len(found)
                     title = head["title"] or ("first conversation" if conversation.seq == 0 else "conversation")
@@ -153,14 +156,23 @@ class _Writer:
                     (texts / name).write_text(text, "utf-8")
                     self._progress(self._messages)
 
-    async def _list_messages(self, conversation: Conversation, origins: dict[int, str]) -> list[Message]:
-        """Return the messages of a conversation, oldest first; add to `origins` which import has brought each."""
+    async def _list_messages(
+        self, conversation: Conversation, origins: dict[int, str], hidden: set[str]
+    ) -> list[Message]:
+        """Return the messages of a conversation, oldest first; add to `origins` which import has brought each, and to
+        `hidden` the ids of those that a reset took out of view."""
         after: int | None = None
         found: list[Message] = []
-        while page := await self._agent.messages(conversation=conversation.id, limit=PAGE, after_seq=after):
+        page_after = partial(self._agent.messages, conversation=conversation.id, limit=PAGE, reset=True)
+        while page := await page_after(after_seq=after):
+            hidden |= await self._read(lambda tx, page=page: tx.messages.find_reset([one.id for one in page]))
             after, seqs = page[-1].seq, [one.seq for one in page]
             origins |= await self._read(_origins, self._id, seqs)
-            found += [replace(one, name=self._cleared(one.name)) for one in page if one.kind == "message"]
+            for one in page:
+                if one.kind == "message":  # what is out of view still says what was forgotten
+                    parts = self._cleared(json.loads(parts_to_json(one.parts))) if one.id in hidden else None
+                    one = one if parts is None else replace(one, parts=parts_from_json(json.dumps(parts)))
+                    found.append(replace(one, name=self._cleared(one.name)))
         return found
 
     async def _write_passages(self) -> None:

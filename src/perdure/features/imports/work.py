@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, takewhile
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, BinaryIO
@@ -57,6 +57,7 @@ DELETED = "conversations that were deleted here"
 DELETED_MEMORIES = "memories that were deleted here"
 FORGOTTEN = "memories that the agent has forgotten"
 BUSY = "conversations in which something waits or runs; import again later"
+RESET = "messages that a reset took out of view, of conversations that go on here"
 TOO_LONG = "messages of more than {limit:,} characters"
 
 ITEMS_AT_ONCE = 50
@@ -251,15 +252,32 @@ class ImportWork:
     ) -> int:
         """Store the messages that are not here; return how many. Raises: ConversationBusy, ApprovalPending."""
         agent, end = self._library.agent_of(agent_id), len(found.messages) - found.waiting
-        result = await agent.import_messages(
-            found.messages[:end], conversation=conversation_id, checked=True, source=self._source
-        )
+        add = partial(agent.import_messages, conversation=conversation_id, checked=True, source=self._source)
+        hidden = [*takewhile(lambda one: one.reset, found.messages[:end])]
+        before = await self._hide(agent_id, conversation_id, hidden, add) if hidden else 0
+        result = await add(found.messages[len(hidden) : end])
+        result = replace(result, imported=before + result.imported)
         ids = units.message_ids(agent_id, conversation_id, found.messages)[end:]
         if not ids or await self._store.read(lambda tx: bool(tx.messages.find_existing(ids))):
             return result.imported
         here = await agent.find_conversation(conversation_id)
         await self._library.messages.import_waiting(here, found.messages[end:])
         return result.imported + found.waiting
+
+    async def _hide(
+        self, agent_id: AgentId, conversation_id: ConversationId, hidden: Sequence[ImportedMessage], add: Any
+    ) -> int:
+        """Store messages by `add` that a reset took out of view, and take them out of view here, unless others are in
+        view; return how many were stored. Raises: ConversationBusy, ApprovalPending."""
+        agent, ids = self._library.agent_of(agent_id), units.message_ids(agent_id, conversation_id, hidden)
+        for newest_first in (False, True):
+            for one in await agent.messages(conversation=conversation_id, limit=1, newest_first=newest_first):
+                if one.id not in ids:
+                    self.report.leave_out(RESET, len(hidden))
+                    return 0
+        imported: int = (await add(hidden)).imported
+        await agent.reset(conversation=conversation_id)
+        return imported
 
     async def _fitting(self, agent_id: AgentId, found: SourceConversation) -> Sequence[ImportedMessage]:
         """Return the messages of a conversation that are not too long, without what the agent has forgotten since they

@@ -16,7 +16,7 @@ import anyio
 import httpx
 
 from perdure.app import App, Endpoint
-from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError
+from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError, ModelStreamCut
 from perdure.engine.budget import CallBudget
 from perdure.features.openai_front.answers import data_line
 from perdure.features.openai_front.capture import ChatKeeping, KnownAgents
@@ -42,25 +42,26 @@ _FAULTS = (
     *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
 )
 STALLED_S = 60.0
-"""A program that reads nothing for so long has left."""
+"""A program that reads nothing for so long gets what is held, and no more."""
 
 
 class Passing:
     """An answer that is passed on while it is made. `kind` is its media type."""
 
     def __init__(self, kind: str) -> None:
-        self.kind = kind
+        self.kind, self._is_stalled = kind, False
         self._end, self._pieces = anyio.create_memory_object_stream[bytes](HELD_PIECES)
 
     async def put(self, piece: bytes) -> None:
         """Pass a piece on, once there is room for it. Nobody waits for a program that has left, or has read nothing for
         `STALLED_S`."""
-        try:
-            with contextlib.suppress(anyio.BrokenResourceError):
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            try:
                 async with asyncio.timeout(STALLED_S):
                     await self._end.send(piece)
-        except TimeoutError:
-            self._pieces.close()
+            except TimeoutError:
+                self._is_stalled = True
+                self.end()
 
     def end(self) -> None:
         """Say that this was all."""
@@ -68,9 +69,11 @@ class Passing:
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The pieces, as they come."""
-        with contextlib.suppress(anyio.ClosedResourceError), self._pieces:
+        with self._pieces:
             async for piece in self._pieces:
                 yield piece
+            if self._is_stalled:
+                yield _failure_line("stalled", f"nothing was read for {STALLED_S:g} seconds: the answer has gone on")
 
 
 class Proxy:
@@ -134,7 +137,10 @@ class Proxy:
             response = await _send(client, request, target)
             kind = response.headers.get("content-type", "application/json")
             pieces = _pieces(response, target)
-        passing, reading, first = Passing(kind), Reading(handle), await anext(pieces, b"")
+        if not kind.startswith(STREAM):
+            pieces = _in_one_piece(pieces, handle)
+        first = await anext(pieces, b"")
+        passing, reading = Passing(kind), Reading(handle)
 
         async def settle() -> None:
             """Count what the answer took, and keep it if it is whole."""
@@ -181,15 +187,31 @@ async def _pass_on(
             if not piece:
                 return
             piece = await anext(pieces, b"")
-    except ModelError as error:
-        log.warning("an answer broke: %s", error)
-        failure = {"error": {"message": str(error), "type": "server_error", "code": error.kind, "param": None}}
-        if passing.kind.startswith(STREAM):
-            await passing.put(data_line(failure))
+    except Exception as error:
+        known = error if isinstance(error, ModelError) else None
+        log.warning("an answer broke: %s", error, exc_info=known is None)
+        failure = ("internal_error", "the answer broke") if known is None else (known.kind, str(known))
+        await passing.put(_failure_line(*failure))
         if not is_settled:
             await settle()
     finally:
         passing.end()
+
+
+def _failure_line(code: str, message: str) -> bytes:
+    """An error within a stream, as OpenAI's API has it; what stands before it may be half an event."""
+    failure = {"message": message, "type": "server_error", "code": code, "param": None}
+    return b"\n\n" + data_line({"error": failure})
+
+
+async def _in_one_piece(pieces: AsyncIterator[bytes], who: str) -> AsyncIterator[bytes]:
+    """An answer that is no stream, once all of it is there. Raises: ModelError: it breaks off."""
+    reading, body = Reading(who), b"".join([piece async for piece in pieces])
+    for piece in (body, b""):
+        reading.feed(piece)
+    if isinstance(reading.failure, ModelStreamCut):
+        raise reading.failure
+    yield body
 
 
 async def _send(client: httpx.AsyncClient, request: httpx.Request, target: Target) -> httpx.Response:

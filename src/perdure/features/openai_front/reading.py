@@ -49,8 +49,9 @@ class Reading:
 
     @property
     def text(self) -> str:
-        """What it says up to here."""
-        return str(self.reader.partial_answer()["message"]["content"])
+        """What it says up to here, also where it refuses."""
+        message = self.reader.partial_answer()["message"]
+        return str(message["content"] or message.get("refusal", ""))
 
 
 def _said_in(error: Any) -> str:

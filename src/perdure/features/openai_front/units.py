@@ -153,8 +153,8 @@ class ChatUnits:
     def find_earlier(self, tx: Tx) -> ConversationId | None:
         """Return the conversation that has what the chat said before its newest message; None: none is known."""
         chat, place = self.chat, len(self.chat.turns) - (2 if self.chat.new else 1)
-        has_habit = not chat.anchor.name and tx.of(OpenaiHistories).find(self.agent_id, [chat.habit_digest])
-        if chat.name and not has_habit:
+        is_by_user = chat.name and not chat.anchor.name
+        if chat.name and not (is_by_user and tx.of(OpenaiHistories).find(self.agent_id, [chat.habit_digest])):
             with contextlib.suppress(NotFound):
                 named = self._named(tx)[1]
                 return None if named is None else named.id

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import LeftOut, Nodes, SourceItem, conversation_of, cut_off, path_to
 from perdure.features.imports.sources.kinds import wrong_item
 from perdure.features.imports.sources.plain import joined, list_in, object_in, text_in, time_of
-from perdure.features.imports.sources.streams import each_item, read_each
+from perdure.features.imports.sources.streams import Item, each_item, read_each
 
+FILES = ["conversations*.json"]
 HIDDEN = "messages that ChatGPT itself never shows"
+OLDER = "conversations that are there once more, changed later"
 
 _MEDIA = {"image": "[image]", "audio": "[audio]", "video": "[video]"}
 _THOUGHTS = ("thoughts", "reasoning_recap", "user_editable_context", "model_editable_context")
@@ -21,7 +23,37 @@ _THOUGHTS = ("thoughts", "reasoning_recap", "user_editable_context", "model_edit
 
 def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield the conversations of an export. Raises: InvalidInput."""
-    yield from read_each(each_item(files, ["conversations*.json"], "conversations.json"), _conversation)
+    older = _find_older(files)
+    found = (one for place, one in enumerate(_items(files)) if place not in older)
+    yield from read_each(found, _conversation)
+    yield LeftOut(OLDER, len(older))
+
+
+def _items(files: SourceFiles) -> Iterator[Item]:
+    """Yield the conversations as they stand in the files. Raises: InvalidInput."""
+    return each_item(files, FILES, "conversations.json")
+
+
+def _find_older(files: SourceFiles) -> set[int]:
+    """Return the places of conversations that are there once more, changed later: a folder may have downloads of two
+    days. Raises: InvalidInput."""
+    if len(files.find(*FILES)) < 2:
+        return set()
+    newest: dict[str, tuple[datetime, datetime, int]] = {}
+    older: set[int] = set()
+    for place, (value, _, at) in enumerate(_items(files)):
+        fields = object_in(value)
+        this = (time_of(fields.get("update_time")) or datetime.min.replace(tzinfo=UTC), at, place)
+        first, last = sorted((newest.get(key := str(_id_of(fields)), this), this))
+        if first != last and _id_of(fields):
+            older.add(first[2])
+        newest[key] = last
+    return older
+
+
+def _id_of(conversation: Mapping[str, Any]) -> Any:
+    """Return the id of a conversation; none: it has none."""
+    return conversation.get("conversation_id") or conversation.get("id")
 
 
 def _conversation(value: Any, name: str, at: datetime) -> Iterator[SourceItem]:
@@ -35,8 +67,7 @@ def _conversation(value: Any, name: str, at: datetime) -> Iterator[SourceItem]:
     yield LeftOut(HIDDEN, sum(role is None and bool(text) for _, role, text, _ in said))
     yield cut_off(path, nodes, "parent", lambda node: _said(object_in(node.get("message")))[1])
     rows = [(key, role, None, when, text) for key, role, text, when in said if role and text]
-    key = value.get("conversation_id") or value.get("id")
-    yield conversation_of(key, value.get("title"), value.get("create_time"), rows, at, is_whole=True)
+    yield conversation_of(_id_of(value), value.get("title"), value.get("create_time"), rows, at, is_whole=True)
 
 
 def branch_of(nodes: Nodes, current: Any) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, BinaryIO
 
 from perdure.core.errors import InvalidInput
+from perdure.features.agent_files.replaced import restore_replaced
 from perdure.features.imports.sources.plain import hash_of
 
 FILE_BYTES = 1_000_000_000
@@ -46,6 +47,7 @@ class SourceFiles:
         try:
             if isinstance(self.place, Path):
                 self.place = self.place.expanduser()
+                restore_replaced(self.place)
             place = self.place
             if isinstance(place, Path) and place.is_dir():
                 self._list_folder(place)

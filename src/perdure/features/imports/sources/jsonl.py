@@ -185,7 +185,16 @@ def _message(value: Mapping[str, Any]) -> ImportedMessage | None:
         return None
     id_ = key_of(value["id"]) if value.get("id") not in (None, "") else None
     source = text_in(value.get("import"))
-    return ImportedMessage(role=role, text=text, occurred_at=at, name=name or None, id=id_, parts=parts, source=source)
+    return ImportedMessage(
+        role=role,
+        text=text,
+        occurred_at=at,
+        name=name or None,
+        id=id_,
+        parts=parts,
+        source=source,
+        reset=value.get("reset") is True,
+    )
 
 
 def _text(value: Any) -> str:
