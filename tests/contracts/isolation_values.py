@@ -178,6 +178,7 @@ OF_VERBS: Mapping[str, Any] = {
     "callbacks.request.callback": Callback(url="https://stolen.example"),
     "callbacks.put.due_at": None,
     **{"schedules.advance.firing": firing_at(UNTIL), "schedules.advance.next_at": LATER},
+    **{"schedules.put_next.status": "paused", "schedules.put_next.next_at": None},
     **{f"helper_agents.{verb}.name": "sea:walrus" for verb in ("put", "delete")},
     **{
         "helper_agents.list_of_plugin.plugin": "sea",

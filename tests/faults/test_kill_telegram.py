@@ -53,7 +53,8 @@ class BotProcess:
         allowed = [word for chat in CHATS for word in ("--allow", str(chat))]
         with self.errors.open("ab") as errors:
             self._process = await asyncio.create_subprocess_exec(
-                *(warm("perdure", ours), "telegram", "ann", "--api", self._api_url, *allowed),
+                warm("perdure", ours),
+                *("telegram", "ann", "--api", self._api_url, *allowed),
                 env=ours,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=errors,

@@ -83,10 +83,11 @@ class Order:
                 await page.press("#text", "Enter")
             case "stop" | "again" | "take-back" as post:
                 with contextlib.suppress(Error):  # the button has gone meanwhile
-                    button = page.locator(f"[data-post={post}]:visible").last
+                    # An element, not a place in the list: another message may stand last by the time of the click.
+                    button = await page.locator(f"[data-post={post}]:visible").last.element_handle(timeout=100)
                     if post == "take-back":
-                        item = page.locator(".item", has=button)
-                        self.doubtful.add((await item.locator(".text").text_content(timeout=100) or "").strip())
+                        text = await button.evaluate("one => one.closest('.item').querySelector('.text').textContent")
+                        self.doubtful.add(text.strip())
                     await button.click(timeout=300)
             case "away":
                 self.online_in = self.random.randint(1, 5)

@@ -72,7 +72,7 @@ def test_what_was_said_here_before_an_import_is_read(store: Perdure, tmp_path: P
 
 
 def test_a_memory_that_has_changed_is_read_again_only_if_it_was_read(store: Perdure, tmp_path: Path) -> None:
-    texts: dict[str, Any] = {}
+    texts: dict[tuple[str, bool], str] = {}
     for number, facts in enumerate((False, True)):
         place = tmp_path / f"{number}.jsonl"
         for text in ("I live in Turin.", "I live in Oslo."):
