@@ -37,6 +37,43 @@ def write(folder: Path, **how: Any) -> Path:
     return golden.write_json(folder / "conversations.json", tree(**how))
 
 
+def test_a_title_and_a_text_that_changed_at_the_source_change_here(tmp_path: Path) -> None:
+    """But not over what a person has changed here."""
+
+    def write_one(title: str, *texts: str) -> Path:
+        nodes = [golden.node("r", None)]
+        for number, text in enumerate(texts):
+            nodes.append(golden.node(f"m{number}", nodes[-1]["id"], "user", text, at=golden.DAY + number))
+        mapping = {one["id"]: one for one in nodes}
+        one = {"id": "c", "title": title, "create_time": golden.DAY, "mapping": mapping, "current_node": f"m{number}"}
+        return golden.write_json(tmp_path / "conversations.json", [one])
+
+    def take(*how: str) -> list[Any]:
+        place = write_one(*how)
+        plan, report = store.imports.plan("chatgpt", place), store.imports.run("chatgpt", place)
+        agent = store.agent("chatgpt")
+        line = agent.conversations()[1]
+        counts = [(one.messages.new, one.withdrawn, one.changed) for one in (plan, report)]
+        assert counts[0] == counts[1]
+        return [line.summary, [one.text for one in agent.messages(conversation=line.id)], counts[0]]
+
+    with open_sync(tmp_path / "perdure.db") as store:
+        take("New chat", "question", "other")
+        changed = take("Garden plan", "question, corrected", "other")
+        again = take("Garden plan", "question, corrected", "other")
+        back = take("New chat", "question", "other")
+        agent = store.agent("chatgpt")
+        line = agent.conversations()[1].id
+        agent.update_conversation(line, summary="Mine")
+        agent.update_message(agent.messages(conversation=line)[0].id, text="my other")
+        third = take("Garden", "question", "other!")
+
+    assert changed == ["Garden plan", ["other", "question, corrected"], (1, 1, 1)]
+    assert again == ["Garden plan", ["other", "question, corrected"], (0, 0, 0)]
+    assert back == ["New chat", ["other", "question"], (1, 1, 1)]
+    assert third == ["Mine", ["my other", "question"], (0, 0, 0)]
+
+
 def test_of_two_downloads_in_one_folder_the_newest_conversation_counts(tmp_path: Path) -> None:
     """However often they are imported, and in whatever order they lie there."""
     (older,), (newer,) = tree(2, "a1"), tree(2, "b1")

@@ -279,7 +279,7 @@ async def test_an_album_is_one_message(tmp_path: Path) -> None:
     size = {"file_unique_id": "u", "width": 1, "height": 1}
     async with running(tmp_path, api, ScriptedModel(says("Three."), says("A text."), says("Two."))) as bot:
         for number in range(3):
-            caption: dict[str, Any] = {"caption": "The boat"} if number == 0 else {}
+            caption: Any = {"caption": "The boat"} if number == 0 else {}
             api.say("", photo=[{**size, "file_id": f"photo{number}"}], media_group_id="g", **caption)
             if number == 1:
                 api.say("Nice?")

@@ -120,7 +120,8 @@ async def test_a_chat_that_is_sent_whole_is_not_sent_twice(monkeypatch: pytest.M
             {"role": "assistant", "content": "A1"},
             {"role": "user", "content": "U2"},
         ]
-        for items in (whole[:1], whole, [{"role": "user", "content": "New chat"}]):
+        new: Any = [{"role": "user", "content": "New chat"}]
+        for items in (whole[:1], whole, new):
             await own.responses.create(model=HANDLE, input=items, **named)
             await proxy.kept()
         _, second, third = ([one["content"] for one in sent["messages"]] for sent in proxy.provider.requests)

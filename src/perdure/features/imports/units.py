@@ -33,9 +33,9 @@ from perdure.features.imports.tables import MOVED, ImportedItems
 from perdure.storage.tx import Tx
 
 AUTHOR = Author(kind="system", id="import")
-WITHDRAWN, FACTS = "withdrawn", "facts "
-"""What is noted of messages and pieces of memories that the source has left, and of memories and conversations that
-were to be read for facts."""
+WITHDRAWN, FACTS, SAID, TITLE = "withdrawn", "facts ", "said ", "title "
+"""What is noted of messages and pieces of memories that the source has left, of memories and conversations that were to
+be read for facts, and of conversations: the digests of all texts, and of the title."""
 DIGEST = "digest"
 """Where the source of a passage has the digest of the text that was imported."""
 PAGE = 500
@@ -45,12 +45,14 @@ PAGE = 500
 class Standing:
     """How a conversation of a source stands here: `done`, all of it is; `deleted`, a person has deleted it. So many of
     its messages are `new`, and so many that an earlier import brought are `withdrawn`. `messages`: those of the source,
-    with the ids under which they go into it."""
+    with the ids under which they go into it. `renamed`: it has another title at the source, and still the imported one
+    here."""
 
     state: Literal["new", "open", "done", "deleted"]
     new: int = 0
     withdrawn: int = 0
     messages: Sequence[ImportedMessage] = ()
+    renamed: bool = False
 
 
 def id_of(
@@ -175,7 +177,8 @@ def put_conversation(
     if not dry:
         tx.agents.lock(agent_id)
     ids = message_ids(agent_id, conversation_id, found.messages)
-    digest = tx.of(ImportedItems).find(agent_id, [conversation_id]).get(conversation_id)
+    noted = tx.of(ImportedItems).find(agent_id, [conversation_id, SAID + conversation_id])
+    digest = noted.get(conversation_id)
     if digest is None:
         if not dry:
             _make_conversation(tx, agent_id, conversation_id, found, inputs)
@@ -184,15 +187,39 @@ def put_conversation(
         conversation = tx.conversations.get(conversation_id)
     except NotFound:
         return Standing("deleted")
-    if digest == hash_of(*ids):
-        return Standing("done")
+    renamed = _rename(tx, conversation, found, inputs, dry=dry)
+    if digest == hash_of(*ids) and (not found.is_whole or noted.get(SAID + conversation_id) == _said(found.messages)):
+        return Standing("done", messages=found.messages, renamed=renamed)
     messages, left = _compare(tx, conversation, found, source)
     if left and not dry:
         if (busy := tx.runs.find_active(agent_id, conversation.seq)) is not None:
             raise ConversationBusy(busy.id)
         _withdraw(tx, agent_id, left, inputs)
     ids = message_ids(agent_id, conversation_id, messages)
-    return Standing("open", len({*ids} - tx.messages.find_existing(ids)), len(left), messages)
+    return Standing("open", len({*ids} - tx.messages.find_existing(ids)), len(left), messages, renamed)
+
+
+def _rename(tx: Tx, conversation: Conversation, found: SourceConversation, inputs: UnitInputs, *, dry: bool) -> bool:
+    """Give a conversation the title that it has at its source, if it still has the imported one, and note that; with
+    `dry` only look. Return whether it gets another one."""
+    key, title, old = TITLE + conversation.id, _title(found), hash_of(conversation.summary or "")
+    digest = hash_of(title or "")
+    known = tx.of(ImportedItems).find(conversation.agent_id, [key]).get(key)
+    is_new = title is not None and not found.is_first and known == old != digest
+    if not dry and known != digest and (is_new or old == digest):
+        tx.conversations.put(replace(conversation, summary=title), at=inputs.now)
+        tx.of(ImportedItems).put(conversation.agent_id, {key: digest})
+    return is_new
+
+
+def _title(found: SourceConversation) -> str | None:
+    """Return the title of a conversation of the source as one has it here."""
+    return " ".join(found.title.split())[:SUMMARY_CHARS] or None
+
+
+def _said(messages: Sequence[ImportedMessage]) -> str:
+    """Return a digest of the texts of messages."""
+    return hash_of(*(one.text for one in messages))
 
 
 def _make_conversation(
@@ -201,8 +228,9 @@ def _make_conversation(
     """Make a conversation without messages, unless it is the agent's first one, and note it. Raises: NotFound."""
     if not found.is_first:
         at = found.created_at or min((one.occurred_at for one in found.messages), default=inputs.now)
-        title = " ".join(found.title.split())[:SUMMARY_CHARS] or None
+        title = _title(found)
         made = tx.conversations.add(agent_id, conversation_id, at=at, summary=title)
+        tx.of(ImportedItems).put(agent_id, {TITLE + conversation_id: hash_of(title or "")})
         if found.archived:
             tx.conversations.put(replace(made, archived_at=inputs.now), at=at)
         renew_system_message(tx, agent_id, made.seq, inputs)
@@ -216,9 +244,10 @@ def _compare(
     that an earlier import brought and the source has left."""
     if not found.is_whole:
         return found.messages, ()
-    messages = _returning(tx, conversation, found.messages)
+    brought = {one.id: one for one in _brought(tx, conversation, source)}
+    messages = _returning(tx, conversation, found.messages, brought)
     wanted = {*message_ids(conversation.agent_id, conversation.id, messages)}
-    return messages, [one for one in _brought(tx, conversation, source) if one.id not in wanted]
+    return messages, [one for id_, one in brought.items() if id_ not in wanted]
 
 
 def finish(
@@ -237,18 +266,24 @@ def finish(
     before = noted.find(agent_id, [conversation_id, FACTS + conversation_id])
     if before.get(FACTS + conversation_id) != digest and (facts or before.get(conversation_id) != digest):
         IMPORTED(tx, agent_id, tx.conversations.get(conversation_id), {*ids}, facts, inputs.ids, inputs.now)
-    noted.put(agent_id, {conversation_id: digest} | ({FACTS + conversation_id: digest} if facts else {}))
+    noted.put(
+        agent_id,
+        {conversation_id: digest, SAID + conversation_id: _said(messages)}
+        | ({FACTS + conversation_id: digest} if facts else {}),
+    )
 
 
-def _returning(tx: Tx, conversation: Conversation, messages: Sequence[ImportedMessage]) -> Sequence[ImportedMessage]:
-    """Return the messages, those that were withdrawn and are of the branch again with another id: what was removed from
-    view stays removed."""
+def _returning(
+    tx: Tx, conversation: Conversation, messages: Sequence[ImportedMessage], brought: Mapping[MessageId, Message]
+) -> Sequence[ImportedMessage]:
+    """Return the messages with another id for those that were withdrawn and are of the branch again, for what was
+    removed from view stays removed; and for those that were `brought` with another text, and not changed here."""
     ids = message_ids(conversation.agent_id, conversation.id, messages)
     gone = tx.of(ImportedItems).find(conversation.agent_id, ids)
     found: list[ImportedMessage] = []
     for message, id_ in zip(messages, ids, strict=True):
         number, again = 1, message
-        while id_ in gone:
+        while id_ in gone or (id_ in brought and not brought[id_].revision and brought[id_].text != message.text):
             number += 1
             again = replace(message, id=f"{message.id or hash_of(message.text)}#{number}")
             (id_,) = message_ids(conversation.agent_id, conversation.id, [again])

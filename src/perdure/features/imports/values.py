@@ -27,7 +27,7 @@ class ImportReport:
 
     Args:
         agents: name -> id of the agents that get something; an empty id: it is not made yet.
-        changed: memories whose text is another at the source since.
+        changed: memories whose text, and conversations whose title, is another at the source since.
         withdrawn: messages that an earlier import brought, and that the source has left since.
         left_out: why, in words -> how many.
     """

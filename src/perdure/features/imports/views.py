@@ -20,7 +20,9 @@ def report_lines(report: ImportReport, *, done: bool = False) -> Sequence[str]:
     if report.withdrawn:
         lines.append(f"Taken out: {plural(report.withdrawn, 'message')} of a branch that the source has left")
     if report.changed:
-        lines.append(f"Changed: {plural(report.changed, 'memory', 'memories')} with another text at the source")
+        lines.append(
+            f"Changed: {plural(report.changed, 'text or title', 'texts and titles')} that are others at the source"
+        )
     lines += [f"Left out: {count:,} {why}" for why, count in report.left_out.items()]
     return lines
 

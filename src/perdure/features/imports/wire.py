@@ -12,8 +12,8 @@ class ImportCountShape(WireShape, of=ItemCount, fields="new already"):
 
 class ImportShape(WireShape, of=ImportReport, fields="source"):
     """What an import did, or would do. `agents`: name -> id of those that get something, empty where one is not made
-    yet; `withdrawn`: messages of a branch that the source has left since; `changed`: memories with another text there
-    since; `left_out`: why -> how many."""
+    yet; `withdrawn`: messages of a branch that the source has left since; `changed`: memories with another text,
+    and conversations with another title there since; `left_out`: why -> how many."""
 
     agents: dict[str, str]
     conversations: ImportCountShape

@@ -221,6 +221,7 @@ class ImportWork:
         report.messages.new += standing.new
         report.messages.already += len(found.messages) - standing.new
         report.withdrawn += standing.withdrawn
+        report.changed += standing.renamed
         self._progress(report.total)
 
     async def _take_conversation(self, agent_id: AgentId, found: SourceConversation) -> units.Standing:
@@ -232,12 +233,13 @@ class ImportWork:
             found = replace(found, messages=messages)
         put = partial(units.put_conversation, source=self._source, inputs=self._app.ports.inputs())
         standing = await self._store.read(put, agent_id, conversation_id, found, dry=True)
-        if self._dry or standing.state == "deleted" or (standing.state == "done" and not self._facts):
+        is_done = standing.state == "done" and not standing.renamed
+        if self._dry or standing.state == "deleted" or (is_done and not self._facts):
             return standing
         imported = 0
         finish = partial(units.finish, agent_id=agent_id, conversation_id=conversation_id, facts=self._facts)
         try:
-            if standing.state != "done":
+            if not is_done:
                 standing = await self._store.write(put, agent_id, conversation_id, found, dry=False)
                 found = replace(found, messages=standing.messages)
                 imported = await self._store_messages(agent_id, conversation_id, found)
