@@ -351,6 +351,30 @@ async def fact_fields(room: Room) -> Changes:
     assert (now.rating, now.text) == (0.5, "Ada lives in Rome")
 
 
+@case("Entities.change_entity", "Entities.merge_entities", "Entities.split_entity")
+async def entities_of_a_graph(room: Room) -> Changes:
+    """Of two merges one of which would be a circle, one counts."""
+    agent = await room.agent()
+    ada = (await agent.facts.add_fact("Ada lives in Oslo", subject="Ada")).subject
+    countess = (await agent.facts.add_fact("The Countess writes", subject="The Countess")).subject
+    yield (
+        lambda one: one.facts.change_entity(ada.id, type="person"),
+        lambda one: one.facts.change_entity(ada.id, aliases=["A. L."]),
+    )
+    now = await agent.facts.get_entity(ada.id)
+    assert (now.type, now.aliases) == ("person", ("A. L.",))
+    await room.at_once(
+        lambda one: one.facts.merge_entities(countess.id, ada.id),
+        lambda one: one.facts.merge_entities(ada.id, countess.id),
+    )
+    merged = [one for one in (ada, countess) if (await agent.facts.get_entity(one.id)).merged_into is not None]
+    assert len(merged) == 1
+    await room.at_once(
+        lambda one: one.facts.split_entity(merged[0].id), lambda one: one.facts.split_entity(merged[0].id)
+    )
+    assert (await agent.facts.get_entity(merged[0].id)).merged_into is None
+
+
 @case("Facts.delete", "Facts.forget", "Facts.restore", "Episodes.delete_episodes")
 async def fact_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()

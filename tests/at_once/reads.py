@@ -22,8 +22,9 @@ READS = {
     "Steps": "context exchange explain messages_of_step page_of_steps preview request step steps"
     " times_of_step trace_of_step uses_of_runs",
     "Episodes": "episodes",
-    "Facts": "counts entities find_graph get get_entity history list list_deleted list_supported origin page"
-    " page_of_entities rules search timezone",
+    "Facts": "counts find_graph get history list list_deleted list_supported origin page rules search timezone",
+    "Entities": "entities get_entity network page_of_entities sorted_entities",
+    "Retries": "waiting",
     "FactViews": "communities context profile timeline",
     "Companion": "get info list passes show wait",
     "GroupById": "conversation_of entries messages reply turn",
@@ -69,9 +70,12 @@ READS = {
 ELSEWHERE = {
     **{
         f"Chats.{verb}": "tests/features/openai_front/test_at_once.py: two processes answer the same request once"
-        for verb in ("begin", "find_place", "keep", "texts")
+        for verb in ("begin", "earlier", "earlier_texts", "find_place", "keep_answer", "texts")
     },
     "Agent.update": "as AgentRecord.edit",
+    "Retries.answer_again": "as Conversations.fork_conversation",
+    "Retries.take_back": "tests/library/test_retries.py: a run that has begun is not taken back",
+    "Retries.try_again": "tests/library/test_retries.py: the same call again is the same run",
     "AgentRecord.discard": "as AgentRecord.edit",
     "AgentRecord.restore": "as AgentRecord.edit",
     "access.remove_organisation": "tests/features/access/test_organisations.py: removes what nobody can reach any more",

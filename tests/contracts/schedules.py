@@ -54,6 +54,20 @@ class ScheduleContract(Contract):
         assert [(one.status, one.next_at) for one in found] == [("cancelled", None), ("active", AT), ("active", AT)]
         assert found[0].updated_at == LATER
 
+    async def test_a_paused_schedule_fires_again_and_an_ended_one_does_not(self) -> None:
+        async with self.open_store() as store:
+            agent = await store.write(self.add_agent)
+            made, ended = new_schedule(self, agent.id), new_schedule(self, agent.id)
+            await store.write(lambda tx: [tx.of(Schedules).add(one) for one in (made, ended)])
+            await store.write(lambda tx: tx.of(Schedules).cancel_all(agent.id, "other", at=LATER))
+            await store.write(lambda tx: tx.of(Schedules).put_next(made, "paused", None, at=LATER))
+            paused = await store.read(lambda tx: tx.of(Schedules).get(made.id))
+            await store.write(lambda tx: tx.of(Schedules).put_next(paused, "active", UNTIL, at=LATER))
+            resumed = await store.read(lambda tx: tx.of(Schedules).get(made.id))
+
+        assert (paused.status, paused.next_at) == ("paused", None)
+        assert (resumed.status, resumed.next_at) == ("active", UNTIL)
+
     async def test_a_schedule_comes_back_as_it_was(self) -> None:
         """With every field, also text that databases can't hold as it is."""
         async with self.open_store() as store:
