@@ -29,5 +29,5 @@ class ImportContract(Contract):
 
             assert await store.read(lambda tx: tx.of(ImportedItems).find_owner("passage-1")) == agent.id
             assert await store.read(lambda tx: tx.of(ImportedItems).find_owner("none")) is None
-            assert await store.read(lambda tx: tx.of(ImportedItems).list_moved(agent.id)) == [other.id]
+            assert await store.read(lambda tx: tx.of(ImportedItems).list_moved(agent.id)) == [[other.id]]
             assert await store.read(lambda tx: tx.of(ImportedItems).list_moved(other.id)) == []

@@ -29,14 +29,14 @@ from perdure.server.wire.sse import Streams
 _DISPLAY = Display(types=frozenset({"assistant_message"}))
 
 
-class Item(NamedTuple):
+class AnswerPart(NamedTuple):
     """A part of an answer, with its id: a text, or a call that the caller has to run."""
 
     id: str
     said: str | ToolCall
 
 
-class Outcome(NamedTuple):
+class AnswerEnd(NamedTuple):
     """How an answer has ended. No reason: it has not."""
 
     reason: StopReason | None
@@ -55,24 +55,24 @@ class Outcome(NamedTuple):
         return self.reason in FAILED_REASONS and not self.is_cut
 
 
-def items_of(messages: Iterable[Message]) -> Iterator[Item]:
+def items_of(messages: Iterable[Message]) -> Iterator[AnswerPart]:
     """Yield what the agent says in messages of its run, by text or by `send_message`, and the calls for the caller."""
     for message in messages:
         id_ = _own_id(message.id)
         is_own = message.step_id is not None and message.kind == "message" and message.role == "assistant"
         if text := "\n".join(str(one["content"]) for one in (wire_messages(message, _DISPLAY) if is_own else ())):
-            yield Item(id_, text)
+            yield AnswerPart(id_, text)
         for place, call in enumerate(message.calls):
             if call.awaits == "client":
-                yield Item(f"{id_}_{place}", replace(call, arguments=call.own_arguments))
+                yield AnswerPart(f"{id_}_{place}", replace(call, arguments=call.own_arguments))
 
 
-def items_of_reply(reply: ModelReply, message_id: MessageId) -> Iterator[Item]:
+def items_of_reply(reply: ModelReply, message_id: MessageId) -> Iterator[AnswerPart]:
     """Yield the text and the calls in an answer of a model."""
     if text := text_of([part for part in reply.parts if isinstance(part, Text)]):
-        yield Item(_own_id(message_id), text)
+        yield AnswerPart(_own_id(message_id), text)
     for place, call in enumerate(part for part in reply.parts if isinstance(part, ToolCall)):
-        yield Item(f"{_own_id(message_id)}_{place}", call)
+        yield AnswerPart(f"{_own_id(message_id)}_{place}", call)
 
 
 def _own_id(message_id: str) -> str:
@@ -85,7 +85,7 @@ class AnswerWriter(Protocol):
 
     named: ClassVar[bool] = False
 
-    def whole(self, items: Iterable[Item], outcome: Outcome) -> dict[str, Any]: ...
+    def whole(self, items: Iterable[AnswerPart], outcome: AnswerEnd) -> dict[str, Any]: ...
 
     def begin(self) -> Iterator[dict[str, Any]]: ...
 
@@ -93,13 +93,13 @@ class AnswerWriter(Protocol):
 
     def call(self, id_: str, call: ToolCall) -> Iterator[dict[str, Any]]: ...
 
-    def end(self, outcome: Outcome) -> Iterator[Chunk]: ...
+    def end(self, outcome: AnswerEnd) -> Iterator[Chunk]: ...
 
     def ping(self) -> dict[str, Any]: ...
 
     def of_reply(self, reply: Reply) -> dict[str, Any]:
         """The whole answer of an agent."""
-        outcome = Outcome(reply.stop_reason, reply.usage, reply.failure, reply.logprobs)
+        outcome = AnswerEnd(reply.stop_reason, reply.usage, reply.failure, reply.logprobs)
         return self.whole(items_of(reply.messages), outcome)
 
     def last(self, reply: ModelReply, message_id: MessageId) -> Iterator[Chunk]:
@@ -107,10 +107,10 @@ class AnswerWriter(Protocol):
         for id_, said in items_of_reply(reply, message_id):
             if isinstance(said, ToolCall):
                 yield from self.call(id_, said)
-        yield from self.end(Outcome(reply.stop_reason, reply.usage))
+        yield from self.end(AnswerEnd(reply.stop_reason, reply.usage))
 
 
-class RunStream(ChunkMaker[StoredEvent | Delta]):
+class AnswerStream(ChunkMaker[StoredEvent | Delta]):
     """The chunks of a stream of a run: of each text as it is made, and of each whole message."""
 
     def __init__(self, accepted: Accepted, writer: AnswerWriter) -> None:
@@ -141,10 +141,10 @@ class RunStream(ChunkMaker[StoredEvent | Delta]):
 
     def end(self) -> Iterator[Chunk]:
         if (end := self._end) is not None:
-            yield from self._writer.end(Outcome(end.stop_reason, end.usage, end.failure))
+            yield from self._writer.end(AnswerEnd(end.stop_reason, end.usage, end.failure))
 
     def broken(self, failure: Failure) -> Iterator[Chunk]:
-        yield from self._writer.end(Outcome("error", failure=failure))
+        yield from self._writer.end(AnswerEnd("error", failure=failure))
 
     def ping(self, now: datetime) -> dict[str, Any]:
         return self._writer.ping()
@@ -161,7 +161,7 @@ async def answer_run(
     if not stream:
         return await reply_answer(streams, accepted, agent.reply_to(accepted), writer.of_reply)
     forget_body(request)
-    return await streams.stream(agent.follow_accepted(accepted), RunStream(accepted, writer), pings=True)
+    return await streams.stream(agent.follow_accepted(accepted), AnswerStream(accepted, writer), pings=True)
 
 
 def data_line(shape: Mapping[str, Any]) -> bytes:
@@ -203,7 +203,7 @@ class ChatWriter(AnswerWriter):
         """The writer of a run's answer; `model` is its name there, by default the agent's id."""
         return cls(run.id, model or run.key.agent_id, run.created_at, with_usage=with_usage)
 
-    def whole(self, items: Iterable[Item], outcome: Outcome) -> dict[str, Any]:
+    def whole(self, items: Iterable[AnswerPart], outcome: AnswerEnd) -> dict[str, Any]:
         said = [one.said for one in items]
         calls = [_call_shape(one) for one in said if isinstance(one, ToolCall)]
         text = "\n".join(one for one in said if isinstance(one, str))
@@ -227,7 +227,7 @@ class ChatWriter(AnswerWriter):
         self._calls.append({"index": len(self._calls), **_call_shape(call)})
         yield from ()
 
-    def end(self, outcome: Outcome) -> Iterator[Chunk]:
+    def end(self, outcome: AnswerEnd) -> Iterator[Chunk]:
         if outcome.failure is not None and outcome.reason in FAILED_REASONS:
             yield outcome.failure
             return
@@ -246,7 +246,7 @@ class ChatWriter(AnswerWriter):
         return {**self._head, "object": "chat.completion.chunk", "choices": [] if delta is None else [choice]}
 
 
-def _finish_reason(outcome: Outcome, calls: Sequence[object]) -> str:
+def _finish_reason(outcome: AnswerEnd, calls: Sequence[object]) -> str:
     return "tool_calls" if calls else "length" if outcome.is_cut else "stop"
 
 

@@ -12,7 +12,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import ImageLink, Message, Part, Text, ToolCall, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
-from perdure.features.openai_front.answers import ChatWriter, Outcome, data_line, items_of_reply
+from perdure.features.openai_front.answers import AnswerEnd, ChatWriter, data_line, items_of_reply
 from perdure.features.openai_front.bodies import ChatRequest, CompletionMessage
 from perdure.server.wire.base import parse_parts
 from perdure.server.wire.http import json_bytes
@@ -64,7 +64,7 @@ class PortRequest:
                     yield data_line(chunk)
         assert reply is not None
         if not body.stream:
-            outcome = Outcome(reply.stop_reason, reply.usage)
+            outcome = AnswerEnd(reply.stop_reason, reply.usage)
             yield json_bytes(writer.whole(items_of_reply(reply, message_id), outcome))
             return
         for last in writer.last(reply, message_id):

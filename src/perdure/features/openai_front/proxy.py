@@ -21,7 +21,7 @@ from perdure.engine.budget import CallBudget
 from perdure.features.openai_front.answers import data_line
 from perdure.features.openai_front.capture import ChatKeeping, KnownAgents
 from perdure.features.openai_front.port import PortRequest
-from perdure.features.openai_front.reading import STREAM, Reading, WithoutUsage
+from perdure.features.openai_front.reading import STREAM, AnswerReading, WithoutUsage
 from perdure.providers.masking import answer_pieces
 from perdure.providers.openai_chat.faults import Target, error_of_connection, error_of_response
 from perdure.providers.openai_endpoint import HttpClients, api_url, request_headers
@@ -140,7 +140,7 @@ class Proxy:
         if not kind.startswith(STREAM):
             pieces = _in_one_piece(pieces, handle)
         first = await anext(pieces, b"")
-        passing, reading = Passing(kind), Reading(handle)
+        passing, reading = Passing(kind), AnswerReading(handle)
 
         async def settle() -> None:
             """Count what the answer took, and keep it if it is whole."""
@@ -169,7 +169,7 @@ async def _pass_on(
     passing: Passing,
     piece: bytes,
     pieces: AsyncIterator[bytes],
-    reading: Reading,
+    reading: AnswerReading,
     shown: WithoutUsage | None,
     settle: Callable[[], Awaitable[None]],
 ) -> None:
@@ -206,7 +206,7 @@ def _failure_line(code: str, message: str) -> bytes:
 
 async def _in_one_piece(pieces: AsyncIterator[bytes], who: str) -> AsyncIterator[bytes]:
     """An answer that is no stream, once all of it is there. Raises: ModelError: it breaks off."""
-    reading, body = Reading(who), b"".join([piece async for piece in pieces])
+    reading, body = AnswerReading(who), b"".join([piece async for piece in pieces])
     for piece in (body, b""):
         reading.feed(piece)
     if isinstance(reading.failure, ModelStreamCut):

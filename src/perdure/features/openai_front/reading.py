@@ -10,7 +10,7 @@ from perdure.core.errors import ModelError, ModelReplyInvalid
 from perdure.core.ids import MessageId
 from perdure.core.models import ModelDelta, ModelReply
 from perdure.core.runs import Failure
-from perdure.features.openai_front.answers import Outcome, data_line, items_of_reply
+from perdure.features.openai_front.answers import AnswerEnd, data_line, items_of_reply
 from perdure.features.openai_front.responses import ResponseWriter
 from perdure.providers.openai_chat.stream import AnswerReader
 from perdure.server.wire.sse import DONE
@@ -18,7 +18,7 @@ from perdure.server.wire.sse import DONE
 STREAM = "text/event-stream"
 
 
-class Reading:
+class AnswerReading:
     """Reads an answer beside its way to a program. `failure`: why it can't be read; None: it can."""
 
     def __init__(self, who: str) -> None:
@@ -84,7 +84,7 @@ class AsResponse:
     """Passes an answer of the chat API on in the shape of the responses API. `message_id`: of its text."""
 
     def __init__(self, writer: ResponseWriter, message_id: MessageId, model: str) -> None:
-        self._writer, self._message_id, self._reading = writer, message_id, Reading(model)
+        self._writer, self._message_id, self._reading = writer, message_id, AnswerReading(model)
 
     async def whole(self, pieces: AsyncIterator[bytes]) -> dict[str, Any]:
         """The whole answer. Raises: ModelError: it is none."""
@@ -92,7 +92,7 @@ class AsResponse:
             self._reading.feed(piece)
         self._reading.feed(b"")
         reply = self._reading.reply()
-        return self._writer.whole(items_of_reply(reply, self._message_id), Outcome(reply.stop_reason, reply.usage))
+        return self._writer.whole(items_of_reply(reply, self._message_id), AnswerEnd(reply.stop_reason, reply.usage))
 
     async def events(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The events of a stream, as it comes."""
@@ -104,7 +104,7 @@ class AsResponse:
         try:
             rest += self._writer.last(self._reading.reply(), self._message_id)
         except ModelError as error:
-            rest += self._writer.end(Outcome("error", failure=Failure(kind=error.kind, message=str(error))))
+            rest += self._writer.end(AnswerEnd("error", failure=Failure(kind=error.kind, message=str(error))))
         yield _lines(rest) + DONE
 
     def _read(self, piece: bytes) -> Iterator[Any]:

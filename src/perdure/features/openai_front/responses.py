@@ -10,13 +10,13 @@ from typing_extensions import TypedDict
 
 from perdure.core.messages import Message, ToolCall
 from perdure.core.runs import Run, Usage
-from perdure.features.openai_front.answers import AnswerWriter, Item, Outcome
+from perdure.features.openai_front.answers import AnswerEnd, AnswerPart, AnswerWriter
 from perdure.features.openai_front.response_bodies import MESSAGE, RESPONSE
 from perdure.server.wire.base import nulls
 from perdure.server.wire.chunks import Chunk
 from perdure.server.wire.shapes import Object
 
-_UNENDED = Outcome(None)
+_UNENDED = AnswerEnd(None)
 _DEFAULTS: Mapping[str, Any] = {
     **{"tool_choice": "auto", "tools": [], "metadata": {}, "store": True, "background": False},
     **{"text": {"format": {"type": "text"}}, "reasoning": {"effort": None, "summary": None}},
@@ -77,7 +77,7 @@ class ResponseWriter(AnswerWriter):
         echo = {"model": run.key.agent_id, **run.options.form.get("response", {})}
         return cls(run.id, run.created_at, run.conversation_id, echo)
 
-    def whole(self, items: Iterable[Item], outcome: Outcome) -> dict[str, Any]:
+    def whole(self, items: Iterable[AnswerPart], outcome: AnswerEnd) -> dict[str, Any]:
         return self._shape([_item(id_, said) for id_, said in items], outcome)
 
     def begin(self) -> Iterator[dict[str, Any]]:
@@ -105,7 +105,7 @@ class ResponseWriter(AnswerWriter):
         yield self._event("response.function_call_arguments.done", **of, name=call.name, arguments=call.arguments)
         yield from self._done(item)
 
-    def end(self, outcome: Outcome) -> Iterator[Chunk]:
+    def end(self, outcome: AnswerEnd) -> Iterator[Chunk]:
         yield from self._close()
         shape = self._shape(self._output, outcome)
         yield self._event(f"response.{shape['status']}", response=shape)
@@ -113,7 +113,7 @@ class ResponseWriter(AnswerWriter):
     def ping(self) -> dict[str, Any]:
         return self._event("response.in_progress", response=self._shape())
 
-    def _shape(self, output: Sequence[Mapping[str, Any]] = (), outcome: Outcome = _UNENDED) -> dict[str, Any]:
+    def _shape(self, output: Sequence[Mapping[str, Any]] = (), outcome: AnswerEnd = _UNENDED) -> dict[str, Any]:
         ended = "failed" if outcome.has_failed else "incomplete" if outcome.is_cut else "completed"
         message = "" if outcome.failure is None else outcome.failure.message
         return {

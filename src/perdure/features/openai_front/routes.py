@@ -13,7 +13,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import PREFIXES, MessageId, RunId, is_id
 from perdure.core.messages import Message
 from perdure.core.runs import Run
-from perdure.features.openai_front.answers import ChatWriter, Completion, Outcome, answer_run, items_of
+from perdure.features.openai_front.answers import AnswerEnd, ChatWriter, Completion, answer_run, items_of
 from perdure.features.openai_front.asking import Asked, digest_of_body, parse_chat
 from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import agent_of_key
@@ -116,7 +116,7 @@ async def create_response(
 async def get_response(response_id: str, library: Library) -> Json[Response]:
     """Get an answer again. 404 if its request said `store: false`."""
     run = await _stored_run(library, response_id)
-    outcome = Outcome(run.stop_reason, run.usage if run.ended else None, run.failure)
+    outcome = AnswerEnd(run.stop_reason, run.usage if run.ended else None, run.failure)
     return json_answer(ResponseWriter.of_run(run).whole(items_of(await _messages_of(library, run)), outcome))
 
 
