@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import AsyncPerdure, Conflict, NotFound, RunFailed
+from perdure import AsyncPerdure, Conflict, ModelNotFound, NotFound, RunFailed
 from perdure.library.agent import AsyncAgent
 from perdure.testing import fails, says
 from tests.support.library import SlowSpeaker, open_async
@@ -115,3 +115,28 @@ async def test_a_message_is_answered_again_in_a_new_conversation(tmp_path: Path)
         await until_ended(agent, accepted.run.id)
         said = await agent.messages(conversation=made.id)
         assert [message.text for message in said] == ["one", "One.", "two", "Other."]
+
+
+async def test_an_answer_of_another_try_is_answered_again(tmp_path: Path) -> None:
+    """The message of the first try is asked, however often it was tried again."""
+    script = [fails(), fails(), says("One."), says("Other.")]
+    async with await open_async(tmp_path / "agents.db", *script) as perdure:
+        agent = await perdure.create_agent()
+        with contextlib.suppress(RunFailed):
+            await agent.send("one")
+        for _ in range(2):
+            await until_ended(agent, (await agent.try_again((await agent.runs())[0].id)).run.id)
+
+        made, accepted = await agent.answer_again((await agent.runs())[0].id)
+        await until_ended(agent, accepted.run.id)
+        said = await agent.messages(conversation=made.id)
+        assert [message.text for message in said] == ["one", "Other."]
+
+
+async def test_an_unknown_model_leaves_no_conversation(tmp_path: Path) -> None:
+    async with await open_async(tmp_path / "agents.db", says("One.")) as perdure:
+        agent = await perdure.create_agent()
+        await agent.send("one")
+        with pytest.raises(ModelNotFound):
+            await agent.answer_again((await agent.runs())[0].id, model="no/such")
+        assert len(await agent.conversations()) == 1

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, expect
 
-from perdure.core.messages import Image
+from perdure.core.messages import Image, Text
 from perdure.providers.build import takes_images
-from perdure.testing import ScriptedModel, says
+from perdure.testing import ScriptedModel, calls, says
 from tests.ui.browser import dashboard, text_of
 from tests.ui.chromium import needs_chromium
 from tests.ui.test_browser import chromium, press_until
@@ -58,6 +59,52 @@ async def test_a_model_without_pictures_refuses_them_plainly() -> None:
         )
         assert wrong.status_code == 422 and "give a PNG" in text_of(wrong.text)
         assert await agent.messages() == [] and await lin.messages() == []
+
+
+async def test_a_picture_stays_when_its_text_is_edited() -> None:
+    """The field holds the text alone; a text that is refused leaves no conversation."""
+    async with dashboard(says("A pear."), says("Green.")) as (client, library):
+        agent = await library.create_agent("Ada")
+        await agent.send("What is this?", images=[PNG])
+        (said,) = [message for message in await agent.messages() if message.role == "user"]
+        path = f"/agents/{agent.id}"
+        edit = (await client.get(path, params={"edit": said.id, "format": "json"})).json()["edit"]
+        assert (edit["text"], edit["pictures"]) == ("What is this?", 1)
+
+        form = {"message_id": said.id, "text": "x" * 600_000}
+        assert (await client.post(f"{path}/fork", data=form)).status_code == 422
+        assert len(await agent.conversations()) == 1
+        await client.post(f"{path}/fork", data={"message_id": said.id, "text": "What colour?"})
+        made = (await agent.conversations())[-1]
+        async for _ in agent.follow((await agent.runs(limit=1))[0].id):
+            pass
+        asked = [one for one in await agent.messages(conversation=made.id) if one.role == "user"]
+        assert [one.parts for one in asked] == [(Text("What colour?"), said.parts[1])]
+
+
+async def test_a_queued_picture_is_named_and_not_taken_back() -> None:
+    """Its text would come back alone."""
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> str:
+        """Wait."""
+        began.set()
+        await go.wait()
+        return "done"
+
+    async with dashboard(calls("hold"), says("One."), says("A pear."), tools=[hold]) as (client, library):
+        agent = await library.create_agent("Ada", tools=["hold"])
+        path = f"/agents/{agent.id}"
+        await agent.submit("wait")
+        await began.wait()
+        await client.post(f"{path}/messages", data={"text": "What is this?", "key": "one"}, files=PICTURE)
+        (queued,) = (await client.get(f"{path}?format=json")).json()["queued"]
+        page = await client.get(path)
+        assert (queued["text"], queued["pictures"]) == ("What is this?", 1)
+        assert "1 picture" in text_of(page.text) and 'data-post="take-back"' not in page.text
+        refused = await client.post(f"{path}/take-back", data={"run_id": queued["run_id"]})
+        assert refused.status_code == 409 and "pictures can't be taken back" in text_of(refused.text)
+        go.set()
 
 
 @pytest.mark.uses("files")

@@ -9,13 +9,14 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import Conflict
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.messages import TRY_AGAIN, Draft, Image, Message, Text
-from perdure.core.runs import Run, RunFilter, RunOptions
+from perdure.core.runs import Run, RunFilter, RunKey, RunOptions
 from perdure.engine.records.rows import decode_drafts
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.engine.run.accept import Accepted
 from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.requests import AsyncRequests
 from perdure.library.parts.part import find_conversation, find_run, list_run_messages, reads
+from perdure.library.parts.providers import ModelHandles
 from perdure.storage.tx import Tx
 
 _AFTER_FAILURE = "No answer came to the last message. Answer it now."
@@ -71,11 +72,15 @@ class AsyncRetries(AsyncRequests, AsyncConversations):
         self, run_id: RunId, *, model: str | None = None, background: bool = True
     ) -> tuple[Conversation, Accepted]:
         """Have the message that a run answered answered by another model (None: the agent's), in a new conversation
-        with a copy of what was said before it. Raises: NotFound; Conflict: nobody sent a message; as `send_request`."""
+        with a copy of what was said before it. Raises: NotFound; Conflict: nobody sent a message; ModelNotFound; as
+        `send_request`."""
 
         def read(tx: Tx) -> tuple[Run, Sequence[Message]]:
-            run = find_run(tx, run_id, self._agent_id)
+            run = _find_first_try(tx, find_run(tx, run_id, self._agent_id))
             return run, [one for one in list_run_messages(tx, run) if one.role == "user"]
+
+        if model is not None:  # before there is a conversation that would stay empty
+            model = await ModelHandles(self._app).resolve(model)
 
         run, asked = await self._ports.store.read(read)
         if not asked:
@@ -88,6 +93,21 @@ class AsyncRetries(AsyncRequests, AsyncConversations):
         options = RunOptions(model=model, tools=run.options.tools)
         request = RunRequest(agent_id=run.key.agent_id, conversation_seq=made.seq, messages=messages)
         return made, await self.send_request(replace(request, background=background, options=options))
+
+
+def _find_first_try(tx: Tx, run: Run) -> Run:
+    """The run whose message a run answers: of one that was tried again, the first one."""
+    said = list_run_messages(tx, run)
+    while said and said[0].name == TRY_AGAIN and said[0].role == "system":
+        place, first = run.conversation_seq, said[0].seq
+        before = tx.messages.list(
+            run.key.agent_id, conversation_seq=place, before_seq=first, limit=1, newest_first=True, reset=True
+        )
+        if not before or before[0].run_seq is None:
+            break
+        run = tx.runs.get_by_key(RunKey(run.key.agent_id, before[0].run_seq))
+        said = list_run_messages(tx, run)
+    return run
 
 
 def _find_last(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> Run:

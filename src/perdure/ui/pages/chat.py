@@ -7,8 +7,9 @@ from dataclasses import asdict, replace
 
 from starlette.requests import Request
 
+from perdure.core.errors import Conflict, InvalidInput, LimitReached
 from perdure.core.ids import ConversationId, MessageId, RunId
-from perdure.core.messages import Text, ToolDecision
+from perdure.core.messages import Image, Text, ToolDecision
 from perdure.core.runs import NO_OPTIONS, RunOptions
 from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
@@ -22,7 +23,7 @@ from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import overview_of
 from perdure.ui.pages.chat_items import answer_text, entry_items, open_questions, queued_items
-from perdure.ui.pages.home import agent_shape
+from perdure.ui.pages.home import agent_shape, page_author
 from perdure.ui.pages.panes import panes_shape
 from perdure.ui.pages.pictures import pictures_of
 from perdure.ui.pages.tool_forms import approval_shape, decision_of
@@ -84,7 +85,9 @@ async def _load_edit(request: Request, library: AsyncPerdure) -> Data | None:
     message_id = MessageId(wanted)
     source = await agent_of(request, library).conversation_of_message(message_id)
     message = await library.messages.message(message_id)
-    return {"message_id": message_id, "conversation_id": source.id, "text": message.text}
+    text = "\n\n".join(part.text for part in message.parts if isinstance(part, Text))
+    pictures = sum(isinstance(part, Image) for part in message.parts)
+    return {"message_id": message_id, "conversation_id": source.id, "text": text, "pictures": pictures}
 
 
 async def _load_again(request: Request, agent: AsyncAgentById) -> Data | None:
@@ -127,7 +130,7 @@ async def send_to(
     sent: str | ToolDecision,
     key: str | None = None,
     options: RunOptions = NO_OPTIONS,
-    pictures: Sequence[Picture] = (),
+    pictures: Sequence[Picture | Image] = (),
 ) -> None:
     """Send a text or a decision about a call to a conversation. What follows goes on in the background.
 
@@ -137,7 +140,8 @@ async def send_to(
     seq = (await agent.find_conversation(conversation)).seq
     request = RunRequest(agent_id=agent.id, conversation_seq=seq, background=True, idempotency_key=key)
     if isinstance(sent, str):
-        parts = (Text(sent), *await load_images(pictures))
+        stored = [one for one in pictures if isinstance(one, Image)]
+        parts = (Text(sent), *stored, *await load_images([one for one in pictures if not isinstance(one, Image)]))
         request = replace(request, messages=(NewMessage(parts, otid=key),), options=options)
     else:
         request = replace(request, answers=(sent,), partial=True)
@@ -146,12 +150,18 @@ async def send_to(
 
 @pages.post("/agents/{agent_id}/fork", shows=chat)
 async def edit_and_fork(request: Request, library: AsyncPerdure) -> Notice:
-    """Send another text in place of a message, in a new conversation with a copy of what was said before it."""
+    """Send another text in place of a message, with its pictures, in a new conversation with a copy of what was said
+    before it."""
     agent, form = agent_of(request, library), await form_of(request)
     message_id, text = MessageId(field_of(form, "message_id")), field_of(form, "text")
     source = await agent.conversation_of_message(message_id)
+    pictures = [part for part in (await library.messages.message(message_id)).parts if isinstance(part, Image)]
     made = await agent.fork_conversation(source.id, before=message_id)
-    await send_to(agent, made.id, text)
+    try:
+        await send_to(agent, made.id, text, pictures=pictures)
+    except (InvalidInput, LimitReached):
+        await agent.delete_conversation(made.id, author=page_author())
+        raise
     return Notice("", location=f"/agents/{agent.id}?conversation={made.id}")
 
 
@@ -179,8 +189,12 @@ async def stop(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/take-back", shows=chat)
 async def take_back(request: Request, library: AsyncPerdure) -> Notice:
-    """Take back a message that waits behind a run."""
-    await agent_of(request, library).take_back(RunId(field_of(await form_of(request), "run_id")))
+    """Take back a message that waits behind a run. One with pictures stays: the composer gets only a text back."""
+    agent, run_id = agent_of(request, library), RunId(field_of(await form_of(request), "run_id"))
+    waiting = await agent.waiting((await agent.run(run_id)).conversation_id)
+    if any(item["pictures"] for one in waiting if one.run.id == run_id for item in queued_items(one)):
+        raise Conflict("a message with pictures can't be taken back: its pictures would be lost")
+    await agent.take_back(run_id)
     return Notice("")
 
 

@@ -82,8 +82,10 @@ def queued_items(waiting: WaitingRun) -> Iterable[Data]:
     """What the chat shows of messages that wait behind another run: their ids are those of the messages later."""
     for draft in waiting.drafts:
         if draft.kind == "message" and draft.role == "user":
-            text = "\n\n".join(part.text for part in draft.parts if isinstance(part, Text | Image))
-            yield {"id": f"{draft.id}-0", "run_id": waiting.run.id, "otid": draft.otid, "text": text}
+            text = "\n\n".join(part.text for part in draft.parts if isinstance(part, Text))
+            pictures = sum(isinstance(part, Image) for part in draft.parts)
+            own = {"run_id": waiting.run.id, "otid": draft.otid, "text": text, "pictures": pictures}
+            yield {"id": f"{draft.id}-0", **own}
 
 
 def edit_item(block_id: BlockId, version: int, label: str, diff: str) -> Data:
