@@ -18,7 +18,7 @@ from perdure.features.access.service import Access
 from perdure.server.config import ServerConfig
 from perdure.testing import calls, says
 from perdure.ui.pages.routes import PAGES
-from tests.ui.browser import BASE, dashboard, tags_of, text_of
+from tests.ui.browser import BASE, dashboard, tags_of, text_of, undo
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"
 
@@ -156,6 +156,9 @@ async def test_a_call_is_approved_on_the_page() -> None:
         await agent.send("post it")
         (call,) = (await client.get("/approvals?format=json")).json()["pending"]
         form = {name: call[name] for name in ("agent_id", "conversation_id", "call_id", "tool", "arguments")}
+        refused = await client.post("/approvals", data={**form, "arguments": "{", "choice": "always"})
+        assert refused.status_code == 422
+        assert (await client.get(f"/agents/{agent.id}/tools?format=json")).json()["rules"] != []
         page = await client.post("/approvals", data={**form, "original": call["arguments"], "choice": "always"})
         for _ in range(100):
             if [message.text for message in await agent.messages()][-1] == "Done.":
@@ -165,6 +168,8 @@ async def test_a_call_is_approved_on_the_page() -> None:
         assert "Nothing is waiting for you" in text_of(page.text)
         assert "posted hello" in [message.text for message in await agent.messages()]
         assert (await client.get(f"/agents/{agent.id}/tools?format=json")).json()["rules"] == []
+        await undo(client, page)
+        assert (await client.get(f"/agents/{agent.id}/tools?format=json")).json()["rules"] != []
 
 
 async def test_a_key_of_a_user_takes_no_approval_off_a_tool() -> None:

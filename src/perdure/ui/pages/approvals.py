@@ -25,11 +25,16 @@ async def approvals(request: Request, library: AsyncPerdure) -> Data:
 
 @pages.post("/approvals", shows=approvals)
 async def decide(request: Request, library: AsyncPerdure) -> Notice:
-    """Approve a call, perhaps with other arguments, deny it, or approve it and all later ones of its tool."""
+    """Approve a call, perhaps with other arguments, deny it, or approve it and all later ones of its tool; `ask` takes
+    that back."""
     form = await form_of(request)
     agent = library.agent_of(AgentId(field_of(form, "agent_id")))
     conversation_id = ConversationId(field_of(form, "conversation_id"))
     choice, call_id = field_of(form, "choice"), field_of(form, "call_id")
+    if choice == "ask":
+        require_scope(request, "builder", what="changing which tools need approval")
+        await agent.require_approval(field_of(form, "tool"))
+        return Notice(f"{form['tool']} needs approval again.")
     tool = ""
     if choice == "always":
         require_scope(request, "builder", what="approving all later calls of a tool")
@@ -37,8 +42,12 @@ async def decide(request: Request, library: AsyncPerdure) -> Notice:
         tool = next((call.name for call in waiting if call.call_id == call_id), "")
         if not tool:
             raise NotFound("call that waits", call_id)
-        await agent.require_approval(tool, required=False)
     decision = await decision_of(library, agent, conversation_id, form, approves=choice != "deny")
     await send_to(agent, conversation_id, decision)
+    undo: Data = {}
+    if tool:  # only now: what refuses the decision must leave the rule as it is
+        await agent.require_approval(tool, required=False)
+        fields = {"agent_id": agent.id, "conversation_id": conversation_id, "call_id": call_id, "tool": tool}
+        undo = {"undo": "/approvals", "fields": fields | {"choice": "ask"}}
     texts = {"deny": "The call was denied.", "always": f"Approved; {tool} needs no approval of this agent any more."}
-    return Notice(texts.get(choice, "The call was approved."))
+    return Notice(texts.get(choice, "The call was approved."), **undo)
