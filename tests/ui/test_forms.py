@@ -92,6 +92,20 @@ def test_a_field_is_as_its_schema_says() -> None:
         arguments_of(SCHEMA, {**form, "argument-more": "{"})
 
 
+def test_a_schema_that_is_none_makes_fields_of_json() -> None:
+    """As another program's may be; a list of fields in place of fields makes none."""
+    odd: dict[str, Any] = {
+        "true": True,
+        "any": {"anyOf": [True]},
+        "null": {"type": None, "enum": 3, "description": 5},
+        "lists": {"type": [["string"]], "anyOf": {}},
+    }
+    fields = fields_of({"properties": odd, "required": None})
+    assert [(one["kind"], one["description"]) for one in fields] == [("json", "")] * 4
+    assert arguments_of({"properties": odd}, {"argument-true": "3"}) == {"true": 3}
+    assert fields_of({"properties": ["a"]}) == fields_of({"properties": None}) == []
+
+
 async def test_a_question_is_answered_by_a_button() -> None:
     """Its options are buttons; the answer is the next message, and the form is gone."""
     script = calls("ask_user", question="Which pear?", options=["Williams", "Conférence"]), says("Good.")

@@ -24,16 +24,18 @@ PLAIN = {"string": "text", "integer": "number", "number": "number", "boolean": "
 def fields_of(parameters: Mapping[str, Any], arguments: Mapping[str, Any] | None = None) -> list[Data]:
     """The fields of a form for these arguments: `text`, `number`, `choice` of `choices`, or `json` for the rest; each
     with the `value` that it has in `arguments`, as a text."""
-    required, fields = parameters.get("required", ()), []
-    for name, schema in parameters.get("properties", {}).items():
+    required, fields = _list_in(parameters, "required"), []
+    properties = parameters.get("properties")
+    for name, schema in properties.items() if isinstance(properties, Mapping) else ():
         kind, enum = _type_of(schema)
+        description = schema.get("description") if isinstance(schema, Mapping) else None
         choices = [True, False] if kind == "boolean" else enum
         value = (arguments or {}).get(name)
         fields.append(
             {
                 "name": PREFIX + name,
                 "label": name,
-                "description": schema.get("description", ""),
+                "description": description if isinstance(description, str) else "",
                 "kind": "choice" if choices else PLAIN.get(kind, "json"),
                 "choices": [_shown(one) for one in choices],
                 "required": name in required,
@@ -43,14 +45,23 @@ def fields_of(parameters: Mapping[str, Any], arguments: Mapping[str, Any] | None
     return fields
 
 
-def _type_of(schema: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """(Type, choices) of an argument; of one that may be null, those of its only other type."""
-    others = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
+def _type_of(schema: Any) -> tuple[str, list[Any]]:
+    """(Type, choices) of an argument; of one that may be null, those of its only other type; nothing of a schema that
+    is none, as those of other programs may be."""
+    if not isinstance(schema, Mapping):
+        return "", []
+    others = [one for one in _list_in(schema, "anyOf") if not isinstance(one, Mapping) or one.get("type") != "null"]
     if len(others) == 1:
         return _type_of(others[0])
-    kinds = schema.get("type", "")
-    named = [kinds] if isinstance(kinds, str) else [one for one in kinds if one != "null"]
-    return named[0] if len(named) == 1 else "", list(schema.get("enum", ()))
+    kinds = schema.get("type")
+    named = [kinds] if isinstance(kinds, str) else [one for one in _list_in(schema, "type") if one != "null"]
+    return named[0] if len(named) == 1 and isinstance(named[0], str) else "", _list_in(schema, "enum")
+
+
+def _list_in(schema: Mapping[str, Any], name: str) -> list[Any]:
+    """The list that a schema has under this name; empty: it has none, or something else."""
+    found = schema.get(name)
+    return list(found) if isinstance(found, list | tuple) else []
 
 
 def _shown(value: Any) -> str:
