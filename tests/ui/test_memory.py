@@ -22,6 +22,24 @@ async def test_two_versions_of_a_block_are_compared() -> None:
     assert wrong.status_code == 422 and "whole number" in text_of(wrong.text)
 
 
+async def test_an_undo_loses_nothing_that_was_written_since() -> None:
+    """Nor is there one of a save that changed nothing."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada", human="One.")
+        where = f"/agents/{agent.id}/memory/blocks/human"
+        page = await client.post(where, data={"value": "Two.", "version": "0"})
+        again = await client.post(where, data={"value": "Two.", "version": "1"})
+        await undo(client, page)
+        back = (await agent.blocks.get("human")).value
+        page = await client.post(where, data={"value": "Three.", "version": "2"})
+        await agent.blocks.update("human", "Four.")
+        with pytest.raises(AssertionError, match="saved version 4"):
+            await undo(client, page)
+        assert (await agent.blocks.get("human")).value == "Four."
+
+    assert back == "One." and 'id="undo"' not in again.text
+
+
 async def test_a_block_is_created_shared_detached_and_attached_again() -> None:
     async with dashboard() as (client, library):
         ada, bob = await library.create_agent("Ada"), await library.create_agent("Bob")

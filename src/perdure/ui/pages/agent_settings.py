@@ -124,7 +124,8 @@ async def write_persona(request: Request, library: AsyncPerdure) -> Notice:
     if await _persona(own) is None and label == PERSONA:
         await own.blocks.add(NewBlock(label=PERSONA, value=form.get("value", "")), author=page_author())
         return Notice("The persona was stored; the agent reads it with its next message.")
-    return replace(await edit_block(request, library), undo=f"{request.url.path}/restore")
+    notice = await edit_block(request, library)
+    return replace(notice, undo=notice.undo and f"{request.url.path}/restore")
 
 
 @pages.post("/agents/{agent_id}/settings/blocks/{label}/restore", shows=agent_settings)

@@ -68,7 +68,7 @@ async def erase(request: Request, library: AsyncPerdure) -> Notice:
 async def write_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write a block's value, as on the page of the agent's memory."""
     notice, query = await edit_block(request, library), request.url.query
-    return replace(notice, undo=f"{request.url.path}/restore{'?' if query else ''}{query}")
+    return replace(notice, undo=notice.undo and f"{request.url.path}/restore{'?' if query else ''}{query}")
 
 
 @pages.post("/agents/{agent_id}/conversations/blocks/{label}/restore", shows=chat)

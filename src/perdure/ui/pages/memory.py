@@ -187,6 +187,7 @@ async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
     agent, form, label = agent_of(request, library), await form_of(request), request.path_params["label"]
     version, changes = form.get("version", ""), {"value": form.get("value", "")}
     expected = int(version) if is_number(version) else None
+    before = await agent.blocks.get(label)
     try:
         block = await agent.blocks.edit(label, changes, expected=expected, author=page_author())
     except VersionConflict as conflict:
@@ -194,11 +195,12 @@ async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
         if request.state.conflict is None:
             raise
         raise Conflict(f"Block {label!r} was changed while you were writing: choose what to keep.") from conflict
-    return Notice(
-        f"Block {label!r} was changed; the agent reads it with its next message.",
-        undo=f"/agents/{agent.id}/memory/blocks/{label}/restore",
-        fields={"version": str(block.version - 1)},
-    )
+    text = f"Block {label!r} was changed; the agent reads it with its next message."
+    if block.version != before.version + 1:  # nothing changed, or somebody else wrote in between
+        return Notice(text if block.version > before.version else f"Block {label!r} is as it was.")
+    # The undo is an edit against the version written here: what is written since is not lost.
+    fields = {"value": before.value, "version": str(block.version)}
+    return Notice(text, undo=f"/agents/{agent.id}/memory/blocks/{label}/restore", fields=fields)
 
 
 async def _conflict(agent: AsyncAgentById, label: str, conflict: VersionConflict, mine: str) -> Data | None:
@@ -213,9 +215,12 @@ async def _conflict(agent: AsyncAgentById, label: str, conflict: VersionConflict
 
 @pages.post("/agents/{agent_id}/memory/blocks/{label}/restore", shows=memory)
 async def restore_block(request: Request, library: AsyncPerdure) -> Notice:
-    """Write the value of an earlier version again."""
-    agent, label = agent_of(request, library), request.path_params["label"]
-    version = _number("version", field_of(await form_of(request), "version"))
+    """Write the value of an earlier version again; with a `value`, that one if `version` is still the newest."""
+    agent, label, form = agent_of(request, library), request.path_params["label"], await form_of(request)
+    if "value" in form:
+        await edit_block(request, library)
+        return Notice(f"Block {label!r} is as it was before.")
+    version = _number("version", field_of(form, "version"))
     await agent.blocks.restore(label, version, author=page_author())
     return Notice(f"Block {label!r} is as it was in version {version}.")
 
