@@ -39,6 +39,11 @@ class Conversations(AgentPart):
         """A page of the conversations, oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
         return self._portal.run(self._inner.conversations(limit=limit, after_seq=after_seq))
 
+    def named_conversations(self, *, archived: bool = False, limit: int = 50) -> Sequence[tuple[Conversation, str]]:
+        """The agent's conversations in which something was said last, newest first, its first one among them, or the
+        archived ones; each with the text of its first message if it has no summary, else an empty text."""
+        return self._portal.run(self._inner.named_conversations(archived=archived, limit=limit))
+
     def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
         """A conversation of this agent; by default its first. Raises: InvalidInput; NotFound, also for another
         agent's."""
