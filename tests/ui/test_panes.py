@@ -95,6 +95,29 @@ async def test_a_block_is_written_beside_the_chat() -> None:
         assert "data-conflict" in second.text and "Likes water." in second.text
 
 
+async def test_a_conversation_shows_and_writes_its_own_block() -> None:
+    """Not the agent's, in whose place it is."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada", human="Likes tea.")
+        line = await agent.new_conversation(isolated_blocks=["human"])
+        (own,) = await agent.isolated_blocks(line.id)
+        home, query = f"/agents/{agent.id}", {"conversation": line.id}
+
+        saved = await client.post(
+            f"{home}/conversations/blocks/human", params=query, data={"version": "0", "value": "Likes coffee."}
+        )
+        page = (await client.get(home, params=query | {"format": "json"})).json()
+        shown = {block["label"]: block for block in page["blocks"]}["human"]
+        assert (shown["id"], shown["value"]) == (own.id, "Likes coffee.")
+        assert (await agent.blocks.get("human")).value == "Likes tea."
+        late = await client.post(
+            f"{home}/conversations/blocks/human", params=query, data={"version": "0", "value": "Likes water."}
+        )
+        assert late.status_code == 409
+        await undo(client, saved)
+        assert [block.value for block in await agent.isolated_blocks(line.id)] == ["Likes tea."]
+
+
 async def test_what_was_recalled_for_the_newest_message_is_shown() -> None:
     async with dashboard() as (client, library):
         agent = await library.create_agent("Ada")

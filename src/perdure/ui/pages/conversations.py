@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from starlette.requests import Request
 
+from perdure.core.blocks import Block
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.chat import chat
 from perdure.ui.pages.home import page_author
 from perdure.ui.pages.memory import edit_block, restore_block
-from perdure.ui.render import Notice, Pages, agent_of, field_of, form_of
+from perdure.ui.render import Notice, Pages, agent_of, field_of, form_of, is_number
 
 pages = Pages()
 
@@ -66,7 +67,16 @@ async def erase(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/conversations/blocks/{label}", shows=chat)
 async def write_block(request: Request, library: AsyncPerdure) -> Notice:
-    """Write a block's value, as on the page of the agent's memory."""
+    """Write a block's value, as on the page of the agent's memory; where the conversation has a block of its own in the
+    place of the agent's, write that one."""
+    if (own := await _own_block(request, library)) is not None:
+        form = await form_of(request)
+        version, changes = form.get("version", ""), {"value": form.get("value", "")}
+        expected = int(version) if is_number(version) else None
+        block = await library.blocks.edit(own.id, changes, expected=expected, author=page_author())
+        undo = f"{request.url.path}?{request.url.query}"
+        fields = {"value": own.value, "version": str(block.version)}
+        return Notice(f"Block {block.label!r} of this conversation was changed.", undo=undo, fields=fields)
     notice, query = await edit_block(request, library), request.url.query
     return replace(notice, undo=notice.undo and f"{request.url.path}/restore{'?' if query else ''}{query}")
 
@@ -75,6 +85,14 @@ async def write_block(request: Request, library: AsyncPerdure) -> Notice:
 async def write_earlier(request: Request, library: AsyncPerdure) -> Notice:
     """Write the value of an earlier version again."""
     return await restore_block(request, library)
+
+
+async def _own_block(request: Request, library: AsyncPerdure) -> Block | None:
+    """The block of the path, if the conversation that the query names has one for itself."""
+    if not request.query_params.get("conversation"):
+        return None
+    own = await agent_of(request, library).isolated_blocks(_conversation_id(request))
+    return next((block for block in own if block.label == request.path_params["label"]), None)
 
 
 def _conversation_id(request: Request) -> ConversationId:

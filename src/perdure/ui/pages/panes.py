@@ -30,9 +30,16 @@ async def panes_shape(request: Request, agent: AsyncAgentById, shown: Conversati
         "conversation": conversation,
         "conversations": listed if conversation in listed else [conversation, *listed],
         "deleted": deleted,
-        "blocks": [block_shape(block) for block in await agent.blocks.list()],
+        "blocks": await _blocks(agent, shown),
         "conflict": getattr(request.state, "conflict", None),
     }
+
+
+async def _blocks(agent: AsyncAgentById, shown: Conversation) -> list[Data]:
+    """The agent's blocks; in the place of some the conversation may have its own."""
+    own = {block.label: block for block in await agent.isolated_blocks(shown.id)}
+    listed = {block.label: block for block in await agent.blocks.list()} | own
+    return [block_shape(block) | {"is_own": label in own} for label, block in listed.items()]
 
 
 def _shape(conversation: Conversation, opening: str) -> Data:
