@@ -118,6 +118,33 @@ async def test_a_conversation_shows_and_writes_its_own_block() -> None:
         assert [block.value for block in await agent.isolated_blocks(line.id)] == ["Likes tea."]
 
 
+async def test_older_conversations_are_reached() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        home = f"/agents/{agent.id}"
+        for number in range(52):
+            await agent.new_conversation(summary=f"Number {number}")
+        first = await client.get(home)
+        assert "Older conversations" in first.text and "Number 0<" not in first.text
+        link = next(str(values["href"]) for _, values in tags_of(first.text) if "pages=2" in str(values.get("href")))
+        second = await client.get(home + link)
+        assert "Number 0<" in second.text and "Older conversations" not in second.text
+
+
+async def test_pages_of_messages_lead_both_ways() -> None:
+    async with dashboard(*(says(f"{number}.") for number in range(60))) as (client, library):
+        agent = await library.create_agent("Ada")
+        home = f"/agents/{agent.id}?format=json"
+        for number in range(60):
+            await agent.send(f"{number}?")
+        newest = (await client.get(home)).json()
+        middle = (await client.get(f"{home}&before={newest['older']}")).json()
+        oldest = (await client.get(f"{home}&before={middle['older']}")).json()
+        assert (newest["newer"], middle["newer"], oldest["older"]) == (None, "", None)
+        assert (await client.get(f"{home}{oldest['newer']}")).json()["items"] == middle["items"]
+        assert "Newer messages" in (await client.get(f"/agents/{agent.id}?before={middle['older']}")).text
+
+
 async def test_what_was_recalled_for_the_newest_message_is_shown() -> None:
     async with dashboard() as (client, library):
         agent = await library.create_agent("Ada")

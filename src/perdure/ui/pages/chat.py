@@ -53,6 +53,7 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "tab": "chat",
         **await panes_shape(request, own, conversation),
         "older": entries[0].message.seq if len(entries) == MESSAGES_MAX else None,
+        "newer": None if before_seq is None else await _newer_page(own, conversation.id, before_seq),
         **_shown_messages(entries, waiting if before_seq is None else ()),
         "pending": [await approval_shape(library, call) for call in await own.pending(conversation=conversation.id)],
         "questions": [attributes(one, "text", "options") for one in open_questions(entries)]
@@ -65,6 +66,12 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "models": list(library.app.models.handles()),
         "default_model": library.app.models.follow(agent.model) if agent.follows_default else library.app.choice.handle,
     }
+
+
+async def _newer_page(agent: AsyncAgentById, conversation: ConversationId, before_seq: int) -> str:
+    """The query of the page of messages that follows the one before this number."""
+    later = await agent.messages(conversation=conversation, after_seq=before_seq - 1, limit=MESSAGES_MAX + 1)
+    return f"&before={later[-1].seq}" if len(later) > MESSAGES_MAX else ""
 
 
 def _shown_messages(entries: Sequence[TranscriptEntry], waiting: Sequence[WaitingRun]) -> Data:

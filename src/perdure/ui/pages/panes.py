@@ -9,9 +9,9 @@ from starlette.requests import Request
 from perdure.core.conversations import Conversation
 from perdure.library.agent import AsyncAgentById
 from perdure.ui.pages.memory import block_shape
-from perdure.ui.render import Data
+from perdure.ui.render import Data, is_number
 
-CONVERSATIONS_MAX, DELETED_MAX, NAME_CHARS = 50, 20, 60
+CONVERSATIONS_MAX, DELETED_MAX, NAME_CHARS, PAGES_MAX = 50, 20, 60, 200
 PANES = ("conversations", "chat", "memory")
 """On a narrow screen one of them is shown, by the query's `pane`."""
 
@@ -19,9 +19,14 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|[。！？]|\n")
 
 
 async def panes_shape(request: Request, agent: AsyncAgentById, shown: Conversation) -> Data:
-    """The data of both panes; the conversation that is `shown` is listed in any case."""
-    listed = [_shape(*one) for one in await agent.named_conversations(limit=CONVERSATIONS_MAX)]
-    deleted = [_shape(*one) for one in await agent.named_conversations(archived=True, limit=DELETED_MAX)]
+    """The data of both panes; the conversation that is `shown` is listed in any case. `pages`: so many pages of
+    conversations are listed."""
+    wanted = request.query_params.get("pages", "")
+    count = min(max(int(wanted), 1), PAGES_MAX) if is_number(wanted) else 1
+    found = await agent.named_conversations(limit=count * CONVERSATIONS_MAX)
+    archived = await agent.named_conversations(archived=True, limit=count * DELETED_MAX)
+    has_older = len(found) > count * CONVERSATIONS_MAX or len(archived) == count * DELETED_MAX
+    listed, deleted = [_shape(*one) for one in found], [_shape(*one) for one in archived]
     known = next((one for one in (*listed, *deleted) if one["id"] == shown.id), None)
     conversation = known or _shape(shown, "")
     pane = request.query_params.get("pane", "")
@@ -30,6 +35,7 @@ async def panes_shape(request: Request, agent: AsyncAgentById, shown: Conversati
         "conversation": conversation,
         "conversations": listed if conversation in listed else [conversation, *listed],
         "deleted": deleted,
+        "older_conversations": count + 1 if has_older and count < PAGES_MAX else None,
         "blocks": await _blocks(agent, shown),
         "conflict": getattr(request.state, "conflict", None),
     }
