@@ -167,6 +167,22 @@ async def test_name_and_instructions_change_and_come_back() -> None:
         assert ((await ada.blocks.get("persona")).value, ada.info.system, ada.info.tags) == ("Calm.", None, ())
 
 
+async def test_the_tags_by_which_perdure_marks_an_agent_are_not_in_the_form() -> None:
+    """They stay whatever is saved, and nobody types one."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada", tags=["house", "perdure:global"])
+        here = f"/agents/{agent.id}/settings"
+        shown = (await client.get(f"{here}?format=json")).json()["own"]["tags"]
+        page = await client.post(f"{here}/about", data={"name": "Ada", "tags": "garden"})
+        after = (await library.agent("Ada")).info.tags
+        wrong = await client.post(f"{here}/about", data={"name": "Ada", "tags": "perdure:discarded"})
+        await undo(client, page)
+        back = (await library.agent("Ada")).info.tags
+
+    assert shown == ["house"] and wrong.status_code == 422
+    assert {*after} == {"garden", "perdure:global"} and {*back} == {"house", "perdure:global"}
+
+
 async def test_a_deleted_agent_is_brought_back() -> None:
     """It leaves the lists, keeps all that is its own, and is gone only when it is deleted for good."""
     async with dashboard() as (client, library):

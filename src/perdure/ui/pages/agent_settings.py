@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from perdure.context.prompts import base_prompt
-from perdure.core.agents import Agent
+from perdure.core.agents import OWN_TAGS, Agent
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.features import feature_settings
 from perdure.core.text.reprs import attributes, plural
@@ -47,7 +47,7 @@ async def agent_settings(request: Request, library: AsyncPerdure) -> Data:
         for name, title in GROUPS.items()
     ]
     return agent_frame(agent, "Settings", "settings") | {
-        "own": attributes(agent, "name", "description", "timezone", "tags", "system"),
+        "own": attributes(agent, "name", "description", "timezone", "system") | {"tags": _tags_of(agent)},
         "persona": await _persona(own),
         "conflict": getattr(request.state, "conflict", None),
         "base_prompt": base_prompt(agent.agent_type),
@@ -55,6 +55,11 @@ async def agent_settings(request: Request, library: AsyncPerdure) -> Data:
         "models": list(library.app.models.handles()),
         "default_model": library.app.models.follow(agent.model) if agent.follows_default else library.app.choice.handle,
     }
+
+
+def _tags_of(agent: Agent, *, own: bool = False) -> list[str]:
+    """The tags that people give the agent; `own`: those by which Perdure marks it."""
+    return [tag for tag in agent.tags if tag.startswith(OWN_TAGS) == own]
 
 
 async def _persona(agent: AsyncAgentById) -> Data | None:
@@ -103,16 +108,20 @@ async def set_about(request: Request, library: AsyncPerdure) -> Notice:
     """Change the agent's name, description, time zone and tags."""
     own, form = agent_of(request, library), await form_of(request)
     before = (await library.agent(own.id)).info
+    tags = [tag.strip() for tag in form.get("tags", "").split(",") if tag.strip()]
+    if any(tag.startswith(OWN_TAGS) for tag in tags):
+        raise InvalidInput(f"tags: those that begin with {OWN_TAGS} are Perdure's own; choose another word")
     changes: AgentChanges = {
         "name": field_of(form, "name").strip(),
         "description": form.get("description", "").strip() or None,
         "timezone": form.get("timezone", "").strip() or "UTC",
-        "tags": [tag.strip() for tag in form.get("tags", "").split(",") if tag.strip()],
     }
-    after = await own.edit(changes, author=page_author(), same_name="refuse")
+    after = await own.edit(
+        lambda agent: {**changes, "tags": [*tags, *_tags_of(agent, own=True)]}, author=page_author(), same_name="refuse"
+    )
     fields = {
         **{name: getattr(before, name) or "" for name in ("name", "description", "timezone")},
-        "tags": ", ".join(before.tags),
+        "tags": ", ".join(_tags_of(before)),
     }
     return Notice(f"{after.name} was changed.", undo=f"/agents/{own.id}/settings/about", fields=fields)
 
