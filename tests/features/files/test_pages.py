@@ -93,6 +93,16 @@ async def test_what_another_organisation_has_can_not_be_attached() -> None:
         assert await count(library) == 0
 
 
+async def test_a_file_that_is_refused_leaves_no_folder() -> None:
+    """By either way to upload it to an agent without one."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        for way in ("drop", "upload"):
+            sent = await client.post(f"/agents/{agent.id}/files/{way}", files={"file": ("x.bin", b"\x00\xff")})
+            assert sent.status_code >= 400
+        assert await count(library) == 0
+
+
 async def count(library: AsyncPerdure) -> int:
     """How many folders there are."""
     return await library.folders.count()

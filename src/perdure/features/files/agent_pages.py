@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from starlette.datastructures import FormData
 from starlette.requests import Request
 
+from perdure.core.errors import PerdureError
 from perdure.core.ids import FolderId
 from perdure.core.text.reprs import attributes
+from perdure.features.files.folder_service import AsyncFolder
 from perdure.features.files.pages import FOLDERS_MAX, file_shape, store_files, upload_notice
 from perdure.features.files.units import FolderChanges
+from perdure.library.agent import AsyncAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.search.ranking.hits import PassageHit
@@ -92,9 +97,7 @@ async def upload(request: Request, library: AsyncPerdure) -> Notice:
             folder = library.folders.by_id(FolderId(chosen))
             names, refusals = await store_files(folder, form)
         else:
-            made = await library.folders.add(FolderChanges(name=await _free_name(library, f"{agent.name}'s files")))
-            names, refusals = await store_files(made, form)
-            await agent.files.attach(made.id)
+            _, names, refusals = await _store_in_new(library, agent, form)
     return upload_notice(names, refusals, f"{agent.name} can read what is completed below.")
 
 
@@ -105,12 +108,27 @@ async def drop(request: Request, library: AsyncPerdure) -> Notice:
     name = f"{agent.name}'s files"
     own = next((folder for folder in await agent.files.folders() if folder.info.name.startswith(name)), None)
     async with request.form() as form:
-        folder = own or await library.folders.add(FolderChanges(name=await _free_name(library, name)))
-        names, refusals = await store_files(folder, form)
         if own is None:
-            await agent.files.attach(folder.id)
+            own, names, refusals = await _store_in_new(library, agent, form)
+        else:
+            names, refusals = await store_files(own, form)
     said = upload_notice(names, refusals, f"{agent.name} can read it in a moment:")
-    return replace(said, link=(f"/agents/{agent.id}/files", f"the folder {folder.name}"))
+    return replace(said, link=(f"/agents/{agent.id}/files", f"the folder {own.name}"))
+
+
+async def _store_in_new(
+    library: AsyncPerdure, agent: AsyncAgent, form: FormData
+) -> tuple[AsyncFolder, Sequence[str], Sequence[PerdureError]]:
+    """Store the files of a form in a new folder, which the agent gets, and which goes again if none arrives. Raises: as
+    `store_files`."""
+    folder = await library.folders.add(FolderChanges(name=await _free_name(library, f"{agent.name}'s files")))
+    try:
+        names, refusals = await store_files(folder, form)
+    except PerdureError:
+        await folder.delete()
+        raise
+    await agent.files.attach(folder.id)
+    return folder, names, refusals
 
 
 async def _free_name(library: AsyncPerdure, name: str) -> str:
