@@ -275,6 +275,7 @@ async def test_a_value_of_the_profile_is_corrected_and_forgotten_where_it_stands
         await undo(client, corrected)
         back = (await library.facts.get(fact_id)).fact
         forgotten = await client.post(f"{where}/forget?user=Ada")
+        late = await client.post(f"{where}/forget?user=Ada")
         none = text_of((await client.get(f"/agents/{agent.id}/facts/profile?user=Ada")).text)
         await undo(client, forgotten)
         again = text_of((await client.get(f"/agents/{agent.id}/facts/profile?user=Ada")).text)
@@ -285,6 +286,7 @@ async def test_a_value_of_the_profile_is_corrected_and_forgotten_where_it_stands
     assert "Forgotten: Ada lives in Turin" in text_of(forgotten.text)
     assert "Location" not in none and "Location" in again
     assert empty.status_code == 422
+    assert late.status_code == 404 and "forgotten already" in text_of(late.text)
 
 
 async def test_the_timeline_shows_beginnings_and_ends() -> None:

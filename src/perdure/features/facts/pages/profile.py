@@ -7,6 +7,7 @@ from dataclasses import replace
 from starlette.requests import Request
 
 from perdure.core.agents import Agent
+from perdure.core.errors import NotFound
 from perdure.core.ids import FactId
 from perdure.core.text.reprs import attributes
 from perdure.features.facts.pages.lists import edit_fact, facts_frame, localize
@@ -63,7 +64,9 @@ async def edit_value(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/facts/profile/{fact_id}/forget", shows=profile)
 async def forget_value(request: Request, library: AsyncPerdure) -> Notice:
     """Forget the fact behind a value of the profile."""
-    forgotten = await library.facts.delete(FactId(request.path_params["fact_id"]))
+    fact_id = FactId(request.path_params["fact_id"])
+    if not (forgotten := await library.facts.delete(fact_id)):
+        raise NotFound("fact", fact_id, hint="it is forgotten already")
     return Notice(f"Forgotten: {forgotten[0].text}", undo=_path_of(request, "/restore"))
 
 
