@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
@@ -10,7 +12,9 @@ from perdure.core.ids import EntityId
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import read_agent_file
+from perdure.features.facts.tables import Entities
 from perdure.settings import Settings
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
 
 
@@ -85,6 +89,30 @@ async def test_a_split_gives_back_names_and_facts() -> None:
         assert kept.aliases == ()
         with pytest.raises(InvalidInput):
             await agent.facts.split_entity(ids["Ada Lovelace"])
+
+
+async def test_a_split_leaves_the_other_what_it_had_before() -> None:
+    """A name that both had, and its own attributes; what came with the merge goes."""
+    async with await _open() as library:
+        agent = await library.create_agent("Ada")
+        ids = await _fill(agent)
+        await agent.facts.change_entity(ids["Ada"], aliases=["Countess"])
+        await agent.facts.change_entity(ids["Ada Lovelace"], aliases=["Countess", "AAL"])
+
+        def describe(tx: Tx) -> None:
+            for name, more in (("Ada", {"born": 1815}), ("Ada Lovelace", {"born": 1815, "died": 1852})):
+                summary = "" if name == "Ada" else "A mathematician."
+                entity = tx.of(Entities).get(ids[name])
+                tx.of(Entities).put(replace(entity, attributes=more, summary=summary))
+
+        await library.app.ports.store.write(describe)
+        merged = await agent.facts.merge_entities(ids["Ada Lovelace"], ids["Ada"])
+        gone = await agent.facts.split_entity(ids["Ada Lovelace"])
+        kept = await agent.facts.get_entity(ids["Ada"])
+
+    assert merged.summary == "A mathematician." and {*merged.aliases} == {"Ada Lovelace", "Countess", "AAL"}
+    assert (kept.aliases, kept.summary, kept.attributes) == (("Countess",), "", {"born": 1815})
+    assert gone.attributes == {"born": 1815, "died": 1852}
 
 
 async def test_merges_follow_one_another_and_a_deleted_fact_comes_back_to_the_last() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import PassageId, derived_id
@@ -18,6 +19,9 @@ MERGED_FACTS_MAX = 2_000
 """An entity with more facts is not merged into another one: each gets a new version, in one transaction."""
 MARK = "merged_from"
 """What names, in the origin of a version, the entity whose fact it was before a merge."""
+HAD = "kept_had"
+"""What names, in the attributes of a merged entity, the aliases, the summary and the names of attributes that the kept
+one had before."""
 BETWEEN_MAX = 1_000
 
 
@@ -42,7 +46,9 @@ def merge_entities(tx: Tx, graph: Graph, kept: Entity, gone: Entity, *, at: date
         attributes={**gone.attributes, **kept.attributes},
         updated_at=at,
     )
-    tx.of(Entities).put(replace(gone, merged_into=kept.seq, updated_at=at))
+    had = {"aliases": list(kept.aliases), "summary": kept.summary, "attributes": list(kept.attributes)}
+    marked = {**gone.attributes, HAD: had}
+    tx.of(Entities).put(replace(gone, merged_into=kept.seq, attributes=marked, updated_at=at))
     _drop_text(tx, graph, gone)
     put_entity(tx, graph, merged)
     return merged
@@ -54,11 +60,11 @@ def split_entity(tx: Tx, graph: Graph, gone: Entity, *, at: datetime) -> Entity:
     if gone.merged_into is None:
         raise InvalidInput(f"{gone.name!r:.80} was not merged into another entity")
     (kept,) = tx.of(Entities).list_by_seqs(graph.id, [gone.merged_into])
-    own = replace(gone, merged_into=None, updated_at=at)
+    given = {name: value for name, value in gone.attributes.items() if name != HAD}
+    own = replace(gone, merged_into=None, attributes=given, updated_at=at)
     tx.of(Entities).put(own)
     tx.passages.add([entity_text(graph, own, at=at)])
-    theirs = {gone.name, *gone.aliases}
-    put_entity(tx, graph, replace(kept, aliases=tuple(one for one in kept.aliases if one not in theirs), updated_at=at))
+    put_entity(tx, graph, replace(_without(kept, own, gone.attributes.get(HAD)), updated_at=at))
     facts = _facts_of(tx, graph, kept)
     histories = tx.of(Facts).histories(graph.id, [fact.first_seq for fact in facts])
     back = [
@@ -72,6 +78,23 @@ def split_entity(tx: Tx, graph: Graph, gone: Entity, *, at: datetime) -> Entity:
             if fact.is_deletion and fact.origin.get(MARK) == gone.id:
                 restore_fact(tx, graph, fact.id, origin={"type": "person"}, at=at)
     return own
+
+
+def _without(kept: Entity, gone: Entity, had: Any) -> Entity:
+    """An entity without what it has of another one only; `had`: what it had before, None after an older merge."""
+    theirs = {gone.name, *gone.aliases}
+    if not isinstance(had, Mapping):
+        return replace(kept, aliases=tuple(one for one in kept.aliases if one not in theirs))
+    return replace(
+        kept,
+        aliases=tuple(one for one in kept.aliases if one not in theirs or one in had["aliases"]),
+        summary="" if not had["summary"] and kept.summary == gone.summary else kept.summary,
+        attributes={
+            name: value
+            for name, value in kept.attributes.items()
+            if name in had["attributes"] or value != gone.attributes.get(name)
+        },
+    )
 
 
 def put_entity(tx: Tx, graph: Graph, entity: Entity) -> None:
