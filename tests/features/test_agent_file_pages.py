@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from perdure.server.config import ServerConfig
 from tests.ui.browser import dashboard, text_of
 
 pytestmark = pytest.mark.uses("agent_files")
@@ -25,6 +26,7 @@ async def test_an_agent_is_exported_imported_and_copied() -> None:
         imported = await client.post("/agents/import", files=file, data={"messages": "yes"})
         again = await library.agent("Ada 2")
         copied = await client.post(f"/agents/{again.id}/settings/copy", data={"name": "Eva"})
+        taken = await client.post(f"/agents/{again.id}/settings/copy", data={"name": "Eva"})
         eva = await library.agent("Eva")
         wrong = await client.post("/agents/import", files={"file": ("x.af", b"no")})
         gone = await client.get(f"/agents/{agent.id}/settings/export")
@@ -37,5 +39,17 @@ async def test_an_agent_is_exported_imported_and_copied() -> None:
         assert (await again.messages())[0].text == "I like coffee"
         assert (await eva.blocks.get("human")).value == "Likes tea." and await eva.messages() == []
         assert copied.status_code in (200, 204)
+        assert taken.status_code == 409 and len(await library.agents()) == 2
         assert wrong.status_code == 400 and gone.status_code == 404
         assert {one.name for one in await library.agents()} == {"Ada 2", "Eva"}
+
+
+async def test_a_file_may_be_as_long_as_an_upload() -> None:
+    """Longer than the body of other requests."""
+    async with dashboard(config=ServerConfig(max_body_bytes=20_000)) as (client, library):
+        agent = await library.create_agent("Ada")
+        whole = (await client.get(f"/agents/{agent.id}/settings/export")).content
+        padded = {"file": ("Ada.af", whole + b" " * 40_000)}
+        imported = await client.post("/agents/import", files=padded)
+
+    assert imported.status_code == 200, imported.text

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.core.errors import InvalidInput, PerdureError
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound, PerdureError
 from perdure.core.ids import AgentId
 from perdure.core.text.reprs import plural
 from perdure.features.agent_files.exporting import export_text
@@ -50,6 +51,9 @@ async def copy_agent(request: Request, library: AsyncPerdure) -> Notice:
     """Make a copy of the agent under another name, with or without its messages, and open it."""
     own, form = agent_of(request, library), await form_of(request)
     name, with_messages = field_of(form, "name").strip(), form.get("messages") == "yes"
+    with contextlib.suppress(NotFound):
+        await library.agent(name)
+        raise AlreadyExists("agent", name, helps="choose another name")
     text = await export_text(library, own.id, with_messages=with_messages)
     (made, *_), warnings = await _make(library, text.encode(), ImportOptions(name=name))
     if not warnings:

@@ -79,7 +79,7 @@ answer before they have sent the whole body, and closing a connection with unrea
 
 _UPLOAD = re.compile(
     r"/v1/(?:(?:folders|sources)/[^/]+/upload|agents/import|imports)/?|/data/(?:folders/[^/]+/files|imports)"
-    r"|/agents/[^/]+/(?:files/(?:upload|drop)|messages)"
+    r"|/agents/(?:import|[^/]+/(?:files/(?:upload|drop)|messages))"
 )
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]/@?#\s]+)(?::(?P<port>\d{1,5}))?")
 _JSON = re.compile(rb"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)")
