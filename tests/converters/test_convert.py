@@ -172,7 +172,7 @@ LYING = zip_of({WORD: b"x" * 5_000}).replace(struct.pack("<L", 5_000), struct.pa
     ("name", "data", "reason"),
     [
         ("a.pdf", b"", "empty"),
-        ("a.pdf", b"no pdf at all", "no PDF"),
+        ("a.pdf", b"no pdf at all", "not a PDF"),
         ("a.pdf", b"%PDF-1.7\n" + bytes(range(256)) * 20, "damaged"),
         ("a.pdf", pdf_of(["text"] * 5)[:300], "damaged"),
         ("a.pdf", PASSWORD, "encrypted"),

@@ -285,7 +285,7 @@ def test_pictures_are_sent_behind_the_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("picture", "what"),
     [
-        (b"hello", "an image of 5 bytes is no image"),
+        (b"hello", "an image of 5 bytes is not an image"),
         (Path("nowhere.png"), "nowhere.png can't be read"),
         ("a.png", "is not an address"),
         (5, "an image is 5"),

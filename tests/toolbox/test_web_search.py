@@ -249,7 +249,7 @@ async def test_what_is_no_answer_is_told() -> None:
     """No JSON, another shape, nobody there, a key that no header can hold, too much."""
     async with serving({"/search": page(b"<html>")}) as site:
         search = WebSearch(engine_on(site, Exa))
-        with pytest.raises(ToolError, match="no JSON"):
+        with pytest.raises(ToolError, match="not JSON"):
             await search.search({"query": "bees"})
         site.pages = {"/search": json_page([1])}
         with pytest.raises(ToolError, match="not a search result"):

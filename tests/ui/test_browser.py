@@ -259,7 +259,7 @@ async def test_facts_need_no_mouse(chromium: Browser, tmp_path: Path) -> None:
         await press_until(page, "#q")
         await page.keyboard.type("Ada")
         await page.keyboard.press("Enter")
-        await page.wait_for_selector("summary:has-text('Why this hit')")
+        await page.wait_for_selector("summary:has-text('Why this result')")
         await press_until(page, ".facts summary.text")
         await page.keyboard.press("Enter")
         await press_until(page, ".facts textarea")

@@ -13,7 +13,6 @@ import numpy as np
 
 from perdure import NewPassage, Passage
 from perdure.adapters.opening import OfArchive, in_store, in_thread
-from perdure.domain.archives.passages import PassageChanges
 
 try:
     from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
@@ -64,13 +63,13 @@ class PerdureStorage(OfArchive):
         """Note that records were recalled now, of those that are there."""
         archive, now = await self._store.archive(), _naive(datetime.now(UTC))
 
-        def touch(passage: Passage) -> PassageChanges:
+        def touch(passage: Passage) -> dict[str, Any]:
             record = MemoryRecord.model_validate_json(passage.metadata["record"])
             touched = record.model_copy(update={"last_accessed": now})
-            return {"metadata": {**passage.metadata, "record": touched.model_dump_json()}}
+            return {**passage.metadata, "record": touched.model_dump_json()}
 
         for record_id in record_ids:
-            await archive.change_named((record_id,), touch)
+            await archive.change_named((record_id,), lambda passage: {"metadata": touch(passage)})
 
     @in_store
     async def get_record(self, record_id: str) -> MemoryRecord | None:

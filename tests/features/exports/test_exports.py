@@ -196,7 +196,7 @@ def test_a_folder_that_is_no_export_is_never_replaced(store: Perdure, tmp_path: 
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     with pytest.raises(InvalidInput, match="not empty"):
         store.export(tmp_path / "mine", agent_id)
-    with pytest.raises(InvalidInput, match="no export"):
+    with pytest.raises(InvalidInput, match="not an export"):
         store.export(tmp_path / "mine", agent_id, overwrite=True)
     store.export(tmp_path / "out", agent_id)
     with pytest.raises(InvalidInput, match="--overwrite"):

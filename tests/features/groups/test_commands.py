@@ -57,7 +57,7 @@ def test_a_group_that_can_not_be_is_refused(tmp_path: Path) -> None:
     for said, *arguments in (
         ("--manager AGENT", "supervisor", "anna"),
         ("has none: leave it out", "round_robin", "anna", "--manager", "ben"),
-        ("a manager is not a participant", "dynamic", "anna", "--manager", "anna"),
+        ("the manager is not a participant", "dynamic", "anna", "--manager", "anna"),
         ("agent 'eve' not found: there are", "round_robin", "anna", "eve"),
         ("more than once", "round_robin", "anna", "anna"),
         ("is not one of", "chaos", "anna"),

@@ -273,7 +273,7 @@ async def test_a_message_of_a_transcript_is_changed() -> None:
         assert history[-1]["content"] == "To Rome."
         user_change = {"message_type": "user_message", "content": "Who?"}
         status, said = await server.refused("PATCH", f"{path}/{question['id']}", user_change)
-        assert (status, "no agent's" in said) == (422, True)
+        assert (status, "not an agent's" in said) == (422, True)
         assert (await server.refused("PATCH", f"{path}/{MISSING}", change))[0] == 404
 
 

@@ -122,7 +122,7 @@ def test_a_title_and_the_fields_together_have_a_limit() -> None:
         ({"cause": "x"}, "field 'happened' is empty"),
         ({"happened": "\n \n"}, "field 'happened' is empty"),
         ({"happened": "x", "Cause": "y"}, "'Cause' is not a field of a note of the kind 'error'"),
-        ({"happened": "x", 3: "y"}, "3 is no field"),
+        ({"happened": "x", 3: "y"}, "3 is not a field"),
         ({"happened": 3}, "field 'happened' is 3"),
         ({"happened": "x\x00"}, r"field 'happened' has the control character '\\x00'"),
         ({"happened": "a\rb"}, r"control character '\\r'"),

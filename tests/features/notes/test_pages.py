@@ -67,7 +67,7 @@ async def test_notes_are_found_by_their_whole_text_and_filtered() -> None:
         assert await titles(client, agent, view="archived") == ["the boat"]
         assert await titles(client, agent, view="archived", q="gale") == ["the boat"]
         assert "a gale from the north" in shown.text
-        assert "No note was found" in text_of(empty.text)
+        assert "No notes were found" in text_of(empty.text)
         assert [value["href"] for tag, value in tags_of(shown.text) if value.get("aria-current") == "page"] == [
             f"/agents/{agent.id}/notes"
         ]

@@ -71,7 +71,7 @@ def test_texts_stay_texts(text: str, fields: dict[str, object]) -> None:
         (f"---\na: {'[' * 50}{']' * 50}\n---\n", 2, "nested"),
         (f"---\na: {'[' * 10_000}\n---\n", 2, "nested"),
         ("---\n- a\n---\n", 2, "list of fields"),
-        ("---\n? [a]\n: b\n---\n", 2, "no text"),
+        ("---\n? [a]\n: b\n---\n", 2, "not text"),
         ("---\nmax_turns: 5\nmaxTurns: 6\n---\n", 3, "twice"),
         ("---\nmax_turns: many\n---\n", 2, "whole number"),
         ("---\nname: x\nmax_turns: 0\n---\n", 3, "whole number"),

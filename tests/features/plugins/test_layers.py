@@ -228,8 +228,8 @@ def test_a_plug_in_without_a_record_is_not_used(layered: Layered) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[", "no JSON"),
-        ("[]", "no object"),
+        ("[", "not JSON"),
+        ("[]", "not an object"),
         ('{"a b": {"description": "x"}}', "'a b'"),
         ('{"a": 1}', "a: give an object"),
         ('{"a": {"prompt": "x"}}', "`description` is missing"),

@@ -109,7 +109,7 @@ class AsyncEntities(AsyncEpisodes):
     @writes
     def split_entity(self, tx: Tx, entity_id: EntityId) -> Entity:
         """Take back that an entity was merged into another one: its facts and names are its own again; return it.
-        Raises: InvalidInput: it was not merged; NotFound."""
+        Raises: Conflict: it was not merged; NotFound."""
         check_text("entity_id", entity_id)
         entity = tx.of(Entities).get(entity_id)
         return split_entity(tx, tx.of(Graphs).get(entity.graph_id), entity, at=self._ports.clock.now())

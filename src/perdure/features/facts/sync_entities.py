@@ -36,5 +36,5 @@ class Entities(Episodes):
 
     def split_entity(self, entity_id: EntityId) -> Entity:
         """Take back that an entity was merged into another one: its facts and names are its own again; return it.
-        Raises: InvalidInput: it was not merged; NotFound."""
+        Raises: Conflict: it was not merged; NotFound."""
         return self._portal.run(self._inner.split_entity(entity_id))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import functools
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -29,6 +27,7 @@ from perdure.features.openai_front.service import Chats
 from perdure.features.openai_front.values import Anchor, Chat, ChatPlace, ChatText, digest_of
 from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
+from perdure.scratch import scratch_folder
 from perdure.server.wire.http import forget_body, principal_of
 
 
@@ -159,12 +158,12 @@ async def _read(app: App, part: Mapping[str, Any], where: str) -> Mapping[str, A
         content = b""
     if not content:
         raise InvalidInput(f"{where}: a file is read from its bytes in base64, file_data, not by an id or address")
-    with tempfile.NamedTemporaryFile() as copy:
-        copy.write(content)
-        copy.flush()
+    with scratch_folder("file") as folder:
+        copy = folder / "file"
+        copy.write_bytes(content)
         convert = converter_of(app.settings, app.shared.reading)
         try:
-            document = await convert(name, Path(copy.name), progress=lambda done, total: None)
+            document = await convert(name, copy, progress=lambda done, total: None)
         except PerdureError as error:
             raise InvalidInput(f"{where}: {error}") from error
     return {"type": "text", "text": f"[file {name}]\n{document.text}"}

@@ -42,7 +42,7 @@ class ResponseRequest(AnswerOptions):
     max_output_tokens: int | None = None
     max_tool_calls: int | None = None
     safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
+    prompt_cache_key: Name | None = None
     truncation: str | None = None
 
     @property

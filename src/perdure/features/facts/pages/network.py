@@ -10,7 +10,6 @@ from starlette.requests import Request
 
 from perdure.core.text.reprs import attributes
 from perdure.core.text.zones import local, zone
-from perdure.features.facts.drawing import place_points
 from perdure.features.facts.entities import NODES_MAX
 from perdure.features.facts.pages.lists import facts_frame
 from perdure.features.facts.values.facts import Entity, Fact
@@ -44,6 +43,8 @@ async def graph(request: Request, library: AsyncPerdure) -> Data:
     day = min(max(int(asked), first), last) if is_number(asked) else today.toordinal()
     number = {one.seq: place for place, one in enumerate(found.entities)}
     ends = [(number[fact.subject], number[fact.object]) for fact in found.facts]
+    from perdure.features.facts.drawing import place_points  # numpy, which few servers need
+
     places = [_within(place) for place in place_points(len(number), ends)]
     edges = [_edge(*one, found.entities, tz, day) for one in _lines(found.facts, ends, places)]
     return facts_frame(agent, "graph") | {

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import Conflict, InvalidInput, NotFound
 from perdure.core.ids import PassageId, derived_id
 from perdure.features.facts.tables import Entities, Facts
 from perdure.features.facts.units.communities import Changes
@@ -56,9 +56,9 @@ def merge_entities(tx: Tx, graph: Graph, kept: Entity, gone: Entity, *, at: date
 
 def split_entity(tx: Tx, graph: Graph, gone: Entity, *, at: datetime) -> Entity:
     """Take back that `gone` was merged: it gets back its names, and the facts that were its own; return it. Raises:
-    InvalidInput: it was not merged."""
+    Conflict: it was not merged."""
     if gone.merged_into is None:
-        raise InvalidInput(f"{gone.name!r:.80} was not merged into another entity")
+        raise Conflict(f"{gone.name!r:.80} was not merged into another entity")
     (kept,) = tx.of(Entities).list_by_seqs(graph.id, [gone.merged_into])
     given = {name: value for name, value in gone.attributes.items() if name != HAD}
     own = replace(gone, merged_into=None, attributes=given, updated_at=at)
