@@ -386,6 +386,10 @@ async def test_entities_are_merged_renamed_and_both_taken_back() -> None:
         assert "was merged into “tea”" in text_of(page.text)
         wrong = await client.post(f"{where}/{ids['Turin']}/merge", data={"into": "Nobody"})
         assert wrong.status_code == 404
+        late = await client.post(f"{where}/{ids['a cat']}", data={"name": "the cat", "type": "Animal"})
+        assert late.status_code == 422 and "'a cat' was merged into 'tea'" in text_of(late.text)
+        taken = await client.post(f"{where}/{ids['Turin']}", data={"name": "tea", "type": "Location"})
+        assert taken.status_code == 409 and "'Turin' is the same, merge it" in text_of(taken.text)
 
 
 async def test_entities_are_sorted_by_their_columns() -> None:

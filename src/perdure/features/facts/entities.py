@@ -13,7 +13,7 @@ from perdure.features.facts.episodes import AsyncEpisodes
 from perdure.features.facts.tables import Entities, Facts, Graphs
 from perdure.features.facts.tables.entities import EntitySort
 from perdure.features.facts.units.graphs import ALIASES_MAX
-from perdure.features.facts.units.merging import merge_entities, put_entity, split_entity
+from perdure.features.facts.units.merging import check_separate, merge_entities, put_entity, split_entity
 from perdure.features.facts.values.facts import Entity, FactNetwork
 from perdure.features.facts.views import entity_seqs, find_graph
 from perdure.library.parts.checks import Page, check_page, check_text
@@ -54,10 +54,9 @@ class AsyncEntities(AsyncEpisodes):
 
         return page.load(query, lambda cursor: tx.of(Entities).get(EntityId(cursor)).seq)
 
-    async def get_entity(self, entity_id: EntityId) -> Entity:
-        """Return an entity. Raises: NotFound."""
-        check_text("entity_id", entity_id)
-        return await self._ports.store.read(lambda tx: tx.of(Entities).get(entity_id))
+    async def get_entity(self, entity: str) -> Entity:
+        """Return an entity by its name or id. Raises: NotFound; InvalidInput: several have this name."""
+        return await self._ports.store.read(lambda tx: self._find(tx, entity))
 
     @reads
     def sorted_entities(self, tx: Tx, sort: EntitySort, *, offset: int = 0, limit: int = 100) -> Sequence[Entity]:
@@ -86,7 +85,7 @@ class AsyncEntities(AsyncEpisodes):
     def change_entity(self, tx: Tx, entity: str, **changes: Unpack[EntityFields]) -> Entity:
         """Change the name, the type or the other names of an entity, by its name or id, and return it. A name that it
         had becomes one of the others, unless these are given. Raises: InvalidInput, NotFound."""
-        before = self._find(tx, entity)
+        check_separate(tx, before := self._find(tx, entity))
         name = _check_name(changes.get("name", before.name))
         aliases = [_check_name(one) for one in changes.get("aliases", (*before.aliases, before.name))]
         others = tuple(one for one in dict.fromkeys(aliases) if one != name)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import cast, get_args
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.ids import EntityId
 from perdure.core.text.reprs import attributes
 from perdure.features.facts.pages.lists import facts_frame
@@ -83,8 +84,10 @@ async def edit(request: Request, library: AsyncPerdure) -> Notice:
     by an undo."""
     form, facts = await form_of(request), library.agent_of(agent_id_of(request)).facts
     before = await facts.get_entity(EntityId(request.path_params["entity_id"]))
+    if (name := field_of(form, "name").strip()) != before.name:
+        await _check_free(facts, name, before)
     aliases = [line for line in map(str.strip, form.get("aliases", "").split("\n")) if line]
-    if before.name != field_of(form, "name").strip() and not form.get("exact"):
+    if before.name != name and not form.get("exact"):
         aliases.append(before.name)
     after = await facts.change_entity(before.id, name=form["name"], type=field_of(form, "type"), aliases=aliases)
     if form.get("exact"):
@@ -99,6 +102,15 @@ async def merge(request: Request, library: AsyncPerdure) -> Notice:
     facts, into = library.agent_of(agent_id_of(request)).facts, field_of(await form_of(request), "into").strip()
     gone = await facts.get_entity(EntityId(request.path_params["entity_id"]))
     return await _merge(request, facts, [gone], into)
+
+
+async def _check_free(facts: AsyncFacts, name: str, entity: Entity) -> None:
+    """Raises: AlreadyExists: another entity has this name; InvalidInput: several do."""
+    with contextlib.suppress(NotFound):
+        if (other := await facts.get_entity(name)).seq != entity.seq:
+            raise AlreadyExists(
+                "entity", other.name, helps=f"if {entity.name!r:.80} is the same, merge it into that one"
+            )
 
 
 async def _merge(request: Request, facts: AsyncFacts, gone: Sequence[Entity], into: Entity | str) -> Notice:

@@ -28,7 +28,8 @@ BETWEEN_MAX = 1_000
 def merge_entities(tx: Tx, graph: Graph, kept: Entity, gone: Entity, *, at: datetime) -> Entity:
     """Let `gone` be the same as `kept`, which gets its facts and names; return `kept` as it is then. Facts that connect
     the two are deleted. Raises: InvalidInput: they are one already, of two graphs, or `gone` has too many facts."""
-    if kept.seq == gone.seq or kept.graph_id != gone.graph_id or kept.merged_into or gone.merged_into:
+    check_separate(tx, kept, gone)
+    if kept.seq == gone.seq or kept.graph_id != gone.graph_id:
         raise InvalidInput(f"{gone.name!r:.80} can't be merged into {kept.name!r:.80}: choose two different entities")
     facts = _facts_of(tx, graph, gone, limit=MERGED_FACTS_MAX + 1)
     if len(facts) > MERGED_FACTS_MAX:
@@ -52,6 +53,13 @@ def merge_entities(tx: Tx, graph: Graph, kept: Entity, gone: Entity, *, at: date
     _drop_text(tx, graph, gone)
     put_entity(tx, graph, merged)
     return merged
+
+
+def check_separate(tx: Tx, *entities: Entity) -> None:
+    """Raises: InvalidInput: one of these was merged into another entity."""
+    for one in entities:
+        for kept in tx.of(Entities).list_by_seqs(one.graph_id, [one.merged_into] if one.merged_into else []):
+            raise InvalidInput(f"{one.name!r:.80} was merged into {kept.name!r:.80}: change that one")
 
 
 def split_entity(tx: Tx, graph: Graph, gone: Entity, *, at: datetime) -> Entity:
