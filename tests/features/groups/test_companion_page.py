@@ -36,6 +36,8 @@ async def test_a_companion_is_switched_on_woken_shown_and_deleted() -> None:
         assert "Add a companion" not in own and "It tidies the memory of another agent" in own
         assert "is deleted" in off
         assert await agent.companion.info() is None
+        again = await client.post(f"{where}/companion/off")
+        assert again.status_code == 404 and "is deleted" not in text_of(again.text)
 
 
 async def test_the_settings_of_an_agent_have_its_companion() -> None:

@@ -82,10 +82,12 @@ async def test_the_page_of_an_agents_tools_says_what_changed(tmp_path: Path) -> 
             await client.post(f"/connections/mcp/{server.id}/refresh")
             page = text_of((await client.get(f"/agents/{agent.id}/tools")).text)
             connections = text_of((await client.get("/connections")).text)
-            await client.post(f"/agents/{agent.id}/tools/mcp/{server.id}", data={"tool": "look", "on": "yes"})
+            sent = {"tool": "look", "on": "yes"}
+            refused = await client.post(f"/agents/{agent.id}/tools/mcp/{server.id}", data=sent)
             own = {tool.spec.name for tool in await agent.tools.list()}
 
             assert "1 tool waiting for approval: look at what changed" in page
             assert "changed since it was approved" in connections
             assert '+ "description": "Something else now."' in connections.replace("+  ", "+ ")
             assert "web__look" not in own
+            assert refused.status_code == 422 and "not given: look" in text_of(refused.text)

@@ -211,7 +211,9 @@ async def switch_on(request: Request, library: AsyncPerdure) -> Notice:
 
 async def switch_off(request: Request, library: AsyncPerdure) -> Notice:
     """Delete the companion with its history."""
-    await library.agent_of(agent_id_of(request)).companion.disable()
+    companion = library.agent_of(agent_id_of(request)).companion
+    await companion.get()  # of none there is nothing to delete
+    await companion.disable()
     return Notice("The companion is deleted; what it wrote stays.")
 
 

@@ -8,7 +8,7 @@ from difflib import unified_diff
 
 from starlette.requests import Request
 
-from perdure.core.errors import NotFound
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import McpServerId
 from perdure.core.text.reprs import attributes, plural
 from perdure.features.mcp.routes import McpGuard
@@ -138,15 +138,22 @@ async def switch_tools(request: Request, library: AsyncPerdure) -> Notice:
     wanted = [one for one in await library.mcp.tools(server_id) if one.tool_id and name in ("", one.name)]
     if name and not wanted:
         raise NotFound("approved MCP tool", name)
+    waiting = list[str]()
     for one in wanted:
-        if one.tool_id and one.status == "active" and is_on and one.tool_id not in own:
-            await agent.tools.attach(one.tool_id)
+        if one.tool_id and is_on and one.tool_id not in own:
+            if one.status == "active":
+                await agent.tools.attach(one.tool_id)
+            else:
+                waiting.append(one.name)
         elif one.tool_id and not is_on and one.tool_id in own:
             await agent.tools.detach(one.tool_id)
+    left_out = f"not given: {', '.join(waiting)}; look at what changed on the page of connections" if waiting else ""
+    if left_out and name:
+        raise InvalidInput(left_out)
     what = name or "Each tool of the server"
     undo = f"/agents/{agent.id}/tools/mcp/{server_id}" if name else None
     return Notice(
-        f"{what} is {'on' if is_on else 'off'} for this agent.",
+        f"{what} is {'on' if is_on else 'off'} for this agent{left_out and ', but '}{left_out}.",
         undo=undo,
         fields={"tool": name, "on": "no" if is_on else "yes"},
     )
