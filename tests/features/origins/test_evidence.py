@@ -47,3 +47,31 @@ async def test_a_search_is_named_with_its_tool() -> None:
         page = (await client.get("/why", params={"of": reply.run_id, "format": "json"})).json()
 
     assert {"Search", "Recalled"} & {one["what"] for one in page["evidence"]}
+
+
+async def test_what_a_reset_took_away_has_no_link() -> None:
+    async with dashboard(says("Noted."), says("Bruni mends it.")) as (client, library):
+        agent = await library.create_agent("Ada")
+        await agent.send("The plumber is called Bruni.")
+        reply = await agent.send("Who mends the boiler?")
+        await agent.reset()
+        page = await client.get("/why", params={"of": reply.run_id})
+        twin = (await client.get("/why", params={"of": reply.run_id, "format": "json"})).json()
+
+    assert page.status_code == 200 and "Message: a person" in text_of(page.text)
+    assert {one["address"] for one in twin["evidence"]} == {None}
+
+
+async def test_a_memory_that_was_forgotten_is_not_quoted() -> None:
+    async with dashboard(says("The boiler is a Vaillant of 2019.")) as (client, library):
+        agent = await library.create_agent("Ada")
+        stored = await agent.archive("The boiler is a Vaillant, bought in 2019.")
+        reply = await agent.send("Which boiler is it?")
+        before = (await client.get("/why", params={"of": reply.run_id})).text
+        print()
+        await agent.delete_passages([stored.id])
+        after = (await client.get("/why", params={"of": reply.run_id})).text
+
+    start = "It rests on"
+    assert "Vaillant, bought" in before.split(start)[1].split("The whole request")[0]
+    assert "It was forgotten." in after and "Vaillant, bought" not in after.split("The whole request")[0]

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from starlette.requests import Request
 
 from perdure.context.request.explain import Explanation
+from perdure.core.errors import NotFound
 from perdure.core.forgetting.origins import FactOrigin, origin_shape
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, is_id
 from perdure.core.models import ModelRequest
@@ -101,22 +102,33 @@ NAMES = {"block": "Memory", "recalled": "Recalled", "summary": "Summary", "searc
 
 
 async def _evidence(library: AsyncPerdure, origin: AnswerOrigin) -> list[Data]:
-    """What of a request holds the words of its answer; of each piece the address of the page that shows it."""
-    return [
-        {
-            **attributes(one, "kind", "id", "text"),
-            "what": NAMES[one.kind],
-            "name": {"user": "a person", "tool": "a tool"}.get(one.name, one.name),
-            "address": await _address(library, origin, one),
-        }
-        for one in find_evidence(origin)
-    ]
+    """What of a request holds the words of its answer; of each piece the address of the page that shows it, None: it is
+    there no more, and the text of a memory that was forgotten is None."""
+    shapes = []
+    for one in find_evidence(origin):
+        address = await _address(library, origin, one)
+        shapes.append(
+            {
+                **attributes(one, "kind", "id"),
+                "text": None if address is None and one.kind == "recalled" else one.text,
+                "what": NAMES[one.kind],
+                "name": {"user": "a person", "tool": "a tool"}.get(one.name, one.name),
+                "address": address,
+            }
+        )
+    return shapes
 
 
-async def _address(library: AsyncPerdure, origin: AnswerOrigin, piece: RequestPiece) -> str:
-    """The address of the page that shows a piece of a request."""
-    if piece.kind in ("search", "message"):
-        return await _chat_address(library, MessageId(piece.id))
+async def _address(library: AsyncPerdure, origin: AnswerOrigin, piece: RequestPiece) -> str | None:
+    """The address of the page that shows a piece of a request; None: the piece was deleted, or a reset took its message
+    away."""
+    try:
+        if piece.kind in ("search", "message"):
+            return await _chat_address(library, MessageId(piece.id))
+        if piece.kind == "recalled":
+            await library.agent_of(origin.agent_id).why(piece.id)
+    except NotFound:
+        return None
     more = f"&agent={origin.agent_id}&conversation={origin.conversation_id}" if piece.kind == "summary" else ""
     return f"/why?of={piece.id}{more}"
 
