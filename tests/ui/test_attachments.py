@@ -7,7 +7,7 @@ import base64
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from perdure.core.messages import Image, Text
 from perdure.providers.build import takes_images
@@ -174,3 +174,29 @@ async def test_a_picture_is_sent_with_its_text(chromium: Browser, tmp_path: Path
         await expect(page.locator("#attached")).to_be_hidden()
         await expect(page.locator("#text")).to_have_value("")
     assert seen.problems == []
+
+
+@needs_chromium
+async def test_what_is_typed_while_a_picture_is_sent_stays(chromium: Browser, tmp_path: Path) -> None:
+    """A second press of Enter sends nothing twice."""
+    async with open_chat(chromium, tmp_path, ScriptedModel(says("A pear."))) as (page, _, agent):
+        arrived, go = asyncio.Event(), asyncio.Event()
+
+        async def hold(route: Route) -> None:
+            arrived.set()
+            await go.wait()
+            await route.continue_()
+
+        await page.route("**/messages?*", hold)
+        await page.set_input_files("#attach", {"name": "pear.png", "mimeType": "image/png", "buffer": PNG})
+        await page.fill("#text", "What is this?")
+        await page.press("#text", "Enter")
+        await arrived.wait()
+        await page.set_input_files("#attach", {"name": "fig.png", "mimeType": "image/png", "buffer": PNG})
+        await page.press("#text", "Enter")
+        await page.type("#text", " And this?")
+        go.set()
+        await page.wait_for_selector("#messages .assistant:has-text('A pear.')")
+        await expect(page.locator("#text")).to_have_value("And this?")
+        await expect(page.locator("#attached li")).to_have_text(["fig.png ×"])
+        assert len([one for one in await agent.messages() if one.role == "user"]) == 1

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest
@@ -202,6 +202,86 @@ async def test_a_refused_message_comes_back_into_the_composer(chromium: Browser,
         await page.wait_for_selector("#main > .notice.error")
         await expect(page.locator("#text")).to_have_value("And Bob.")
         await expect(page.locator("#outbox .item")).to_have_count(0)
+
+
+async def test_an_answer_that_is_no_page_leaves_the_page(chromium: Browser, tmp_path: Path) -> None:
+    """Such as that the session has expired; a store that takes no writes is no server that is away."""
+    async with open_chat(chromium, tmp_path, ScriptedModel()) as (page, *_):
+        await page.fill("#text", "a long draft")
+        refused = {"status": 401, "content_type": "application/json", "body": '{"detail": "sign in first"}'}
+        await page.route("**/agents/*", lambda route: route.fulfill(**refused))
+        await page.evaluate("refresh()")
+        await page.wait_for_selector("#main > .notice.error:has-text('sign in first')")
+        await expect(page.locator("#text")).to_have_value("a long draft")
+        await page.unroute("**/agents/*")
+
+        body = '<main id="main"><div id="notice" class="notice error">The store can only be read.</div></main>'
+        await page.route("**/messages?*", lambda route: route.fulfill(status=503, content_type="text/html", body=body))
+        await page.press("#text", "Enter")
+        await page.wait_for_selector("#notice:has-text('can only be read')")
+        await expect(page.locator("#away")).to_be_hidden()
+        await expect(page.locator("#text")).to_have_value("a long draft")
+
+
+async def test_a_text_that_is_taken_back_survives_a_lost_answer(chromium: Browser, tmp_path: Path) -> None:
+    model = HaltingModel("one more ", "time")
+    async with open_chat(chromium, tmp_path, model) as (page, *_):
+        for text in ("count", "never mind"):
+            await send(page, text)
+        await page.wait_for_selector("#queued .item")
+
+        async def lose(route: Route) -> None:
+            await route.fetch()
+            await route.abort()
+
+        await page.route("**/take-back?*", lose)
+        await page.click("#queued button")
+        await expect(page.locator("#text")).to_have_value("never mind")
+        await expect(page.locator("#queued .item")).to_have_count(0)
+        model.go.set()
+        await page.wait_for_selector("#messages .assistant")
+        await expect(page.locator("#text")).to_have_value("never mind")
+
+
+async def test_what_is_edited_stays_when_something_is_sent(chromium: Browser, tmp_path: Path) -> None:
+    """The number of calls that wait for an answer follows at once."""
+    script = (says("One."), says("Fine."), calls("pay", text="Ada"))
+    async with open_chat(chromium, tmp_path, ScriptedModel(*script), [pay]) as (page, _, agent):
+        await agent.require_approval("pay")
+        await agent.send("hello")
+        await page.reload()
+        await page.hover(".item.user")
+        await page.click(".item.user a[href*='edit=']")
+        await page.fill("#edit textarea", "hello, you")
+        await send(page, "How are you?")
+        await page.wait_for_selector("#messages .assistant:has-text('Fine.')")
+        await expect(page.locator("#edit textarea")).to_have_value("hello, you")
+        await page.click("#edit a:has-text('Cancel')")
+        await page.wait_for_url("**?conversation=*")
+        await send(page, "Pay Ada.")
+        await page.wait_for_selector(".pending")
+        await expect(page.locator("#inbox")).to_have_text("1 waiting")
+        await page.fill(".pending input[name=reason]", "for the pears")
+        run = (await agent.runs(limit=1))[0].id
+        assert await page.evaluate(f"load('conversations/rename', {{ name: '{run}' }}).then(({{ ok }}) => ok)")
+        await expect(page.locator(".pending input[name=reason]")).to_have_value("for the pears")
+
+
+async def test_enter_is_a_new_line_where_fingers_type(chromium: Browser, tmp_path: Path) -> None:
+    """And no keyboard opens over the messages."""
+    async with (
+        open_chat(chromium, tmp_path, ScriptedModel()) as (desk, *_),
+        await chromium.new_context(has_touch=True, is_mobile=True, viewport={"width": 390, "height": 800}) as context,
+    ):
+        page = await context.new_page()
+        await page.goto(desk.url)
+        await page.wait_for_selector("#text:not(:focus)")
+        await page.type("#text", "one")
+        await page.press("#text", "Enter")
+        await page.type("#text", "two")
+        await expect(page.locator("#text")).to_have_value("one\ntwo")
+        await page.tap(".composer .primary")
+        await page.wait_for_selector("#messages .assistant")
 
 
 async def test_another_model_answers_again_in_a_new_conversation(chromium: Browser, tmp_path: Path) -> None:

@@ -159,22 +159,27 @@ document.addEventListener("click", async (event) => {
 });
 
 // A server that can't be reached is asked until it answers; "connection" says that it went away, or is back.
+const PAUSE_MS = 500, LONGEST_PAUSE_MS = 8000, STEADY_MS = 30_000;
 let away = false;
+let pause = PAUSE_MS, backAt = 0; // it is asked later and later while it only seems to be back
 function loseConnection() {
   if (away) return;
   away = true;
+  pause = Date.now() - backAt < STEADY_MS ? Math.min(2 * pause, LONGEST_PAUSE_MS) : PAUSE_MS;
   document.getElementById("away").hidden = false;
   document.dispatchEvent(new Event("connection"));
-  setTimeout(findConnection, 500);
+  setTimeout(findConnection, pause);
 }
 async function findConnection() {
   try {
-    await fetch("/static/theme.js", { method: "HEAD", cache: "no-store" });
+    const answer = await fetch("/static/theme.js", { method: "HEAD", cache: "no-store" });
+    if (!answer.ok) throw new Error(answer.statusText);
   } catch {
     setTimeout(findConnection, 1000);
     return;
   }
   away = false;
+  backAt = Date.now();
   const said = document.getElementById("away");
   said.hidden = said.querySelector("span").hidden = true;
   document.dispatchEvent(new Event("connection"));

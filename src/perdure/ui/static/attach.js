@@ -48,21 +48,27 @@ async function upload(files) {
   }
 }
 
-// Before the composer's own: a message with pictures is sent whole, and stays as it is if it is refused.
+// Before the composer's own: a message with pictures is sent whole, and stays as it is if it is refused. What is typed
+// or attached while it is on its way is of the next one.
+let sending = false;
 document.addEventListener("submit", async (event) => {
-  if (event.target.id !== "composer" || !pictures.length) return;
+  if (event.target.id !== "composer" || !(pictures.length || sending)) return;
   event.preventDefault();
   event.stopImmediatePropagation();
-  const area = byId("text"), body = new FormData();
+  if (sending) return;
+  const text = byId("text").value, sent = [...pictures], body = new FormData();
   pictureKey ??= newKey();
-  body.append("text", area.value);
+  body.append("text", text);
   body.append("key", pictureKey);
-  for (const one of pictures) body.append("picture", one);
-  const answer = await load("messages", body);
+  for (const one of sent) body.append("picture", one);
+  sending = true;
+  let answer;
+  try { answer = await load("messages", body); } finally { sending = false; }
   if (!answer?.ok) return;
-  pictures = [];
+  const area = byId("text");
+  pictures = pictures.filter((one) => !sent.includes(one));
   pictureKey = null;
-  area.value = "";
+  if (area.value.startsWith(text)) area.value = area.value.slice(text.length).trimStart();
   grow(area);
   showPictures();
 }, true);

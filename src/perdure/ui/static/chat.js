@@ -4,6 +4,7 @@
 const byId = (id) => document.getElementById(id);
 const log = () => byId("messages");
 const chatOf = () => document.querySelector(".chat").dataset;
+const isTouched = matchMedia("(hover: none)"); // a keyboard on the screen: it hides the messages, and Enter is a new line
 const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
 const toEnd = () => { if (log().checkVisibility()) window.scrollTo(0, document.documentElement.scrollHeight); };
 
@@ -31,11 +32,11 @@ async function load(action, fields) {
     loseConnection();
     return null;
   }
-  if (answer.status >= 502 && answer.status <= 504) {
+  if (answer.status >= 502 && answer.status <= 504 && !html.includes('id="notice"')) {
     loseConnection();
     return null;
   }
-  if (action && !answer.ok) showNotice(html);
+  if (!answer.ok) showNotice(html);
   else if (number < shown) { if (action) load(); }
   else if (!action && busy()) stale = true;
   else show(html, number, action);
@@ -48,19 +49,20 @@ function show(html, number, action) {
   if (!action) remember();
   const drafts = takeDrafts();
   const eventInfo = { requestConfig: { elt: document.body, verb: "get" } };
-  htmx.swap("#page", html, { swapStyle: "innerHTML", swapDelay: 0, settleDelay: 0 }, { select: "#main", eventInfo });
+  htmx.swap("#page", html, { swapStyle: "innerHTML", swapDelay: 0, settleDelay: 0 }, { select: "#main", selectOOB: "#inbox", eventInfo });
   putDrafts(drafts);
   if (stay) toEnd();
 }
 
-// Why an action was refused, above the page as it is.
+// Why something was refused, above the page as it is.
 function showNotice(html) {
-  const page = new DOMParser().parseFromString(html, "text/html");
+  const detail = html.startsWith("{") ? JSON.parse(html).detail : null;
+  const page = new DOMParser().parseFromString(detail === null ? html : "", "text/html");
   let said = page.querySelector("#main > .notice");
   if (!said) {
     said = document.createElement("div");
     said.className = "notice error";
-    said.textContent = page.querySelector("#main p")?.textContent ?? "That did not work.";
+    said.textContent = detail ?? page.querySelector("#main p")?.textContent ?? "That did not work.";
   }
   document.querySelector("#main > .notice")?.remove();
   byId("main").prepend(document.adoptNode(said));
@@ -74,7 +76,8 @@ function settle() {
   dropDelivered();
   showOutbox();
   follow();
-  if (document.activeElement === document.body) byId("text")?.focus({ preventScroll: true });
+  giveBackTaken();
+  if (document.activeElement === document.body && !isTouched.matches) byId("text")?.focus({ preventScroll: true });
 }
 document.addEventListener("htmx:afterSettle", (event) => {
   if (!byId("page").contains(event.target) || !document.querySelector(".chat")) return;
@@ -221,6 +224,21 @@ function giveBack(text) {
   area.focus();
 }
 
+// Messages that are being taken back. The text of one comes back when a page without it is here, also where the answer
+// to its button was lost.
+const takenName = () => `taken:${chatOf().conversation}`;
+let taken = JSON.parse(sessionStorage.getItem(takenName()) ?? "[]");
+function keepTaken(list) {
+  taken = list;
+  if (list.length) sessionStorage.setItem(takenName(), JSON.stringify(list)); else sessionStorage.removeItem(takenName());
+}
+function giveBackTaken() {
+  if (!taken.length || isOlderPage()) return; // no message that waits is in an older page
+  const gone = taken.filter(({ id }) => !byId(id));
+  keepTaken(taken.filter(({ id }) => byId("queued").contains(byId(id))));
+  for (const { text } of gone) giveBack(text);
+}
+
 document.addEventListener("submit", (event) => {
   if (event.target.id !== "composer") return;
   event.preventDefault();
@@ -241,10 +259,11 @@ document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-post]");
   if (!button) return;
   const { post, run } = button.dataset;
-  const text = post === "take-back" ? button.closest(".item").querySelector(".text").textContent : "";
+  const item = button.closest(".item");
+  if (post === "take-back") keepTaken([...taken, { id: item.id, text: item.querySelector(".text").textContent }]);
   button.disabled = true;
   const answer = await load(post, { run_id: run });
-  if (answer?.ok && text) giveBack(text);
+  if (post === "take-back" && answer && !answer.ok) keepTaken(taken.filter((one) => one.id !== item.id));
   button.disabled = false;
 });
 
@@ -276,7 +295,7 @@ document.addEventListener("input", (event) => {
   showCommands(event.target);
 });
 document.addEventListener("keydown", (event) => {
-  if (!event.target.matches("#text") || event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  if (!event.target.matches("#text") || event.key !== "Enter" || event.shiftKey || event.isComposing || isTouched.matches) return;
   event.preventDefault();
   event.target.form.requestSubmit();
 });

@@ -14,17 +14,26 @@ document.addEventListener("click", (event) => {
   toEnd();
 });
 
-// Blocks that somebody is editing, taken out of the page before it is replaced, and put back with what was typed.
-const isEdited = (block) => [...block.querySelectorAll("textarea")].some((area) => area.value !== area.defaultValue);
+// Blocks and forms that somebody is editing, taken out of the page before it is replaced, and put back with what was
+// typed: a form only in the place of the same one. That of a message is in no answer to an action.
+const DRAFTS = ".held [data-block], #edit, #again, #questions, .pending > form";
+const isEdited = (block) => [...block.querySelectorAll("input:not([type=hidden]), textarea")]
+  .some((field) => field.value !== field.defaultValue || field.checked !== field.defaultChecked)
+  || [...block.querySelectorAll("option")].some((one) => one.selected !== one.defaultSelected && one.index);
+const hiddenOf = (form) => [...form.querySelectorAll("input[type=hidden]")].map((field) => field.value).join();
 
-function takeDrafts() {
-  const taken = [...document.querySelectorAll(".held [data-block]")].filter(isEdited);
-  for (const block of taken) block.remove();
-  return taken;
+function takeDrafts(within = document) {
+  const found = [...within.querySelectorAll(DRAFTS)].filter((block) => block.id && isEdited(block));
+  for (const block of found) block.remove();
+  return found;
 }
 
-function putDrafts(taken) {
-  for (const block of taken) document.getElementById(block.id)?.replaceWith(block);
+function putDrafts(found) {
+  for (const block of found) {
+    const place = document.getElementById(block.id);
+    if (!place && block.matches("#edit, #again")) document.querySelector(".composer").before(block);
+    else if (block.matches("[data-block]") || (place && hiddenOf(place) === hiddenOf(block))) place?.replaceWith(block);
+  }
 }
 
 // What the agent holds, while it works.
@@ -37,7 +46,7 @@ async function renewHeld() {
     const now = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".held");
     const old = document.querySelector(".held");
     if (answer.ok && now && old && !old.querySelector("[data-conflict]") && !old.contains(document.activeElement)) {
-      const drafts = takeDrafts(), { scrollTop } = old;
+      const drafts = takeDrafts(old), { scrollTop } = old;
       old.replaceWith(document.adoptNode(now));
       htmx.process(now);
       now.scrollTop = scrollTop;
