@@ -126,6 +126,23 @@ async def test_a_correction_of_a_fact_is_undone() -> None:
     assert wrong.status_code == 422 and "before it begins" in text_of(wrong.text)
 
 
+async def test_a_correction_of_an_older_version_of_a_fact_is_refused() -> None:
+    """In the list and in the profile, whose forms have the version; so does an undo."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("ann")
+        fact_id = await add(library, agent, "Ada lives in Turin")
+        where = f"/agents/{agent.id}/facts"
+        version = str((await library.facts.get(fact_id)).fact.seq)
+        for path in ("", "/profile?user=Ada"):
+            assert f'name="version" value="{version}"' in (await client.get(f"{where}{path}")).text
+        page = await client.post(f"{where}/{fact_id}", data={"text": "Ada lives in Rome.", "version": version})
+        late = await client.post(f"{where}/{fact_id}", data={"text": "Ada lives in Bari.", "version": version})
+        assert late.status_code == 409 and "“Ada lives in Rome.”" in text_of(late.text)
+        await library.facts.update(fact_id, text="Ada lives in Lecce.")
+        with pytest.raises(AssertionError, match="Lecce"):
+            await undo(client, page)
+
+
 async def test_selected_facts_are_forgotten_and_brought_back() -> None:
     """The filters of the page stay."""
     async with dashboard() as (client, library):

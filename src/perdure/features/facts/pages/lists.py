@@ -15,7 +15,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from perdure.core.agents import Agent
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import Conflict, InvalidInput, NotFound
 from perdure.core.ids import AgentId, EntityId, FactId, PassageId, is_id
 from perdure.core.passages import PassageFilter
 from perdure.core.text.reprs import attributes, plural
@@ -159,7 +159,19 @@ def as_relation(text: str) -> str:
 
 def fact_shape(hit: FactHit, now: datetime) -> Data:
     """A fact with its entities, its times, and why a search found it."""
-    own = ("id", "text", "relation", "type", "rating", "valid_at", "invalid_at", "created_at", "expired_at", "trust")
+    own = (
+        "id",
+        "seq",
+        "text",
+        "relation",
+        "type",
+        "rating",
+        "valid_at",
+        "invalid_at",
+        "created_at",
+        "expired_at",
+        "trust",
+    )
     ends = {"subject": "subject.name", "subject_id": "subject.id", "object": "object.name", "object_id": "object.id"}
     return {
         **attributes(hit.fact, *own),
@@ -387,6 +399,10 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     form = await form_of(request)
     fact = (hit := await library.facts.get(FactId(request.path_params["fact_id"]))).fact
     agent = await library.all_agents.resolve(agent_id_of(request))
+    if form.get("version", str(fact.seq)) != str(fact.seq):
+        raise Conflict(
+            f"The fact was changed in the meantime. It says now: “{fact.text}” Reload the page, and change it again."
+        )
     shown = localize(attributes(fact, since="valid_at", until="invalid_at"), agent)
     changes: Any = {"text": field_of(form, "text")}
     # A date that is still the one with which the form was filled stays a time of its day.
@@ -400,7 +416,7 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     name = f" {hit.subject.name} is now called {edited.subject.name}." if is_renamed else ""
     text = f"The fact was corrected; its earlier version stays in its history.{name}"
     before = {name: "" if at is None else at.isoformat() for name, at in shown.items()}
-    return _notice(request, text, fact.id, text=fact.text, **before)
+    return _notice(request, text, fact.id, text=fact.text, version=str(edited.fact.seq), **before)
 
 
 def _notice(request: Request, text: str, /, *action: str, **fields: str | Sequence[str]) -> Notice:

@@ -44,7 +44,7 @@ def _groups(found: Profile, agent: Agent) -> list[Data]:
         group, _, slot = entry.slot.partition(".")
         value = {"value": entry.value, "fact_id": None}
         if entry.fact is not None:
-            value |= localize(attributes(entry.fact, "text", "valid_at", fact_id="id"), agent)
+            value |= localize(attributes(entry.fact, "seq", "text", "valid_at", fact_id="id"), agent)
         groups.setdefault(group, {}).setdefault(slot, []).append(value)
     return [
         {
