@@ -7,12 +7,14 @@ from dataclasses import asdict, replace
 
 from starlette.requests import Request
 
+from perdure.core.agents import Agent
 from perdure.core.errors import Conflict, InvalidInput, LimitReached
 from perdure.core.ids import ConversationId, MessageId, RunId
 from perdure.core.messages import Image, Text, ToolDecision
 from perdure.core.runs import NO_OPTIONS, RunOptions
 from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
+from perdure.domain.agents.units import AgentChanges
 from perdure.engine.compaction.room import Preview
 from perdure.engine.records.run_request import NewMessage, RunRequest
 from perdure.library.agent import AsyncAgentById
@@ -225,11 +227,15 @@ async def answer(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/model", shows=chat)
 async def switch_model(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent another model or profile."""
-    form, one = await form_of(request), await library.agent(agent_of(request, library).id)
+    form = await form_of(request)
     changes = await library.all_agents.model_changes(form.get("model") or None)
-    settings = {name: value for name, value in one.info.settings.items() if name != PROFILE}
-    if profile := form.get("profile"):
-        settings[PROFILE] = profile
-    agent = await one.edit({**changes, "settings": settings})
+    profile = form.get("profile")
+
+    def change(before: Agent) -> AgentChanges:
+        """The model and the profile; the other settings are those of now."""
+        others = {name: value for name, value in before.settings.items() if name != PROFILE}
+        return {**changes, "settings": others | ({PROFILE: profile} if profile else {})}
+
+    agent = await agent_of(request, library).edit(change)
     which = "the default model, now " if agent.follows_default else ""
     return Notice(f"{agent.name} answers with {which}{agent.model} from now on.")
