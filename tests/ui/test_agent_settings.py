@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from perdure.core.errors import InvalidInput
@@ -181,6 +183,42 @@ async def test_the_tags_by_which_perdure_marks_an_agent_are_not_in_the_form() ->
 
     assert shown == ["house"] and wrong.status_code == 422
     assert {*after} == {"garden", "perdure:global"} and {*back} == {"house", "perdure:global"}
+
+
+async def test_two_tabs_change_different_settings_and_lose_none() -> None:
+    """What a form was not changed in stays as it is now; what both changed is refused, and no undo takes more back."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        here = f"/agents/{agent.id}/settings"
+        twin = (await client.get(f"{here}?format=json")).json()
+        about = {"name": "Ada", "description": "", "timezone": "UTC", "tags": "", "was": json.dumps(twin["was"])}
+        named = await client.post(f"{here}/about", data={**about, "description": "Gardens"})
+        await client.post(f"{here}/about", data={**about, "tags": "house"})
+        info = (await library.agent("Ada")).info
+        late = await client.post(f"{here}/about", data={**about, "description": "Cooks"})
+        assert (info.description, info.tags) == ("Gardens", ("house",)) and late.status_code == 409
+        await undo(client, named)
+        assert (await library.agent("Ada")).info.description is None
+
+        group = next(one for one in twin["groups"] if one["name"] == "model")
+        form = {**group["was"], "was": json.dumps(group["was"])}
+        first = await client.post(f"{here}/values", data={**form, "number:temperature": "0.5"})
+        await client.post(f"{here}/values", data={**form, "whole:max_output_tokens": "900"})
+        late = await client.post(f"{here}/values", data={**form, "number:temperature": "0.7"})
+        assert late.status_code == 409 and "temperature was changed in the meantime" in text_of(late.text)
+        await undo(client, first)
+        assert (await library.agent("Ada")).info.settings == {"max_output_tokens": 900}
+
+        await client.post(f"{here}/system", data={"system": "You garden.", "was": about["was"]})
+        late = await client.post(f"{here}/system", data={"system": "You cook.", "was": about["was"]})
+        assert late.status_code == 409 and (await library.agent("Ada")).info.system == "You garden."
+
+        await agent.blocks.detach("persona")
+        assert 'name="version" value=""' in (await client.get(here)).text
+        for text, status in (("Calm.", 200), ("Loud.", 409)):
+            written = await client.post(f"{here}/blocks/persona", data={"value": text, "version": ""})
+            assert written.status_code == status
+        assert (await agent.blocks.get("persona")).value == "Calm."
 
 
 async def test_a_deleted_agent_is_brought_back() -> None:

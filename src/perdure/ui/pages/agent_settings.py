@@ -4,7 +4,7 @@ discarded and brought back."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from perdure.context.prompts import base_prompt
 from perdure.core.agents import OWN_TAGS, Agent
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import Conflict, InvalidInput, NotFound
 from perdure.core.features import feature_settings
 from perdure.core.text.reprs import attributes, plural
 from perdure.domain.agents.fields import GROUPS, SettingField, field_value, setting_fields, with_fields
@@ -22,6 +22,7 @@ from perdure.domain.agents.units import AgentChanges
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
+from perdure.ui.conflicts import WAS, changed_fields
 from perdure.ui.pages.home import agent_frame, home, page_author
 from perdure.ui.pages.memory import edit_block, restore_block
 from perdure.ui.pages.tool_forms import parse_json
@@ -48,10 +49,11 @@ async def agent_settings(request: Request, library: AsyncPerdure) -> Data:
     ]
     return agent_frame(agent, "Settings", "settings") | {
         "own": attributes(agent, "name", "description", "timezone", "system") | {"tags": _tags_of(agent)},
+        "was": _about_of(agent) | {"system": agent.system or ""},
         "persona": await _persona(own),
         "conflict": getattr(request.state, "conflict", None),
         "base_prompt": base_prompt(agent.agent_type),
-        "groups": [group for group in groups if group["fields"]],
+        "groups": [group | {"was": _was_of(group, agent)} for group in groups if group["fields"]],
         "models": list(library.app.models.handles()),
         "default_model": library.app.models.follow(agent.model) if agent.follows_default else library.app.choice.handle,
     }
@@ -60,6 +62,18 @@ async def agent_settings(request: Request, library: AsyncPerdure) -> Data:
 def _tags_of(agent: Agent, *, own: bool = False) -> list[str]:
     """The tags that people give the agent; `own`: those by which Perdure marks it."""
     return [tag for tag in agent.tags if tag.startswith(OWN_TAGS) == own]
+
+
+def _was_of(group: Data, agent: Agent) -> dict[str, str]:
+    """What the form of a group of settings is filled with."""
+    texts = {field["name"]: field["text"] for field in group["fields"]}
+    return texts | ({MODEL: _model_choice(agent)} if group["name"] == MODEL else {})
+
+
+def _about_of(agent: Agent) -> dict[str, str]:
+    """What the agent is called and so on, as the form has it."""
+    texts = {name: getattr(agent, name) or "" for name in ("name", "description", "timezone")}
+    return texts | {"tags": ", ".join(_tags_of(agent))}
 
 
 async def _persona(agent: AsyncAgentById) -> Data | None:
@@ -107,22 +121,23 @@ def _text_of(kind: str, value: Any) -> str:
 async def set_about(request: Request, library: AsyncPerdure) -> Notice:
     """Change the agent's name, description, time zone and tags."""
     own, form = agent_of(request, library), await form_of(request)
-    before = (await library.agent(own.id)).info
+    before = _about_of((await library.agent(own.id)).info)
     tags = [tag.strip() for tag in form.get("tags", "").split(",") if tag.strip()]
     if any(tag.startswith(OWN_TAGS) for tag in tags):
         raise InvalidInput(f"tags: those that begin with {OWN_TAGS} are Perdure's own; choose another word")
-    changes: AgentChanges = {
+    changes: Mapping[str, Any] = {
         "name": field_of(form, "name").strip(),
         "description": form.get("description", "").strip() or None,
         "timezone": form.get("timezone", "").strip() or "UTC",
     }
-    after = await own.edit(
-        lambda agent: {**changes, "tags": [*tags, *_tags_of(agent, own=True)]}, author=page_author(), same_name="refuse"
-    )
-    fields = {
-        **{name: getattr(before, name) or "" for name in ("name", "description", "timezone")},
-        "tags": ", ".join(_tags_of(before)),
-    }
+
+    def change(agent: Agent) -> Mapping[str, Any]:
+        """The fields that the form changes; Perdure's own tags stay."""
+        values = {**changes, "tags": [*tags, *_tags_of(agent, own=True)]}
+        return {name: values[name] for name in changed_fields(form, _about_of(agent))}
+
+    after = await own.edit(change, author=page_author(), same_name="refuse")
+    fields = before | {WAS: json.dumps(_about_of(after))}
     return Notice(f"{after.name} was changed.", undo=f"/agents/{own.id}/settings/about", fields=fields)
 
 
@@ -130,7 +145,10 @@ async def set_about(request: Request, library: AsyncPerdure) -> Notice:
 async def write_persona(request: Request, library: AsyncPerdure) -> Notice:
     """Write the persona, as on the page of the agent's memory; an agent without one gets the block."""
     own, form, label = agent_of(request, library), await form_of(request), request.path_params["label"]
-    if await _persona(own) is None and label == PERSONA:
+    has_one = await _persona(own) is not None
+    if has_one and label == PERSONA and form.get("version") == "":
+        raise Conflict("The persona was written in the meantime: reload the page, and change it again.")
+    if not has_one and label == PERSONA:
         await own.blocks.add(NewBlock(label=PERSONA, value=form.get("value", "")), author=page_author())
         return Notice("The persona was stored; the agent reads it with its next message.")
     notice = await edit_block(request, library)
@@ -146,12 +164,19 @@ async def restore_persona(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/settings/system", shows=agent_settings)
 async def set_system(request: Request, library: AsyncPerdure) -> Notice:
     """Change the agent's system prompt; an empty one is Perdure's own."""
-    own, system = agent_of(request, library), (await form_of(request)).get("system", "").strip()
-    before = (await library.agent(own.id)).info
+    own, form = agent_of(request, library), await form_of(request)
+    before, system = (await library.agent(own.id)).info, form.get("system", "").strip()
     is_own = system in ("", base_prompt(before.agent_type))
-    after = await own.edit({"system": None if is_own else system}, author=page_author())
+
+    def change(agent: Agent) -> AgentChanges:
+        """The prompt, if nobody else changed it."""
+        changed_fields(form, {"system": agent.system or ""})
+        return {"system": None if is_own else system}
+
+    after = await own.edit(change, author=page_author())
     text = f"{after.name} follows {'Perdure’s own' if is_own else 'the new'} prompt from its next message on."
-    return Notice(text, undo=f"/agents/{own.id}/settings/system", fields={"system": before.system or ""})
+    fields = {"system": before.system or "", WAS: json.dumps({"system": after.system or ""})}
+    return Notice(text, undo=f"/agents/{own.id}/settings/system", fields=fields)
 
 
 @pages.post("/agents/{agent_id}/settings/values", shows=agent_settings)
@@ -159,20 +184,29 @@ async def set_values(request: Request, library: AsyncPerdure) -> Notice:
     """Change the settings that are in the form, and the model if it is; an empty field takes its setting back."""
     own, form = agent_of(request, library), await form_of(request)
     before = (await library.agent(own.id)).info
-    values = {path: value for kind, path, value in _values_in(form)}
+    engines, sent = library.app.ports.engine_calls.engines.names, _values_in(form)
+
+    def texts(agent: Agent, paths: Iterable[str]) -> dict[str, str]:
+        """The fields of these settings as the form has them."""
+        shown = [_field_shape(setting_fields()[path], agent.settings, engines) for path in paths]
+        return {one["name"]: one["text"] for one in shown} | ({MODEL: _model_choice(agent)} if MODEL in form else {})
+
+    every = [path for _, path, _ in sent]
+    known = texts(before, every)
+    mine = changed_fields(form, known)
+    values = {path: value for kind, path, value in sent if (name := f"{kind}:{path}") in mine or name not in known}
     changes: AgentChanges = {}
-    if MODEL in form and form[MODEL] != _model_choice(before):
+    if MODEL in mine and form[MODEL] != _model_choice(before):
         changes = await library.all_agents.model_changes(form[MODEL] or None)
     _check_shapes(before.settings, with_fields(before.settings, values))
 
     def change(agent: Agent) -> AgentChanges:
         """The changes of the agent as it is now."""
+        changed_fields(form, texts(agent, every))
         return {**changes, "settings": with_fields(agent.settings, values)}
 
     after = await own.edit(change, author=page_author())
-    engines = library.app.ports.engine_calls.engines.names
-    shown = [_field_shape(setting_fields()[path], before.settings, engines) for path in values]
-    old = {one["name"]: one["text"] for one in shown} | ({MODEL: _model_choice(before)} if MODEL in form else {})
+    old = texts(before, values) | {WAS: json.dumps(texts(after, values))}
     count = sum(field_value(before.settings, path) != field_value(after.settings, path) for path in values)
     said = [f"{after.name} answers with {after.model} from now on."] if changes else []
     said += [f"{plural(count, 'setting')} changed."] if count or not said else []
