@@ -59,14 +59,16 @@ class ScheduleContract(Contract):
             agent = await store.write(self.add_agent)
             made, ended = new_schedule(self, agent.id), new_schedule(self, agent.id)
             await store.write(lambda tx: [tx.of(Schedules).add(one) for one in (made, ended)])
-            await store.write(lambda tx: tx.of(Schedules).cancel_all(agent.id, "other", at=LATER))
+            await store.write(lambda tx: tx.of(Schedules).cancel(ended, at=LATER))
+            await store.write(lambda tx: tx.of(Schedules).put_next(ended, "active", UNTIL, at=LATER))
             await store.write(lambda tx: tx.of(Schedules).put_next(made, "paused", None, at=LATER))
             paused = await store.read(lambda tx: tx.of(Schedules).get(made.id))
             await store.write(lambda tx: tx.of(Schedules).put_next(paused, "active", UNTIL, at=LATER))
-            resumed = await store.read(lambda tx: tx.of(Schedules).get(made.id))
+            resumed, ended = await store.read(lambda tx: [tx.of(Schedules).get(one.id) for one in (made, ended)])
 
         assert (paused.status, paused.next_at) == ("paused", None)
         assert (resumed.status, resumed.next_at) == ("active", UNTIL)
+        assert (ended.status, ended.next_at) == ("cancelled", None)
 
     async def test_a_schedule_comes_back_as_it_was(self) -> None:
         """With every field, also text that databases can't hold as it is."""
