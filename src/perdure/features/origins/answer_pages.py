@@ -15,7 +15,7 @@ from perdure.core.models import ModelRequest
 from perdure.core.text.reprs import attributes
 from perdure.features.origins.answers import RequestPiece, find_evidence
 from perdure.features.origins.origin_values import AnswerOrigin
-from perdure.features.origins.why import AsyncRecalled
+from perdure.features.origins.why import RecalledTexts
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.chat_items import message_items
 from perdure.ui.render import Data, Pages, Section, agent_id_of
@@ -37,7 +37,7 @@ STEP = Section(name="step", load=load_step, actions={}, is_of_page=True)
 async def load_recalled(request: Request, library: AsyncPerdure) -> list[Data]:
     """What was recalled for the newest message of the conversation that the query names."""
     conversation = request.query_params.get("conversation")
-    recalled = AsyncRecalled(library.app, agent_id_of(request))
+    recalled = RecalledTexts(library.app, agent_id_of(request))
     return [asdict(one) for one in await recalled.newest(ConversationId(conversation) if conversation else None)]
 
 

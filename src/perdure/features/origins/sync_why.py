@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from perdure.core.ids import ConversationId
-from perdure.features.origins.origin_values import Origin, RecalledText
-from perdure.features.origins.why import AsyncRecalled, AsyncWhy
-from perdure.library.sync.parts.part import AgentPart, Part
+from perdure.features.origins.origin_values import Origin
+from perdure.features.origins.why import AsyncWhy
+from perdure.library.sync.parts.part import AgentPart
 
-__all__ = ["Recalled", "Why"]
+__all__ = ["Why"]
 
 
 class Why(AgentPart):
@@ -23,14 +21,3 @@ class Why(AgentPart):
         beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
         several; NotFound, also for another agent's."""
         return self._portal.run(self._inner.why(of, conversation=conversation))
-
-
-class Recalled(Part):
-    """What was recalled for the requests of an agent."""
-
-    _inner: AsyncRecalled
-
-    def newest(self, conversation: ConversationId | None) -> Sequence[RecalledText]:
-        """What was recalled for the newest message of a conversation; empty also before its model is called. Raises:
-        NotFound."""
-        return self._portal.run(self._inner.newest(conversation))

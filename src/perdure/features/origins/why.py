@@ -56,7 +56,7 @@ class AsyncWhy(AsyncAgentPart):
         raise NotFound("answer", of, hint="that is a memory")
 
 
-class AsyncRecalled(AsyncPart):
+class RecalledTexts(AsyncPart):
     """What was recalled for the requests of an agent."""
 
     @reads
