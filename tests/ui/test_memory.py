@@ -40,6 +40,23 @@ async def test_an_undo_loses_nothing_that_was_written_since() -> None:
     assert back == "One." and 'id="undo"' not in again.text
 
 
+async def test_a_block_with_a_slash_in_its_label_is_changed_like_others() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        where = f"/agents/{agent.id}/memory/blocks"
+        await client.post(where, data={"label": "house/doors", "value": "Two.", "limit": "900"})
+        page = await client.post(f"{where}/house/doors", data={"value": "Three.", "version": "0"})
+        told = await client.post(f"{where}/house/doors/settings", data={"description": "Doors.", "limit": "800"})
+        chat = await client.post(f"/agents/{agent.id}/conversations/blocks/house/doors", data={"value": "Four."})
+        block = await agent.blocks.get("house/doors")
+        await undo(client, chat)
+        assert (await agent.blocks.get("house/doors")).value == "Three."
+        detached = await client.post(f"{where}/house/doors/detach")
+
+    assert [one.status_code for one in (page, told, chat, detached)] == [200] * 4
+    assert (block.value, block.description, block.limit_chars) == ("Four.", "Doors.", 800)
+
+
 async def test_a_block_is_created_shared_detached_and_attached_again() -> None:
     async with dashboard() as (client, library):
         ada, bob = await library.create_agent("Ada"), await library.create_agent("Bob")

@@ -65,7 +65,13 @@ async def erase(request: Request, library: AsyncPerdure) -> Notice:
     return Notice("The conversation was deleted for good.", location=f"/agents/{agent.id}")
 
 
-@pages.post("/agents/{agent_id}/conversations/blocks/{label}", shows=chat)
+@pages.post("/agents/{agent_id}/conversations/blocks/{label:path}/restore", shows=chat)
+async def write_earlier(request: Request, library: AsyncPerdure) -> Notice:
+    """Write the value of an earlier version again."""
+    return await restore_block(request, library)
+
+
+@pages.post("/agents/{agent_id}/conversations/blocks/{label:path}", shows=chat)
 async def write_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write a block's value, as on the page of the agent's memory; where the conversation has a block of its own in the
     place of the agent's, write that one."""
@@ -79,12 +85,6 @@ async def write_block(request: Request, library: AsyncPerdure) -> Notice:
         return Notice(f"Block {block.label!r} of this conversation was changed.", undo=undo, fields=fields)
     notice, query = await edit_block(request, library), request.url.query
     return replace(notice, undo=notice.undo and f"{request.url.path}/restore{'?' if query else ''}{query}")
-
-
-@pages.post("/agents/{agent_id}/conversations/blocks/{label}/restore", shows=chat)
-async def write_earlier(request: Request, library: AsyncPerdure) -> Notice:
-    """Write the value of an earlier version again."""
-    return await restore_block(request, library)
 
 
 async def _own_block(request: Request, library: AsyncPerdure) -> Block | None:

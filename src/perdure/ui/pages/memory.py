@@ -140,7 +140,7 @@ async def create_block(request: Request, library: AsyncPerdure) -> Notice:
     return Notice(f"Block {block.label!r} was created; the agent reads it with its next message.", undo=undo)
 
 
-@pages.post("/agents/{agent_id}/memory/blocks/{label}/detach", shows=memory)
+@pages.post("/agents/{agent_id}/memory/blocks/{label:path}/detach", shows=memory)
 async def detach_block(request: Request, library: AsyncPerdure) -> Notice:
     """Take a block out of the agent's memory; it stays in the store."""
     agent, label = agent_of(request, library), request.path_params["label"]
@@ -150,7 +150,7 @@ async def detach_block(request: Request, library: AsyncPerdure) -> Notice:
     return Notice(f"Block {label!r} was detached; it stays in the store.", undo=undo, fields=fields)
 
 
-@pages.post("/agents/{agent_id}/memory/blocks/{label}/settings", shows=memory)
+@pages.post("/agents/{agent_id}/memory/blocks/{label:path}/settings", shows=memory)
 async def edit_settings(request: Request, library: AsyncPerdure) -> Notice:
     """Change a block's description, its limit, and whether the agent may write it."""
     agent, label = agent_of(request, library), request.path_params["label"]
@@ -181,7 +181,19 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-@pages.post("/agents/{agent_id}/memory/blocks/{label}", shows=memory)
+@pages.post("/agents/{agent_id}/memory/blocks/{label:path}/restore", shows=memory)
+async def restore_block(request: Request, library: AsyncPerdure) -> Notice:
+    """Write the value of an earlier version again; with a `value`, that one if `version` is still the newest."""
+    agent, label, form = agent_of(request, library), request.path_params["label"], await form_of(request)
+    if "value" in form:
+        await edit_block(request, library)
+        return Notice(f"Block {label!r} is as it was before.")
+    version = _number("version", field_of(form, "version"))
+    await agent.blocks.restore(label, version, author=page_author())
+    return Notice(f"Block {label!r} is as it was in version {version}.")
+
+
+@pages.post("/agents/{agent_id}/memory/blocks/{label:path}", shows=memory)
 async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write a block's value, if it is still the version that the form was filled from."""
     agent, form, label = agent_of(request, library), await form_of(request), request.path_params["label"]
@@ -211,18 +223,6 @@ async def _conflict(agent: AsyncAgentById, label: str, conflict: VersionConflict
     versions = await agent.blocks.history(label, limit=count)
     shape = three_ways(versions[-1].value, versions[0].value, mine, version=versions[0].version)
     return shape | {"label": label, "author": versions[0].author.kind, "agent": versions[0].agent_name}
-
-
-@pages.post("/agents/{agent_id}/memory/blocks/{label}/restore", shows=memory)
-async def restore_block(request: Request, library: AsyncPerdure) -> Notice:
-    """Write the value of an earlier version again; with a `value`, that one if `version` is still the newest."""
-    agent, label, form = agent_of(request, library), request.path_params["label"], await form_of(request)
-    if "value" in form:
-        await edit_block(request, library)
-        return Notice(f"Block {label!r} is as it was before.")
-    version = _number("version", field_of(form, "version"))
-    await agent.blocks.restore(label, version, author=page_author())
-    return Notice(f"Block {label!r} is as it was in version {version}.")
 
 
 @pages.post("/agents/{agent_id}/memory/passages", shows=memory)
