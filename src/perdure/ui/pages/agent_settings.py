@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
@@ -131,10 +131,10 @@ async def set_about(request: Request, library: AsyncPerdure) -> Notice:
         "timezone": form.get("timezone", "").strip() or "UTC",
     }
 
-    def change(agent: Agent) -> Mapping[str, Any]:
+    def change(agent: Agent) -> AgentChanges:
         """The fields that the form changes; Perdure's own tags stay."""
         values = {**changes, "tags": [*tags, *_tags_of(agent, own=True)]}
-        return {name: values[name] for name in changed_fields(form, _about_of(agent))}
+        return cast(AgentChanges, {name: values[name] for name in changed_fields(form, _about_of(agent))})
 
     after = await own.edit(change, author=page_author(), same_name="refuse")
     fields = before | {WAS: json.dumps(_about_of(after))}
