@@ -560,3 +560,19 @@ async def test_runs_of_a_free_model_cost_nothing() -> None:
         page = text_of((await client.get("/runs")).text)
 
     assert "The runs below cost nothing." in page
+
+
+async def test_a_page_that_can_not_be_shown_says_why() -> None:
+    """Not that it was not found, if it was refused; a download says it to a browser by a page, to programs by JSON."""
+    none, browser = "run-123e4567-e89b-42d3-a456-426614174000", {"accept": "text/html,*/*"}
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        await client.post(f"/agents/{agent.id}/memory/blocks/human", data={"value": "x"})
+        wrong = await client.get(f"/agents/{agent.id}/memory?block=human&from=0&to=x")
+        shown = await client.get(f"/runs/{none}/export", headers=browser)
+        told = await client.get(f"/runs/{none}/export")
+
+    assert wrong.status_code == 422 and "can't be shown" in text_of(wrong.text)
+    assert "Not found" not in text_of(wrong.text)
+    assert shown.status_code == told.status_code == 404
+    assert "<title>Not found" in shown.text and none in told.json()["detail"]

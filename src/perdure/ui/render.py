@@ -90,7 +90,7 @@ class DashboardPage:
             answer = error_answer(error)
             if is_json:
                 return answer
-            return html("error.html", {"error": str(error), "title": "Not found"}, request, status=answer.status_code)
+            return error_page(error, request)
         if is_json:
             text = json.dumps({**sections, **data}, ensure_ascii=False, default=str)
             return Response(text, headers=dict(HEADERS), media_type=JSON)
@@ -203,6 +203,13 @@ def html(
     values["snippets"] = _snippets(request, shown)
     text = environment().get_template(template).render(values)
     return page_answer(text, request, HEADERS, status=status)
+
+
+def error_page(error: PerdureError, request: Request) -> Response:
+    """The page that says why another one, or a download, can't be shown."""
+    status = error_answer(error).status_code
+    title = "Not found" if status == 404 else "This can't be shown"
+    return html("error.html", {"error": str(error), "title": title}, request, status=status)
 
 
 def _current_url(request: Request) -> URL:

@@ -18,8 +18,8 @@ from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import read_agent_file
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.errors import error_answer
-from perdure.server.wire.http import library_of
-from perdure.ui.render import HEADERS, Data, Notice, Pages, Section, agent_of, field_of, form_of
+from perdure.server.wire.http import library_of, wants_page
+from perdure.ui.render import HEADERS, Data, Notice, Pages, Section, agent_of, error_page, field_of, form_of
 
 NAME_CHARS = 60
 
@@ -33,7 +33,7 @@ async def download(request: Request) -> Response:
         agent = await library.agent(agent_of(request, library).id)
         text = await export_text(library, agent.id, with_messages=request.query_params.get("messages") != "no")
     except PerdureError as error:
-        return error_answer(error)
+        return error_page(error, request) if wants_page(request) else error_answer(error)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", agent.name)[:NAME_CHARS].strip("-") or "agent"
     headers = {**HEADERS, "content-disposition": f'attachment; filename="{name}.af"'}
     return Response(text, media_type="application/json", headers=headers)

@@ -22,11 +22,11 @@ from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.runs.steps import RunUse
 from perdure.server.wire.errors import error_answer
-from perdure.server.wire.http import library_of
+from perdure.server.wire.http import library_of, wants_page
 from perdure.ui.pages.chat_items import message_items
 from perdure.ui.pages.context import plot, step_shape
 from perdure.ui.pages.home import agent_names, run_shape
-from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, form_of
+from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, error_page, form_of
 
 RUNS_MAX, STEPS_MAX, MESSAGES_MAX, PLOTTED_MIN = 50, 200, 500, 3
 WINDOW = 200
@@ -263,7 +263,7 @@ async def export(request: Request) -> Response:
     try:
         shape = await library.runs.export_run(run_id)
     except PerdureError as error:
-        return error_answer(error)
+        return error_page(error, request) if wants_page(request) else error_answer(error)
     headers = {**HEADERS, "content-disposition": f'attachment; filename="{shape["id"]}.json"'}
     return Response(json.dumps(shape, ensure_ascii=False, indent=2), headers=headers, media_type=JSON)
 
