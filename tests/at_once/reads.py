@@ -12,7 +12,7 @@ READS = {
     "Approval": "check_arguments count find_decided find_decisions list_all open_calls pending pending_edits",
     "Conversations": "conversation_of_message conversation_state conversations find_conversation isolated_blocks"
     " named_conversations page_of_states resets",
-    "Recalled": "newest",
+    "RecalledTexts": "newest",
     "History": "message message_count messages shown_messages",
     "Requests": "prepare reply_to",
     "Transcripts": "transcript",

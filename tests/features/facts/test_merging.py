@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import Conflict, InvalidInput
 from perdure.core.ids import EntityId
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.agent_files.importing import Import, ImportOptions
@@ -87,7 +87,7 @@ async def test_a_split_gives_back_names_and_facts() -> None:
             "Ada has a dog.": ("Ada", "a dog"),
         }
         assert kept.aliases == ()
-        with pytest.raises(InvalidInput):
+        with pytest.raises(Conflict):
             await agent.facts.split_entity(ids["Ada Lovelace"])
 
 

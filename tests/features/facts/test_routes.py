@@ -82,7 +82,7 @@ async def test_entities_are_changed_merged_and_split() -> None:
         assert (await server.post(f"{path}/split", {}))["name"] == "Ada Lovelace"
         changed = await server.patch(path, {"name": "Countess", "aliases": []})
         assert (changed["name"], changed["aliases"]) == ("Countess", [])
-        assert (await server.refused("POST", f"{path}/split"))[0] == 422
+        assert (await server.refused("POST", f"{path}/split"))[0] == 409
         unknown = "entity-00000000-0000-4000-8000-000000000000"
         for into, status in ((ids["Ada Lovelace"], 422), (unknown, 404)):
             assert (await server.http.post(f"{path}/merge", json={"into": into})).status_code == status
