@@ -125,7 +125,8 @@ async def until_equal(page: Page, fresh: Page, address: str) -> tuple[Any, Any]:
 
 
 async def texts_of(agent: AsyncAgent) -> list[str]:
-    return [message.text for message in await agent.messages() if message.role == "user"]
+    """What was said; a text that was taken back stands before the one that was being typed meanwhile."""
+    return [text for one in await agent.messages() if one.role == "user" for text in one.text.split("\n\n")]
 
 
 @pytest.fixture(scope="module")
