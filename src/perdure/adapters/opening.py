@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
+from types import CoroutineType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from perdure import Passage
@@ -130,15 +131,14 @@ def in_store(method: Callable[Concatenate[Adapter, P], Coroutine[Any, Any, T]]) 
 
 def in_thread(
     method: Callable[Concatenate[Adapter, P], T],
-) -> Callable[Concatenate[Adapter, P], Coroutine[Any, Any, T]]:
-    """Return a plain method of an adapter as a coroutine method, which runs it in a thread: an event loop that calls it
-    goes on meanwhile, and the store has one of its own."""
+) -> Callable[Concatenate[Adapter, P], CoroutineType[Any, Any, T]]:
+    """Return a plain method of an adapter as a coroutine method, which runs it in a thread with a loop of its own."""
 
     @functools.wraps(method)
     async def call(adapter: Adapter, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.to_thread(method, adapter, *args, **kwargs)
 
-    return call
+    return call  # type: ignore[return-value]  # mypy says Coroutine of an `async def`, pyright CoroutineType
 
 
 class OfGraph:
