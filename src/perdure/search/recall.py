@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
 from perdure.core.features import Point
-from perdure.core.ids import ArchiveId, ConversationId
+from perdure.core.ids import ArchiveId
 from perdure.core.messages import Message, MessageFilter
 from perdure.core.models import without_notice
 from perdure.core.passages import CAPTURED, RECALLED_STATES, Archive, Passage, PassageFilter
@@ -48,12 +48,13 @@ SCORE_DIGITS = 4
 
 @dataclass(slots=True)
 class Candidates:
-    """The candidates of a recall, and what their sources say beside it."""
+    """The candidates of a recall, and what their sources say beside it. `conversations`: id of a message -> the number
+    of its conversation."""
 
     candidates: list[Candidate] = field(default_factory=list)
     facts: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     ran: dict[str, SearchReport] = field(default_factory=dict)
-    conversations: dict[int, ConversationId] = field(default_factory=dict)
+    conversations: dict[str, int] = field(default_factory=dict)
 
     def add(self, candidate: Candidate, **facts: Any) -> None:
         """Add a candidate; `facts` are fields of the `RecallSource` that it gets if it is selected."""
@@ -107,7 +108,7 @@ def recall(
         text=packed.text,
         tokens=packed.tokens if packed.text else 0,
         budget_tokens=scope.budget_tokens,
-        sources=tuple(_sources(packed, collection)),
+        sources=tuple(_sources(tx, agent, packed, collection)),
         left_out=packed.left_out,
         ran=collection.ran,
     )
@@ -292,7 +293,7 @@ def _add_turns(
         score = scores[index] if index in scores else max(neighbours[index].values())
         why = why_message(tx, ranked, rows[index]) if scope.explain and index in rows else None
         turn = _turn(message, history, index, score, neighbours_of=hits)
-        _add_turn(tx, message, turn, collection, why=why, beside=hits)
+        _add_turn(message, turn, collection, why=why, beside=hits)
 
 
 def _turn(message: Message, history: LogColumns, index: int, score: float, **fields: Any) -> Candidate:
@@ -312,14 +313,11 @@ def _turn(message: Message, history: LogColumns, index: int, score: float, **fie
     )
 
 
-def _add_turn(tx: Tx, message: Message, turn: Candidate, collection: Candidates, **facts: Any) -> None:
+def _add_turn(message: Message, turn: Candidate, collection: Candidates, **facts: Any) -> None:
     """Add a turn with what its source says beside it."""
-    line = message.conversation_seq
-    if line not in collection.conversations:
-        collection.conversations[line] = tx.conversations.get_by_seq(message.agent_id, line).id
+    collection.conversations[message.id] = message.conversation_seq
     collection.add(
         turn,
-        conversation_id=collection.conversations[line],
         seq=message.seq,
         role=message.role,
         name=message.name,
@@ -355,7 +353,7 @@ def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope
             continue
         score = (1 if message.role == "user" else 0) - rank_cost(place)
         turn = _turn(message, history, indexes[message.seq], score, fills=True)
-        _add_turn(tx, message, turn, collection)
+        _add_turn(message, turn, collection)
 
 
 def _without_copies(tx: Tx, history: LogColumns, scope: RecallScope, messages: Sequence[Message]) -> Sequence[Message]:
@@ -376,10 +374,14 @@ def rank_cost(place: int) -> float:
     return place / 10_000
 
 
-def _sources(packed: PackedText, collection: Candidates) -> Iterator[RecallSource]:
+def _sources(tx: Tx, agent: Agent | None, packed: PackedText, collection: Candidates) -> Iterator[RecallSource]:
     """Yield the source of each part of the packed text, in its order."""
+    lines = {part.candidate.id: collection.conversations.get(part.candidate.id) for part in packed.parts}
+    keys = [] if agent is None else [(agent.id, line) for line in dict.fromkeys(lines.values()) if line is not None]
+    conversations = {one.seq: one.id for one in tx.conversations.list_by_keys(keys)}
     for number, part in enumerate(packed.parts, 1):
         candidate = part.candidate
+        line = lines[candidate.id]
         yield RecallSource(
             number=number,
             kind=candidate.kind,
@@ -389,5 +391,6 @@ def _sources(packed: PackedText, collection: Candidates) -> Iterator[RecallSourc
             first=part.excerpt.first,
             last=part.excerpt.last,
             chars=len(candidate.text),
+            conversation_id=None if line is None else conversations[line],
             **collection.facts[candidate.kind, candidate.id],
         )

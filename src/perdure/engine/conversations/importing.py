@@ -299,12 +299,15 @@ async def make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> N
 def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> _ViewState | None:
     """Load the view of the next request, if it is larger than the window by the stored estimates; None: it fits."""
     opening = tx.conversations.get_state(agent_id, conversation_seq)
-    agent, conversation, memory = opening.agent, opening.conversation, read_memory(tx, opening)
+    agent, conversation = opening.agent, opening.conversation
+    window, reserve = inputs.window(agent)
+    if 2 * conversation.view_tokens <= window - reserve:
+        return None  # with a prefix that takes more than the other half, the next run makes room
+    memory = read_memory(tx, opening)
     if conversation.prefix_seq is None:
         prefix = recompile_prefix(tx, agent, conversation, memory, inputs, None, reason="import", client_tools=None)
     else:
         prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)
-    window, reserve = inputs.window(agent)
     if prefix.tokens + conversation.view_tokens - conversation.overcount <= window - reserve:
         return None
     pinned = tx.messages.list_by_seqs(agent_id, prefix.pinned)
