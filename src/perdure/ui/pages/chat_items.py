@@ -8,6 +8,7 @@ from perdure.core.blocks import BlockVersion
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import BlockId, RunId
 from perdure.core.messages import (
+    SEND_MESSAGE,
     TRY_AGAIN,
     Image,
     Message,
@@ -52,7 +53,7 @@ def message_items(message: Message, edits: Sequence[BlockVersion] = ()) -> Itera
                     yield {**item, "kind": "assistant", "name": None, "text": part.speech}
                 else:
                     yield {**item, "kind": "call", "name": part.name, "text": part.own_arguments}
-            case ToolResult():
+            case ToolResult() if part.name != SEND_MESSAGE or part.refused:  # else the message itself says it
                 failed = part.status != "success"
                 yield {**item, "kind": "result", "name": part.name, "text": part.text, "failed": failed}
             case ToolDecision():
