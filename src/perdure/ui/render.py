@@ -298,6 +298,18 @@ def agent_of(request: Request, library: AsyncPerdure) -> AsyncAgentById:
     return library.agent_of(agent_id_of(request))
 
 
+def in_order(rows: Sequence[Data], request: Request, columns: Mapping[str, str]) -> list[Data]:
+    """The rows in the order of the query's `sort`, a column, with "-" in front the other way round; as they are without
+    one. `columns`: column -> its field. Rows that lack it come last."""
+    sort = request.query_params.get("sort", "")
+    name = columns.get(sort.removeprefix("-"))
+    if name is None:
+        return [*rows]
+    known = [row for row in rows if row[name] not in (None, "")]
+    known.sort(key=lambda row: row[name].lower() if isinstance(row[name], str) else row[name], reverse=sort[0] == "-")
+    return known + [row for row in rows if row[name] in (None, "")]
+
+
 def after_of(items: Sequence[Any], limit: int) -> str | None:
     """The cursor of the next page: the id of the last item of a full page."""
     return items[-1].id if len(items) == limit else None

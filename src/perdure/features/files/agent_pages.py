@@ -13,14 +13,14 @@ from perdure.core.errors import PerdureError
 from perdure.core.ids import FolderId
 from perdure.core.text.reprs import attributes
 from perdure.features.files.folder_service import AsyncFolder
-from perdure.features.files.pages import FOLDERS_MAX, file_shape, store_files, upload_notice
+from perdure.features.files.pages import COLUMNS, FOLDERS_MAX, file_shape, store_files, upload_notice
 from perdure.features.files.units import FolderChanges
 from perdure.library.agent import AsyncAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.search.ranking.hits import PassageHit
 from perdure.ui.pages.home import agent_frame
-from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of
+from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of, in_order
 
 FILES_MAX, HITS_MAX, HIT_CHARS = 500, 20, 600
 
@@ -39,9 +39,11 @@ async def files(request: Request, library: AsyncPerdure) -> Data:
     shapes = [
         {
             **attributes(folder, "id", "name", "description", count="file_count"),
-            "files": [
-                {**file_shape(one.file), "is_open": one.is_open} for one in found if one.file.folder_id == folder.id
-            ],
+            "files": in_order(
+                [{**file_shape(one.file), "is_open": one.is_open} for one in found if one.file.folder_id == folder.id],
+                request,
+                COLUMNS,
+            ),
         }
         for folder in folders
     ]

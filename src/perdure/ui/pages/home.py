@@ -18,7 +18,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, sections_of
 
 AGENTS_MAX, RUNS_MAX = 50, 10
-SORTS = ("name", "updated", "created")
+SORTS = ("name", "messages", "updated", "created")
 """By which columns agents are sorted; by default those that were used last come first."""
 
 pages = Pages()

@@ -26,7 +26,7 @@ from perdure.server.wire.http import library_of, wants_page
 from perdure.ui.pages.chat_items import message_items
 from perdure.ui.pages.context import plot, step_shape
 from perdure.ui.pages.home import agent_names, run_shape
-from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, error_page, form_of
+from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, error_page, form_of, in_order
 
 RUNS_MAX, STEPS_MAX, MESSAGES_MAX, PLOTTED_MIN = 50, 200, 500, 3
 WINDOW = 200
@@ -35,6 +35,11 @@ CHOICES_MAX = 8
 STATUSES: Sequence[RunStatus] = ("queued", "running", "completed", "failed", "cancelled")
 WAITING = "waiting"
 FILTERS = ("status", "agent", "model", "error", "day")
+COLUMNS = {
+    **{"started": "created_at", "agent": "agent", "status": "status", "model": "models", "took": "seconds"},
+    **{"steps": "steps", "in": "input_tokens", "out": "output_tokens", "cost": "cost"},
+}
+"""The columns by which runs are sorted -> their fields."""
 
 pages = Pages()
 
@@ -42,7 +47,7 @@ pages = Pages()
 @pages.get("/runs", "runs.html", sections="runs")
 async def runs(request: Request, library: AsyncPerdure) -> Data:
     """The newest runs that meet the filters: `status`, `agent`, `model`, `error` (a stop reason) and `day`; how long
-    they took, and what they used."""
+    they took, and what they used. With `sort` those of the window in the order of a column."""
     query = request.query_params
     used = {name: query[name] for name in FILTERS if query.get(name, "").strip()}
     agent = await library.all_agents.resolve(used["agent"]) if "agent" in used else None
@@ -55,16 +60,22 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
     waiting = {call.run_id for _, call in await library.approvals.list_all()}
     shapes = [_row(run, waiting, uses) | {"agent": names[run.key.agent_id]} for run in found]
     request.state.shown_runs = shapes  # for sections of features
+    sort = query.get("sort", "")
+    is_sorted = sort.removeprefix("-") in COLUMNS
+    kept, shown = used | ({"sort": sort} if is_sorted else {}), WINDOW if is_sorted else RUNS_MAX
+    has_more = len(found) == WINDOW if is_sorted else len(found) > RUNS_MAX
     return {
         "title": "Runs",
         "agent": None if agent is None else {"id": agent.id, "name": agent.name},
         "used": used,
-        "filters": _choices(used, newest, names, uses),
-        "runs": shapes[:RUNS_MAX],
-        "after": urlencode(used | {"after": found[RUNS_MAX - 1].id}) if len(found) > RUNS_MAX else None,
-        "plots": _plots(found[:RUNS_MAX], costs),
+        "filters": _choices(kept, newest, names, uses),
+        "runs": in_order(shapes[:shown], request, COLUMNS),
+        "is_sorted": is_sorted,
+        "keep": urlencode(used),
+        "after": urlencode(kept | {"after": found[shown - 1].id}) if has_more else None,
+        "plots": _plots(found[:shown], costs),
         "latency": _latency(found),
-        "cost": _cost_shape(found[:RUNS_MAX], costs),
+        "cost": _cost_shape(found[:shown], costs),
     }
 
 
