@@ -124,8 +124,12 @@ document.addEventListener("change", (event) => {
   const name = event.target.dataset.checkAll;
   if (name) document.querySelectorAll(`input[name="${name}"]`).forEach((one) => { one.checked = event.target.checked; });
 });
+const isTouched = matchMedia("(hover: none)"); // a keyboard on the screen: it hides the messages, and Enter is a new line
 document.addEventListener("keydown", (event) => {
-  if (event.target.matches("select[data-submit], [hx-trigger=change] select") && /^(Arrow(Up|Down)|\w)$/.test(event.key)) {
+  if (event.target.matches("[data-enter]") && event.key === "Enter" && !event.shiftKey && !event.isComposing && !isTouched.matches) {
+    event.preventDefault();
+    event.target.form.requestSubmit();
+  } else if (event.target.matches("select[data-submit], [hx-trigger=change] select") && /^(Arrow(Up|Down)|\w)$/.test(event.key)) {
     event.preventDefault(); // an entry that is only passed is not chosen
     event.target.showPicker();
   } else if (event.target.matches("form:has([name=call_id]) input") && event.key === "Enter" && !event.isComposing) {

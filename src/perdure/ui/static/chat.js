@@ -4,7 +4,6 @@
 const byId = (id) => document.getElementById(id);
 const log = () => byId("messages");
 const chatOf = () => document.querySelector(".chat").dataset;
-const isTouched = matchMedia("(hover: none)"); // a keyboard on the screen: it hides the messages, and Enter is a new line
 const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
 const toEnd = () => { if (log().checkVisibility()) window.scrollTo(0, document.documentElement.scrollHeight); };
 
@@ -294,12 +293,6 @@ document.addEventListener("input", (event) => {
   grow(event.target);
   showCommands(event.target);
 });
-document.addEventListener("keydown", (event) => {
-  if (!event.target.matches("#text") || event.key !== "Enter" || event.shiftKey || event.isComposing || isTouched.matches) return;
-  event.preventDefault();
-  event.target.form.requestSubmit();
-});
-
 refresh = () => load();
 isShown = ({ run, memory }) => run === followed && (source !== null || !memory);
 settle();
