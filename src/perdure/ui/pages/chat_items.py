@@ -84,9 +84,9 @@ def queued_items(waiting: WaitingRun) -> Iterable[Data]:
     for draft in waiting.drafts:
         if draft.kind == "message" and draft.role == "user":
             text = "\n\n".join(part.text for part in draft.parts if isinstance(part, Text))
-            pictures = sum(isinstance(part, Image) for part in draft.parts)
-            own = {"run_id": waiting.run.id, "otid": draft.otid, "text": text, "pictures": pictures}
-            yield {"id": f"{draft.id}-0", **own}
+            pictures = [place for place, part in enumerate(draft.parts) if isinstance(part, Image)]
+            ids = {"id": f"{draft.id}-0", "message_id": draft.id, "run_id": waiting.run.id, "otid": draft.otid}
+            yield {**ids, "text": text, "pictures": pictures}
 
 
 def edit_item(block_id: BlockId, version: int, label: str, diff: str) -> Data:
