@@ -109,7 +109,8 @@ async def test_a_conversation_shows_and_writes_its_own_block() -> None:
         late = await client.post(
             f"{home}/conversations/blocks/human", params=query, data={"version": "0", "value": "Likes water."}
         )
-        assert late.status_code == 409
+        assert late.status_code == 409 and "data-conflict" in late.text and "+Likes coffee." in late.text
+        assert f'hx-post="{home}/conversations/blocks/human?conversation={line.id}' in late.text
         await undo(client, saved)
         assert [block.value for block in await agent.isolated_blocks(line.id)] == ["Likes tea."]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from perdure.core.blocks import Block
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, VersionConflict
 from perdure.core.ids import ConversationId
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.chat import chat
 from perdure.ui.pages.home import page_author
-from perdure.ui.pages.memory import edit_block
+from perdure.ui.pages.memory import VERSIONS_MAX, check_meanwhile, edit_block
 from perdure.ui.render import Notice, Pages, agent_of, field_of, form_of, is_number, url_of
 
 pages = Pages()
@@ -71,7 +71,12 @@ async def write_block(request: Request, library: AsyncPerdure) -> Notice:
         form = await form_of(request)
         version, changes = form.get("version", ""), {"value": form.get("value", "")}
         expected = int(version) if is_number(version) else None
-        block = await library.blocks.edit(own.id, changes, expected=expected, author=page_author())
+        try:
+            block = await library.blocks.edit(own.id, changes, expected=expected, author=page_author())
+        except VersionConflict as late:
+            versions = await library.blocks.history(own.id, limit=VERSIONS_MAX)
+            check_meanwhile(versions, own.label, changes["value"], since=late.expected)
+            raise
         fields = {"value": own.value, "version": str(block.version)}
         text = f"Block {block.label!r} of this conversation was changed."
         return Notice(text, undo=url_of(request), fields=fields)

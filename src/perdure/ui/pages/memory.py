@@ -193,7 +193,7 @@ async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
     try:
         block = await agent.blocks.edit(label, {"value": value or ""}, expected=expected, author=page_author())
     except VersionConflict as conflict:
-        await check_meanwhile(agent, label, value or "", since=conflict.expected)
+        check_meanwhile(await agent.blocks.history(label, limit=VERSIONS_MAX), label, value, since=conflict.expected)
         raise
     text = f"Block {label!r} was changed; the agent reads it with its next message."
     if earlier:
@@ -212,12 +212,12 @@ async def _value_of(agent: AsyncAgentById, label: str, number: int) -> str:
     raise NotFound("block version", str(number), hint=f"the page shows the newest {VERSIONS_MAX}")
 
 
-async def check_meanwhile(agent: AsyncAgentById, label: str, mine: str, *, since: int) -> None:
-    """Raises: SavedMeanwhile: the block was written after the version `since`, which is not too old to be shown."""
-    versions = await agent.blocks.history(label, limit=VERSIONS_MAX)
+def check_meanwhile(versions: Sequence[BlockVersion], label: str, mine: str | None, *, since: int) -> None:
+    """Check that nobody wrote a block, of which these are the newest versions, after the version `since`. Raises:
+    SavedMeanwhile: somebody did; not if that version is too old to be among them."""
     newest, base = versions[0], next((one for one in versions if one.version == since), None)
     if base is not None and base is not newest:
-        field = three_ways("value", label, base=base.value, theirs=newest.value, mine=mine)
+        field = three_ways("value", label, base=base.value, theirs=newest.value, mine=mine or "")
         who = newest.agent_name or author(newest.author.kind).capitalize()
         hidden = {"version": str(newest.version)}
         raise SavedMeanwhile([label], [field], hidden, who=f"{who} saved version {newest.version}")
