@@ -217,6 +217,25 @@ async def test_schedules_are_listed_and_cancelled() -> None:
         cancelled = await client.post(f"{where}/schedules/{made.id}/cancel")
         assert "no longer fires" in text_of(cancelled.text)
         assert (await agent.schedules.get(made.id)).status == "cancelled"
+        await undo(client, cancelled)
+        assert (await agent.schedules.get(made.id)).status == "active"
+        await client.post(f"{where}/schedules/{made.id}/pause")
+        await undo(client, await client.post(f"{where}/schedules/{made.id}/cancel"))
+        assert (await agent.schedules.get(made.id)).status == "paused"
+
+
+async def test_schedules_stand_on_pages_of_twenty() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        for number in range(21):
+            await agent.schedules.create("x", every="2h", name=f"number {number}")
+        where = f"/agents/{agent.id}/memory"
+        first = await client.get(where)
+        link = next(str(one["href"]) for _, one in tags_of(first.text) if "schedule=" in str(one.get("href")))
+        second = text_of((await client.get(where + link.partition("#")[0])).text)
+
+    assert "number 19" in first.text and "number 20" not in first.text
+    assert "number 20" in second and "number 19" not in second and "The first schedules" in second
 
 
 async def test_schedules_are_added_paused_and_resumed() -> None:
