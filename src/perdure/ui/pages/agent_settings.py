@@ -3,6 +3,7 @@ discarded and brought back."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -12,7 +13,7 @@ from starlette.requests import Request
 
 from perdure.context.prompts import base_prompt
 from perdure.core.agents import OWN_TAGS, Agent
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.features import feature_settings
 from perdure.core.text.reprs import attributes, plural
 from perdure.domain.agents.fields import GROUPS, SettingField, field_value, setting_fields, with_fields
@@ -143,13 +144,14 @@ async def set_about(request: Request, library: AsyncPerdure) -> Notice:
 async def write_persona(request: Request, library: AsyncPerdure) -> Notice:
     """Write the persona, as on the page of the agent's memory; an agent without one gets the block."""
     own, form, label = agent_of(request, library), await form_of(request), request.path_params["label"]
-    persona, value = await _persona(own), form.get("value", "")
-    if persona and label == PERSONA and form.get("version") == "":
-        field = three_ways("value", PERSONA, base="", theirs=persona["value"], mine=value)
-        raise SavedMeanwhile([PERSONA], [field], {"version": str(persona["version"])})
-    if persona is None and label == PERSONA:
-        await own.blocks.add(NewBlock(label=PERSONA, value=value), author=page_author())
-        return Notice("The persona was stored; the agent reads it with its next message.")
+    value = form.get("value", "")
+    if label == PERSONA and form.get("version") == "":
+        with contextlib.suppress(AlreadyExists):
+            await own.blocks.add(NewBlock(label=PERSONA, value=value), author=page_author())
+            return Notice("The persona was stored; the agent reads it with its next message.")
+        persona = await own.blocks.get(PERSONA)
+        field = three_ways("value", PERSONA, base="", theirs=persona.value, mine=value)
+        raise SavedMeanwhile([PERSONA], [field], {"version": str(persona.version)})
     return await edit_block(request, library)
 
 
