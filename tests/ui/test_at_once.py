@@ -10,9 +10,14 @@ import pytest
 
 from tests.ui.browser import dashboard, text_of
 
-SOURCE = (
-    'def add(first: float) -> float:\n    """Add.\n\n    Args:\n        first: a number.\n    """\n    return first\n'
-)
+SOURCE = '''def add(first: float) -> float:
+    """Add.
+
+    Args:
+        first: a number.
+    """
+    return first
+'''
 
 
 async def _twice(client: httpx.AsyncClient, path: str, **sent: Any) -> list[httpx.Response]:

@@ -13,10 +13,12 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core.agents import AgentFilter
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.ids import AgentId, RunId
 from perdure.core.messages import Message, ToolResult
 from perdure.core.runs import FAILED_REASONS, Run, RunFilter, RunStatus, StopReason
+from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.spans import RunSpan
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
@@ -32,6 +34,7 @@ RUNS_MAX, STEPS_MAX, MESSAGES_MAX, PLOTTED_MIN = 50, 200, 500, 3
 WINDOW = 200
 """How many of the newest runs the filters, plots and percentiles are made from."""
 CHOICES_MAX = 8
+ONE = Page(1, ascending=False)
 STATUSES: Sequence[RunStatus] = ("queued", "running", "completed", "failed", "cancelled")
 WAITING = "waiting"
 FILTERS = ("status", "agent", "model", "error", "day")
@@ -59,6 +62,7 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
     names = await agent_names(library, [run.key.agent_id for run in (*found, *newest)])
     waiting = {call.run_id for _, call in await library.approvals.list_all()}
     shapes = [_row(run, waiting, uses) | {"agent": names[run.key.agent_id]} for run in found]
+    agents = [] if found or used else await library.all_agents.page(AgentFilter(hidden=False), ONE, "used")
     request.state.shown_runs = shapes  # for sections of features
     sort = query.get("sort", "")
     is_sorted = sort.removeprefix("-") in COLUMNS
@@ -69,6 +73,7 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
         "agent": None if agent is None else {"id": agent.id, "name": agent.name},
         "used": used,
         "filters": _choices(kept, newest, names, uses),
+        "newest": attributes(agents[0], "id", "name") if agents else None,
         "runs": in_order(shapes[:shown], request, COLUMNS),
         "is_sorted": is_sorted,
         "keep": urlencode(used),
