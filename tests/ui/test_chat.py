@@ -153,7 +153,7 @@ async def test_a_stopped_answer_stays_and_is_tried_again(chromium: Browser, tmp_
         await page.wait_for_selector("#live .assistant:has-text('one')")
         await page.click("#stop")
         await page.wait_for_selector(".stopped:last-child button:has-text('Try again')")
-        assert await page.locator("[data-post=again]").count() == 1
+        await expect(page.locator("[data-post=again]")).to_have_count(1)
         model.go.set()
         await page.click("[data-post=again]")
         await page.wait_for_selector("#messages .assistant:has-text('one more time')")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 from perdure import AsyncPerdure
 from tests.ui.browser import dashboard, tags_of, text_of
@@ -137,7 +137,7 @@ async def test_a_conflict_is_resolved_without_a_mouse(chromium: Browser, tmp_pat
         await page.keyboard.press("Enter")
         await page.wait_for_selector("#notice:has-text('with its next message')")
         assert (await agent.blocks.get("human")).value == "Likes coffee.\nLives in Turin.\nHas a cat. And a dog."
-        assert await page.query_selector("#conflict") is None
+        await expect(page.locator("#conflict")).to_have_count(0)
 
         await press_until(page, "#block-human textarea")
         await page.keyboard.press("Control+A")

@@ -27,7 +27,7 @@ from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of, wants_page
 from perdure.ui.pages.chat_items import message_items
 from perdure.ui.pages.context import plot, step_shape
-from perdure.ui.pages.home import agent_names, run_shape
+from perdure.ui.pages.home import WAITING, agent_names, listed_run, run_shape
 from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, error_page, form_of, in_order
 
 RUNS_MAX, STEPS_MAX, MESSAGES_MAX, PLOTTED_MIN = 50, 200, 500, 3
@@ -36,7 +36,6 @@ WINDOW = 200
 CHOICES_MAX = 8
 ONE = Page(1, ascending=False)
 STATUSES: Sequence[RunStatus] = ("queued", "running", "completed", "failed", "cancelled")
-WAITING = "waiting"
 FILTERS = ("status", "agent", "model", "error", "day")
 COLUMNS = {
     **{"started": "created_at", "agent": "agent", "status": "status", "model": "models", "took": "seconds"},
@@ -113,11 +112,10 @@ def _filter_of(used: Mapping[str, str], agent_id: AgentId | None) -> RunFilter:
 
 
 def _row(run: Run, waiting: Collection[RunId], uses: Mapping[RunId, RunUse]) -> Data:
-    """A run as the list shows it; one that has stopped at calls which wait for a person is waiting."""
+    """A run as the list shows it, with what it cost and how long it took."""
     use = uses.get(run.id)
-    shape = run_shape(run) | {"cost": None if use is None else use.cost, "models": [] if use is None else use.models}
-    shape["seconds"] = _seconds(run)
-    return shape | ({"status": WAITING, "stop_reason": None} if run.id in waiting else {})
+    own = {"cost": None if use is None else use.cost, "models": [] if use is None else use.models}
+    return listed_run(run, waiting) | own | {"seconds": _seconds(run)}
 
 
 def _seconds(run: Run) -> float | None:

@@ -92,7 +92,9 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
         else:
             page = Page(FACTS_MAX, ascending=False, after=query.get("after"))
             hits = list(await library.agent_of(agent_id).facts.page(page, **where))
-    except (InvalidInput, NotFound) as error:
+    except NotFound:
+        problem = f"No facts are about “{about}”."
+    except InvalidInput as error:
         problem = str(error)
     used = {name: query[name] for name in FILTERS if query.get(name, "").strip()}
     last = hits[-1].fact.id if len(hits) == FACTS_MAX and not search else None
@@ -244,7 +246,9 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
             newest_first=True,
             entity=entity or None,
         )
-    except (InvalidInput, NotFound) as error:
+    except NotFound:
+        problem = f"No facts are about “{entity}”."
+    except InvalidInput as error:
         problem = str(error)
     older = None
     if len(events) > EVENTS_MAX:
