@@ -110,6 +110,15 @@ document.addEventListener("visibilitychange", () => {
 document.addEventListener("htmx:afterSettle", listen);
 addEventListener("load", listen);
 
+// A text that scrolls can be scrolled by the keyboard: not every browser lets Tab come to it by itself.
+function reachScrolled({ target }) {
+  for (const text of target.querySelectorAll("pre"))
+    if (text.scrollWidth > text.clientWidth || text.scrollHeight > text.clientHeight) text.tabIndex = 0;
+}
+document.addEventListener("toggle", reachScrolled, true);
+document.addEventListener("htmx:afterSettle", reachScrolled);
+addEventListener("load", () => reachScrolled({ target: document }));
+
 // The fields of a rule that its kind needs.
 function showRuleFields() {
   for (const kind of document.querySelectorAll("[data-rule]"))
@@ -210,5 +219,5 @@ document.getElementById("theme")?.addEventListener("click", () => {
 document.addEventListener("htmx:afterSettle", (event) => {
   if (!document.getElementById("page")?.contains(event.target)) return;
   if (event.detail.requestConfig?.elt === document.body) restore();
-  else if (!document.querySelector(".chat")) focusResult(event.detail.requestConfig);
+  else if (!document.querySelector(".chat") || document.querySelector("[data-conflict]")) focusResult(event.detail.requestConfig);
 });
