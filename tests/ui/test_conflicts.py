@@ -87,7 +87,7 @@ async def test_late_changes_of_an_agent_are_chosen_field_by_field() -> None:
         action, hidden, own = _choice(late.text)
 
         assert late.status_code == 409
-        assert "name and description were changed while you were writing" in text_of(late.text)
+        assert "Name and description were changed while you were writing" in text_of(late.text)
         assert "Yours: Uma" in late.text and "Saved in the meantime: Eva" in late.text
         assert own == {"name": "Uma", "description": "Cooks."} and hidden["tags"] == "house"
         theirs = next(str(one["hx-vals"]) for _, one in tags_of(late.text) if one.get("id") == "keep-theirs")

@@ -32,6 +32,7 @@ class SavedMeanwhile(Conflict):
         keeps_more: bool = False,
     ) -> None:
         named = f"{' and '.join(what)} {'was' if len(what) == 1 else 'were'}"
+        named = named[:1].upper() + named[1:]
         super().__init__(f"{named} changed while you were writing: choose what to keep.")
         title = f"{named} changed while you were writing"
         self.choice = {"title": title, "who": who, "fields": fields, "hidden": hidden, "keeps_more": keeps_more}

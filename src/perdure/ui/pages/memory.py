@@ -220,7 +220,7 @@ def check_meanwhile(versions: Sequence[BlockVersion], label: str, mine: str | No
         field = three_ways("value", label, base=base.value, theirs=newest.value, mine=mine or "")
         who = newest.agent_name or author(newest.author.kind).capitalize()
         hidden = {"version": str(newest.version)}
-        raise SavedMeanwhile([label], [field], hidden, who=f"{who} saved version {newest.version}")
+        raise SavedMeanwhile([f"block {label}"], [field], hidden, who=f"{who} saved version {newest.version}")
 
 
 @pages.post("/agents/{agent_id}/memory/passages", shows=memory)
