@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from perdure import AsyncPerdure, Conflict, ModelNotFound, NotFound, RunFailed
 from perdure.library.agent import AsyncAgent
 from perdure.testing import fails, says
-from tests.support.library import SlowSpeaker, open_async
+from tests.support.library import SlowCaller, SlowSpeaker, open_async
 
 
 async def texts(agent: AsyncAgent) -> list[str]:
@@ -22,9 +23,9 @@ async def until_ended(agent: AsyncAgent, run_id: str) -> None:
         pass
 
 
-async def speaking(perdure: AsyncPerdure, model: SlowSpeaker) -> tuple[AsyncAgent, str]:
+async def speaking(perdure: AsyncPerdure, model: SlowSpeaker, **fields: Any) -> tuple[AsyncAgent, str]:
     """An agent in the middle of an answer, and the run."""
-    agent = await perdure.create_agent()
+    agent = await perdure.create_agent(**fields)
     run = (await agent.submit("count")).run
     await model.speaking.wait()
     return agent, run.id
@@ -101,6 +102,22 @@ async def test_a_stopped_answer_stays_and_is_tried_again(tmp_path: Path) -> None
         model.go.set()
         await until_ended(agent, (await agent.try_again(first)).run.id)  # type: ignore[arg-type]
         assert [text for text in await texts(agent) if "one" in text] == ["one ", "one two"]
+
+
+async def test_a_sent_message_that_is_stopped_stays_and_is_tried_again(tmp_path: Path) -> None:
+    """What `send_message` had said of it; the next request has it too, as a call that did not run."""
+    model = SlowCaller("one ", "two")
+    async with await open_async(tmp_path / "agents.db", model=model) as perdure:
+        agent, first = await speaking(perdure, model, agent_type="memgpt_v2_agent", tools=("send_message",))
+        await agent.cancel(first)  # type: ignore[arg-type]
+        await until_ended(agent, first)
+        *_, said, closed = await agent.transcript()
+        assert (said.message.text, closed.stopped, closed.failure) == ("one ", True, None)
+        assert said.message.calls[0].speech == "one "
+
+        model.go.set()
+        await until_ended(agent, (await agent.try_again(first)).run.id)  # type: ignore[arg-type]
+        assert (await agent.transcript())[-2].message.text == "one two"
 
 
 async def test_a_message_is_answered_again_in_a_new_conversation(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure import AsyncPerdure, ModelDelta, ModelReply, ModelRequest, Perdure
 from perdure.settings import Settings
-from perdure.testing import ScriptedModel, says
+from perdure.testing import ScriptedModel, calls, says
 
 MODEL = "test/scripted"
 
@@ -48,3 +48,16 @@ class SlowSpeaker:
             self.speaking.set()
             await self.go.wait()
         yield says("".join(self.words))
+
+
+class SlowCaller(SlowSpeaker):
+    """As `SlowSpeaker`, but its words are a message that it sends by `send_message`, in a loop with heartbeats."""
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        yield ModelDelta("tool_name", "send_message", call_id="call_1")
+        yield ModelDelta("tool_arguments", '{"thinking": "I greet.", "message": "')
+        for word in self.words:
+            yield ModelDelta("tool_arguments", word)
+            self.speaking.set()
+            await self.go.wait()
+        yield calls("send_message", thinking="I greet.", message="".join(self.words), request_heartbeat=False)

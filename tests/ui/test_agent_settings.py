@@ -205,7 +205,7 @@ async def test_two_tabs_change_different_settings_and_lose_none() -> None:
         first = await client.post(f"{here}/values", data={**form, "number:temperature": "0.5"})
         await client.post(f"{here}/values", data={**form, "whole:max_output_tokens": "900"})
         late = await client.post(f"{here}/values", data={**form, "number:temperature": "0.7"})
-        assert late.status_code == 409 and "temperature was changed in the meantime" in text_of(late.text)
+        assert late.status_code == 409 and "Temperature was changed while you were writing" in text_of(late.text)
         await undo(client, first)
         assert (await library.agent("Ada")).info.settings == {"max_output_tokens": 900}
 

@@ -7,7 +7,7 @@ import base64
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Route, expect
+from playwright.async_api import Browser, Dialog, FilePayload, Page, Route, expect
 
 from perdure.core.messages import Image, Text
 from perdure.providers.build import takes_images
@@ -15,7 +15,7 @@ from perdure.testing import ScriptedModel, calls, says
 from tests.ui.browser import dashboard, text_of
 from tests.ui.chromium import needs_chromium
 from tests.ui.test_browser import chromium, press_until
-from tests.ui.test_chat import open_chat
+from tests.ui.test_chat import HaltingModel, open_chat, send
 
 __all__ = ["chromium"]
 
@@ -23,6 +23,12 @@ PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 PICTURE = {"picture": ("pear.png", PNG, "image/png")}
+
+
+async def attach(page: Page, *names: str, content: bytes = PNG) -> None:
+    """Choose pictures for the message."""
+    files: list[FilePayload] = [{"name": name, "mimeType": "image/png", "buffer": content} for name in names]
+    await page.set_input_files("#attach", files)
 
 
 async def test_a_picture_goes_with_the_message_and_is_shown() -> None:
@@ -82,8 +88,8 @@ async def test_a_picture_stays_when_its_text_is_edited() -> None:
         assert [one.parts for one in asked] == [(Text("What colour?"), said.parts[1])]
 
 
-async def test_a_queued_picture_is_named_and_not_taken_back() -> None:
-    """Its text would come back alone."""
+async def test_a_picture_that_waits_is_shown_and_taken_back() -> None:
+    """Only to its own agent, and only in its conversation."""
     began, go = asyncio.Event(), asyncio.Event()
 
     async def hold() -> str:
@@ -94,16 +100,20 @@ async def test_a_queued_picture_is_named_and_not_taken_back() -> None:
 
     async with dashboard(calls("hold"), says("One."), says("A pear."), tools=[hold]) as (client, library):
         agent = await library.create_agent("Ada", tools=["hold"])
+        other = await library.create_agent("Lin")
         path = f"/agents/{agent.id}"
         await agent.submit("wait")
         await began.wait()
         await client.post(f"{path}/messages", data={"text": "What is this?", "key": "one"}, files=PICTURE)
-        (queued,) = (await client.get(f"{path}?format=json")).json()["queued"]
-        page = await client.get(path)
-        assert (queued["text"], queued["pictures"]) == ("What is this?", 1)
-        assert "1 picture" in text_of(page.text) and 'data-post="take-back"' not in page.text
-        refused = await client.post(f"{path}/take-back", data={"run_id": queued["run_id"]})
-        assert refused.status_code == 409 and "pictures can't be taken back" in text_of(refused.text)
+        page = (await client.get(f"{path}?format=json")).json()
+        (queued,), line = page["queued"], page["conversation"]["id"]
+        assert (queued["text"], queued["pictures"]) == ("What is this?", [1])
+        picture = f"/pictures/{queued['message_id']}/1?conversation={line}"
+        assert f'src="{path}{picture}"' in (await client.get(path)).text
+        assert (await client.get(path + picture)).content == PNG
+        assert (await client.get(f"/agents/{other.id}{picture}")).status_code == 404
+        assert (await client.post(f"{path}/take-back", data={"run_id": queued["run_id"]})).status_code == 200
+        assert (await client.get(path + picture)).status_code == 404
         go.set()
 
 
@@ -178,7 +188,7 @@ async def test_a_picture_is_sent_with_its_text(chromium: Browser, tmp_path: Path
 
 @needs_chromium
 async def test_what_is_typed_while_a_picture_is_sent_stays(chromium: Browser, tmp_path: Path) -> None:
-    """A second press of Enter sends nothing twice."""
+    """It is of the next message, as is a picture that is attached meanwhile."""
     async with open_chat(chromium, tmp_path, ScriptedModel(says("A pear."))) as (page, _, agent):
         arrived, go = asyncio.Event(), asyncio.Event()
 
@@ -188,15 +198,81 @@ async def test_what_is_typed_while_a_picture_is_sent_stays(chromium: Browser, tm
             await route.continue_()
 
         await page.route("**/messages?*", hold)
-        await page.set_input_files("#attach", {"name": "pear.png", "mimeType": "image/png", "buffer": PNG})
-        await page.fill("#text", "What is this?")
-        await page.press("#text", "Enter")
+        await attach(page, "pear.png")
+        await send(page, "What is this?")
         await arrived.wait()
-        await page.set_input_files("#attach", {"name": "fig.png", "mimeType": "image/png", "buffer": PNG})
+        await expect(page.locator("#outbox .item")).to_contain_text("1 picture · Sending…")
+        await attach(page, "fig.png")
         await page.press("#text", "Enter")
-        await page.type("#text", " And this?")
+        await page.type("#text", "And this?")
         go.set()
         await page.wait_for_selector("#messages .assistant:has-text('A pear.')")
         await expect(page.locator("#text")).to_have_value("And this?")
         await expect(page.locator("#attached li")).to_have_text(["fig.png ×"])
         assert len([one for one in await agent.messages() if one.role == "user"]) == 1
+
+
+@needs_chromium
+async def test_pictures_wait_for_the_connection_also_over_a_reload(chromium: Browser, tmp_path: Path) -> None:
+    """Behind the text that was sent before, in its order, and once."""
+    async with open_chat(chromium, tmp_path, ScriptedModel()) as (page, _, agent):
+        await page.route("**/messages?*", lambda route: route.abort())
+        await send(page, "Look.")
+        await attach(page, "pear.png", "fig.png")
+        await send(page, "What is this?")
+        await expect(page.locator("#outbox .meta")).to_have_text(
+            ["Not sent yet: no connection", "2 pictures · Not sent yet: no connection"]
+        )
+        await page.reload()
+        await expect(page.locator("#outbox .item")).to_have_count(2)
+        await page.unroute("**/messages?*")
+        await expect(page.locator("#messages .user img")).to_have_count(2)
+        await expect(page.locator("#messages .assistant")).to_have_count(2)
+        said = [one for one in await agent.messages() if one.role == "user"]
+        assert [(one.parts[0], len(one.parts)) for one in said] == [(Text("Look."), 1), (Text("What is this?"), 3)]
+
+
+@needs_chromium
+async def test_a_message_too_long_for_a_reload_says_so_and_is_sent(chromium: Browser, tmp_path: Path) -> None:
+    """The browser asks before such a page is left."""
+    asked: list[str] = []
+
+    async def stay(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        await dialog.dismiss()
+
+    async with open_chat(chromium, tmp_path, ScriptedModel()) as (page, _, agent):
+        page.on("dialog", stay)
+        await page.route("**/messages?*", lambda route: route.abort())
+        await attach(page, "pear.png", content=PNG + b" " * 4_500_000)
+        await send(page, "What is this?")
+        await expect(page.locator("#outbox .meta")).to_contain_text("keep this page open")
+        await page.evaluate("setTimeout(() => location.reload())")
+        await expect(page.locator("#outbox .meta")).to_contain_text("keep this page open")
+        await page.unroute("**/messages?*")
+        await page.wait_for_selector("#messages .assistant")
+        assert asked == ["beforeunload"]
+        assert len([one for one in await agent.messages() if one.role == "user"]) == 1
+
+
+@needs_chromium
+async def test_a_picture_that_waits_is_taken_back_into_the_composer(chromium: Browser, tmp_path: Path) -> None:
+    """With its text, also after a reload; it can be sent again."""
+    model = HaltingModel("one more ", "time")
+    async with open_chat(chromium, tmp_path, model) as (page, seen, agent):
+        await send(page, "count")
+        await page.wait_for_selector("#live .assistant")
+        await attach(page, "pear.png")
+        await send(page, "What is this?")
+        await page.wait_for_selector("#queued .item img")
+        await page.reload()
+        await page.click("#queued .item:has(img) button")
+        await expect(page.locator("#text")).to_have_value("What is this?")
+        await expect(page.locator("#attached li")).to_have_count(1)
+        await expect(page.locator("#queued .item")).to_have_count(0)
+        await page.press("#text", "Enter")
+        model.go.set()
+        await expect(page.locator("#messages .assistant")).to_have_count(2)
+        said = [one for one in await agent.messages() if one.role == "user"]
+        assert isinstance(said[1].parts[1], Image) and len(said) == 2
+    assert seen.problems == []

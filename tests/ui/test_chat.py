@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from playwright.async_api import Browser, Page, Route, expect
 
@@ -29,11 +30,11 @@ MARKDOWN = "# Pears\n\nThe *tree* wants\n\n```python\nprune()\n```\n\nand [care]
 
 @contextlib.asynccontextmanager
 async def open_chat(
-    chromium: Browser, path: Path, model: Model, tools: Tools = ()
+    chromium: Browser, path: Path, model: Model, tools: Tools = (), **fields: Any
 ) -> AsyncIterator[tuple[Page, Seen, AsyncAgent]]:
     """The page of the chat of an agent called Ada, what it sees, and the agent."""
     async with open_library(path, model, tools) as library, listening(library, ServerConfig(port=0)) as address:
-        agent = await library.create_agent("Ada", human="Likes tea.")
+        agent = await library.create_agent("Ada", human="Likes tea.", **fields)
         async with open_page(chromium, address) as (page, seen):
             await page.goto(f"{address}/agents/{agent.id}")
             yield page, seen, agent
@@ -52,6 +53,20 @@ class HaltingModel:
         await self.go.wait()
         yield ModelDelta("text", self.end)
         yield says(self.begin + self.end)
+
+
+class HaltingSender(HaltingModel):
+    """As `HaltingModel`, but what it says is a message that it sends by `send_message`."""
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        yield ModelDelta("tool_name", "send_message", call_id="call_1")
+        yield ModelDelta("tool_arguments", '{"thinking": "I greet.", "message": "')
+        async for piece in super().respond(request):
+            if isinstance(piece, ModelDelta):
+                yield ModelDelta("tool_arguments", piece.text)
+            else:
+                text = self.begin + self.end
+                yield calls("send_message", thinking="I greet.", message=text, request_heartbeat=False)
 
 
 async def send(page: Page, text: str) -> None:
@@ -138,11 +153,28 @@ async def test_a_stopped_answer_stays_and_is_tried_again(chromium: Browser, tmp_
         await page.wait_for_selector("#live .assistant:has-text('one')")
         await page.click("#stop")
         await page.wait_for_selector(".stopped:last-child button:has-text('Try again')")
-        assert await page.locator("[data-post=again]").count() == 1
+        await expect(page.locator("[data-post=again]")).to_have_count(1)
         model.go.set()
         await page.click("[data-post=again]")
         await page.wait_for_selector("#messages .assistant:has-text('one more time')")
         assert await page.locator("#messages .user").count() == 2
+    assert seen.problems == []
+
+
+async def test_a_sent_message_streams_and_is_stopped_like_an_answer(chromium: Browser, tmp_path: Path) -> None:
+    """Of an agent that speaks by `send_message`: also after a reload, and without the empty result of the call."""
+    model = HaltingSender("**one** more ", "time")
+    async with open_chat(chromium, tmp_path, model, agent_type="memgpt_v2_agent") as (page, seen, _):
+        await send(page, "count")
+        await page.wait_for_selector("#live .assistant strong:text-is('one')")
+        await page.click("#stop")
+        for _ in range(2):
+            await page.wait_for_selector("#messages .assistant:has(strong:text-is('one')) + .stopped:last-child")
+            assert await page.locator("#messages .item").count() == 3
+            await page.reload()
+        model.go.set()
+        await page.click("[data-post=again]")
+        await page.wait_for_selector("#messages .assistant:has-text('one more time')")
     assert seen.problems == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
 import random
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Error, Page, Route
+from playwright.async_api import Browser, BrowserContext, Error, FilePayload, Page, Route
 
+from perdure.core.messages import text_without_images
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.library.agent import AsyncAgent
 from perdure.server.config import ServerConfig
@@ -25,6 +27,8 @@ pytestmark = needs_chromium
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 ORDERS, ACTIONS = (200 if FULL else 3), 20
 PAUSE_S = 0.06
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfz0AEYBxVSF+FAP5FDvcfRYWgAAAAAElFTkSuQmCC"
+PICTURE: FilePayload = {"name": "dot.png", "mimeType": "image/png", "buffer": base64.b64decode(PNG)}
 
 SHOWN = """[...document.querySelectorAll("#messages > .item, #live > .item, #queued > .item, #outbox > .item")]
     .map(one => `${one.parentElement.id} ${one.id} ${(one.querySelector(".text") ?? one).textContent.trim()}`)"""
@@ -79,6 +83,8 @@ class Order:
                 self.sent.append(text)
                 if self.random.random() < 0.2 and not self.online_in:
                     await page.route("**/messages?*", lose_answer, times=1)
+                if self.random.random() < 0.2:
+                    await page.set_input_files("#attach", PICTURE)
                 await page.fill("#text", text)
                 await page.press("#text", "Enter")
             case "stop" | "again" | "take-back" as post:
@@ -126,7 +132,12 @@ async def until_equal(page: Page, fresh: Page, address: str) -> tuple[Any, Any]:
 
 async def texts_of(agent: AsyncAgent) -> list[str]:
     """What was said; a text that was taken back stands before the one that was being typed meanwhile."""
-    return [text for one in await agent.messages() if one.role == "user" for text in one.text.split("\n\n")]
+    return [
+        text
+        for one in await agent.messages()
+        if one.role == "user"
+        for text in text_without_images(one.parts).split("\n\n")
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -137,8 +148,8 @@ async def chromium() -> AsyncIterator[Browser]:
 
 @pytest.mark.parametrize("seed", range(ORDERS))
 async def test_what_is_shown_in_the_end_is_what_is_stored(chromium: Browser, tmp_path: Path, seed: int) -> None:
-    """Sending, queueing, stopping, taking back, trying again, a network that is away, a second tab and reloads in a
-    random order: nothing twice, nothing missing."""
+    """Sending, also pictures, queueing, stopping, taking back, trying again, a network that is away, a second tab and
+    reloads in a random order: nothing twice, nothing missing."""
     model: SlowModel = SlowModel(
         otherwise=lambda request: says(f"**Answer** to `{len(model.requests)}`:\n\n" + "word " * 20)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -77,6 +78,19 @@ def test_reasoning_and_calls_are_plain_text() -> None:
     pieces = [data for _, data in events(shown.render(now=1))]
 
     assert [(piece["plain"], piece["goes_on"]) for piece in pieces] == [("<b>*why*", None), ('pay {"a": 1}', None)]
+
+
+def test_a_sent_message_streams_as_what_is_said() -> None:
+    """Beside a text before it; a call that can't be run says nothing."""
+    shown, name = stream(), delta("send_message", "tool_name")
+    hear(shown, delta("Hm."), name, delta('{"thinking": "x", "message": "*H', "tool_arguments"))
+    hear(shown, delta('i*\\u00e9"}', "tool_arguments"), replace(name, index=1, refused=True))
+    pieces = [data for _, data in events(shown.render(now=1))]
+
+    assert [piece["goes_on"] or piece["plain"] for piece in pieces] == [
+        *("<p>Hm.</p>\n", "<p><em>Hi</em>é</p>\n", "send_message ")
+    ]
+    assert ["Ada" in piece["shell"] for piece in pieces] == [True, True, False]
 
 
 def test_pieces_of_a_stored_answer_are_dropped() -> None:

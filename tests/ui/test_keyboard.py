@@ -68,7 +68,7 @@ async def test_actions_of_many_pages_need_no_mouse(chromium: Browser, tmp_path: 
 
             step = (await agent.steps(limit=1))[0]
             await page.goto(f"{address}/runs/{step.run_id}")
-            await press_until(page, "a[href='#replay-model']")
+            await press_until(page, "#replay > summary")
             await page.keyboard.press("Enter")
-            await page.wait_for_selector("#replay-model:focus")
+            await press_until(page, "#replay-model")
     assert seen.problems == []

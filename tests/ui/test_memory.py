@@ -46,15 +46,34 @@ async def test_a_block_with_a_slash_in_its_label_is_changed_like_others() -> Non
         where = f"/agents/{agent.id}/memory/blocks"
         await client.post(where, data={"label": "house/doors", "value": "Two.", "limit": "900"})
         page = await client.post(f"{where}/house/doors", data={"value": "Three.", "version": "0"})
-        told = await client.post(f"{where}/house/doors/settings", data={"description": "Doors.", "limit": "800"})
+        told = await client.post(
+            f"{where[:-6]}block-settings/house/doors", data={"description": "Doors.", "limit": "800"}
+        )
         chat = await client.post(f"/agents/{agent.id}/conversations/blocks/house/doors", data={"value": "Four."})
         block = await agent.blocks.get("house/doors")
         await undo(client, chat)
         assert (await agent.blocks.get("house/doors")).value == "Three."
-        detached = await client.post(f"{where}/house/doors/detach")
+        detached = await client.post(f"{where[:-6]}block-detach/house/doors")
 
     assert [one.status_code for one in (page, told, chat, detached)] == [200] * 4
     assert (block.value, block.description, block.limit_chars) == ("Four.", "Doors.", 800)
+
+
+@pytest.mark.parametrize("label", ["house/restore", "house/settings", "house/detach"])
+async def test_a_label_that_ends_as_an_action_is_a_label(label: str) -> None:
+    """In the memory and beside the chat; the block before the slash stays as it is."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        await agent.blocks.create("house", "Old.")
+        await agent.blocks.create(label, "One.")
+        for where in ("memory", "conversations"):
+            page = await client.post(f"/agents/{agent.id}/{where}/blocks/{label}", data={"value": "Two."})
+            assert (page.status_code, (await agent.blocks.get(label)).value) == (200, "Two.")
+            await undo(client, page)
+            assert (await agent.blocks.get(label)).value == "One."
+        house = await agent.blocks.get("house")
+
+    assert (house.value, house.version) == ("Old.", 0)
 
 
 async def test_a_block_is_created_shared_detached_and_attached_again() -> None:
@@ -68,7 +87,7 @@ async def test_a_block_is_created_shared_detached_and_attached_again() -> None:
         shown = (await client.get(f"/agents/{bob.id}/memory?format=json")).json()["blocks"]
         assert [one["name"] for one in shown[-1]["shared"]] == ["Ada"]
 
-        page = await client.post(f"/agents/{bob.id}/memory/blocks/house/detach")
+        page = await client.post(f"/agents/{bob.id}/memory/block-detach/house")
         assert "house" not in [one.label for one in await bob.blocks.list()]
         await undo(client, page)
         assert "house" in [one.label for one in await bob.blocks.list()]
@@ -77,7 +96,7 @@ async def test_a_block_is_created_shared_detached_and_attached_again() -> None:
 async def test_the_settings_of_a_block_change_and_change_back() -> None:
     async with dashboard() as (client, library):
         agent = await library.create_agent("Ada")
-        where = f"/agents/{agent.id}/memory/blocks/human/settings"
+        where = f"/agents/{agent.id}/memory/block-settings/human"
         before = await agent.blocks.get("human")
         page = await client.post(where, data={"description": "The gardener.", "limit": "700", "read_only": "yes"})
         block = await agent.blocks.get("human")
@@ -198,6 +217,25 @@ async def test_schedules_are_listed_and_cancelled() -> None:
         cancelled = await client.post(f"{where}/schedules/{made.id}/cancel")
         assert "no longer fires" in text_of(cancelled.text)
         assert (await agent.schedules.get(made.id)).status == "cancelled"
+        await undo(client, cancelled)
+        assert (await agent.schedules.get(made.id)).status == "active"
+        await client.post(f"{where}/schedules/{made.id}/pause")
+        await undo(client, await client.post(f"{where}/schedules/{made.id}/cancel"))
+        assert (await agent.schedules.get(made.id)).status == "paused"
+
+
+async def test_schedules_stand_on_pages_of_twenty() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        for number in range(21):
+            await agent.schedules.create("x", every="2h", name=f"number {number}")
+        where = f"/agents/{agent.id}/memory"
+        first = await client.get(where)
+        link = next(str(one["href"]) for _, one in tags_of(first.text) if "schedule=" in str(one.get("href")))
+        second = text_of((await client.get(where + link.partition("#")[0])).text)
+
+    assert "number 19" in first.text and "number 20" not in first.text
+    assert "number 20" in second and "number 19" not in second and "The first schedules" in second
 
 
 async def test_schedules_are_added_paused_and_resumed() -> None:

@@ -348,10 +348,14 @@ async def test_a_block_is_edited_and_restored() -> None:
         page = await client.post(where, data={"value": "Likes coffee.", "version": "0"})
         late = await client.post(where, data={"value": "Likes milk.", "version": "0"})
         assert (await agent.blocks.get("human")).value == "Likes coffee."
-        await client.post(f"{where}/restore", data={"version": "0"})
+        stale = await client.post(where, data={"earlier": "0", "version": "0"})
+        shown = (await client.get(f"/agents/{agent.id}/memory?block=human")).text
+        assert '{"earlier": "0", "version": "1"}' in shown
+        back = await client.post(where, data={"earlier": "0", "version": "1"})
 
         assert "Undo" in text_of(page.text)
-        assert late.status_code == 409
+        assert late.status_code == stale.status_code == 409 and 'id="conflict"' in stale.text
+        assert "as it was in version 0" in text_of(back.text)
         assert (await agent.blocks.get("human")).value == "Likes tea."
 
 

@@ -141,7 +141,7 @@ class AgentFilter:
     hidden: bool | None = None
 
 
-AgentOrder = Literal["created", "updated", "used", "name"]
+AgentOrder = Literal["created", "updated", "used", "name", "messages"]
 """The order of agents: by creation, last change, or last run (those without a run first)."""
 
 

@@ -1,54 +1,77 @@
 """What two people changed at once: of a text what both began with, what each of them wrote, and a merge of the two; of
-a form's field whether somebody else changed it since the form was filled."""
+a form's fields those that somebody else changed since the form was filled."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from perdure.core.errors import Conflict
 from perdure.core.text.line_diff import merge_lines, unified_diff
-from perdure.ui.render import Data
 
 MARKS = ("yours", "saved meanwhile")
 """What the marks in a merged text call the two forms of a line that both have changed."""
-
-
-def three_ways(base: str, theirs: str, mine: str, *, version: int) -> Data:
-    """The data of `_conflict.html`: both texts as differences from `base`, and the merged text with whether every place
-    of it is certain. `version` is that of `theirs`, against which the next save goes."""
-    merged = merge_lines(base, mine, theirs, names=MARKS)
-    return {
-        "base": base,
-        "theirs": unified_diff(base, theirs),
-        "mine": unified_diff(base, mine),
-        "mine_text": mine,
-        "merged": merged.text,
-        "is_clean": merged.is_clean,
-        "version": version,
-    }
-
-
+TEXTS = frozenset({"value", "text", "description", "system", "long", "lines", "json"})
+"""Fields, and kinds of fields, that hold a text of several lines. Of all others one value is chosen."""
 WAS = "was"
 """The field of a form with what it was filled with, as JSON."""
 
 
-def changed_fields(form: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+class SavedMeanwhile(Conflict):
+    """Somebody else saved what a form changes. `choice` has the data of `_conflict.html`: the `fields` are those of
+    `three_ways`, `hidden` what the form sends beside them; `keeps_more`: it changes other fields, too."""
+
+    def __init__(
+        self,
+        what: Sequence[str],
+        fields: Sequence[Mapping[str, Any]],
+        hidden: Mapping[str, str],
+        *,
+        who: str = "Somebody else saved this",
+        keeps_more: bool = False,
+    ) -> None:
+        named = f"{' and '.join(what)} {'was' if len(what) == 1 else 'were'}"
+        named = named[:1].upper() + named[1:]
+        super().__init__(f"{named} changed while you were writing: choose what to keep.")
+        title = f"{named} changed while you were writing"
+        self.choice = {"title": title, "who": who, "fields": fields, "hidden": hidden, "keeps_more": keeps_more}
+
+
+def three_ways(name: str, label: str, *, base: str, theirs: str, mine: str) -> dict[str, Any]:
+    """A field of `_conflict.html`: both texts and their differences from `base`, and of a text of several lines the
+    merged one, with whether every place of it is certain."""
+    merged = merge_lines(base, mine, theirs, names=MARKS)
+    return {
+        **{"name": name, "label": label, "is_text": not TEXTS.isdisjoint((name, name.partition(":")[0]))},
+        **{"base": base, "theirs": theirs, "mine": mine, "merged": merged.text, "is_clean": merged.is_clean},
+        **{"their_diff": unified_diff(base, theirs), "my_diff": unified_diff(base, mine)},
+    }
+
+
+NO_LABELS: Mapping[str, str] = {}
+
+
+def changed_fields(form: Mapping[str, str], now: Mapping[str, str], labels: Mapping[str, str] = NO_LABELS) -> set[str]:
     """The fields of a form that whoever sent it has changed, of those in `now`, which has what they would be filled
-    with now; all, if the form has no `was`. Raises: Conflict: somebody else changed one of them too."""
+    with now; all, if the form has no `was`. `labels`: what people call a field that has another name.
+
+    Raises: SavedMeanwhile: somebody else changed some of them too.
+    """
     try:
-        was = json.loads(form.get(WAS, "{}"))
+        sent = json.loads(form.get(WAS, "{}"))
     except ValueError:
-        was = {}
-    found = set[str]()
-    for name in form.keys() & now.keys():
-        before = was.get(name) if isinstance(was, Mapping) else None
-        if form[name] == before:
-            continue
-        if before is not None and now[name] not in (before, form[name]):
-            shown = f"to {now[name]!r:.200}" if now[name] else "to nothing"
-            raise Conflict(
-                f"{name.rpartition(':')[2]} was changed in the meantime, {shown}: reload the page, and change it again"
-            )
-        found.add(name)
-    return found
+        sent = {}
+    was = sent if isinstance(sent, Mapping) else {}
+    changed = [name for name in now if name in form and form[name] != was.get(name)]
+    lost = [name for name in changed if was.get(name) is not None and now[name] not in (was[name], form[name])]
+    if lost:
+        called = [labels.get(name, name) for name in lost]
+        fields = [
+            three_ways(name, label, base=str(was[name]), theirs=now[name], mine=form[name])
+            for name, label in zip(lost, called, strict=True)
+        ]
+        hidden = {name: text for name, text in form.items() if name not in lost}
+        hidden[WAS] = json.dumps({**was, **{name: now[name] for name in lost}})
+        raise SavedMeanwhile(called, fields, hidden, keeps_more=len(changed) > len(lost))
+    return set(changed)

@@ -25,6 +25,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of, principal_of
 from perdure.ui.answers import address_of, page_answer
+from perdure.ui.conflicts import SavedMeanwhile
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -94,7 +95,7 @@ class DashboardPage:
         if is_json:
             text = json.dumps({**sections, **data}, ensure_ascii=False, default=str)
             return Response(text, headers=dict(HEADERS), media_type=JSON)
-        data |= {"waiting_calls": await library.approvals.count()}
+        data |= {"waiting_calls": await library.approvals.count(), "conflict": getattr(request.state, "conflict", None)}
         shown = {one.name: sections[one.name] for one in self._sections if one.is_shown_empty or sections[one.name]}
         return html(self._template, data | {"sections": shown}, request, notice=notice, status=status)
 
@@ -162,6 +163,9 @@ class Pages:
                 try:
                     notice = await act(request, library_of(request))
                 except PerdureError as error:
+                    if isinstance(error, SavedMeanwhile):
+                        where = {"action": url_of(request), "back": url_of(request, _current_url(request))}
+                        request.state.conflict = where | error.choice
                     return await shows.show(request, Notice(str(error), is_error=True), error_answer(error).status_code)
                 if notice.location is not None and not notice.text:
                     return Response(status_code=204, headers={**HEADERS, "hx-redirect": notice.location})
@@ -220,6 +224,12 @@ def _current_url(request: Request) -> URL:
     except ValueError:
         return URL("/")
     return url
+
+
+def url_of(request: Request, url: URL | None = None) -> str:
+    """The path of the request, or of another `url`, with its query."""
+    found = url or request.url
+    return f"{found.path}?{found.query}" if found.query else found.path
 
 
 def _snippets(request: Request, shown: URL) -> list[tuple[str, str]]:
@@ -286,6 +296,18 @@ def agent_id_of(request: Request) -> AgentId:
 def agent_of(request: Request, library: AsyncPerdure) -> AsyncAgentById:
     """The agent of the path, which is not looked up. Raises: InvalidInput."""
     return library.agent_of(agent_id_of(request))
+
+
+def in_order(rows: Sequence[Data], request: Request, columns: Mapping[str, str]) -> list[Data]:
+    """The rows in the order of the query's `sort`, a column, with "-" in front the other way round; as they are without
+    one. `columns`: column -> its field. Rows that lack it come last."""
+    sort = request.query_params.get("sort", "")
+    name = columns.get(sort.removeprefix("-"))
+    if name is None:
+        return [*rows]
+    known = [row for row in rows if row[name] not in (None, "")]
+    known.sort(key=lambda row: row[name].lower() if isinstance(row[name], str) else row[name], reverse=sort[0] == "-")
+    return known + [row for row in rows if row[name] in (None, "")]
 
 
 def after_of(items: Sequence[Any], limit: int) -> str | None:

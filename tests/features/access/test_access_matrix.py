@@ -189,7 +189,9 @@ async def test_a_key_of_a_user_changes_what_blocks_say_only(world: World) -> Non
     page = f"/agents/{agent.id}"
     for action in (
         "memory/blocks",
-        "memory/blocks/human/settings",
+        "memory/block-settings/human",
+        "memory/block-settings/human/notes",
+        "memory/block-detach/human/notes",
         "memory/companion/on",
         "facts/capture",
         "facts/pause",

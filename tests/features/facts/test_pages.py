@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -126,18 +127,24 @@ async def test_a_correction_of_a_fact_is_undone() -> None:
     assert wrong.status_code == 422 and "before it begins" in text_of(wrong.text)
 
 
-async def test_a_correction_of_an_older_version_of_a_fact_is_refused() -> None:
-    """In the list and in the profile, whose forms have the version; so does an undo."""
+async def test_a_late_correction_of_a_fact_is_refused_with_both_sentences() -> None:
+    """In the list and in the profile, whose forms say what they were filled with; so does an undo."""
     async with dashboard() as (client, library):
         agent = await library.create_agent("ann")
         fact_id = await add(library, agent, "Ada lives in Turin")
         where = f"/agents/{agent.id}/facts"
-        version = str((await library.facts.get(fact_id)).fact.seq)
         for path in ("", "/profile?user=Ada"):
-            assert f'name="version" value="{version}"' in (await client.get(f"{where}{path}")).text
-        page = await client.post(f"{where}/{fact_id}", data={"text": "Ada lives in Rome.", "version": version})
-        late = await client.post(f"{where}/{fact_id}", data={"text": "Ada lives in Bari.", "version": version})
-        assert late.status_code == 409 and "“Ada lives in Rome.”" in text_of(late.text)
+            assert 'name="was"' in (await client.get(f"{where}{path}")).text
+        was = (await page_of(client, agent))["facts"][0]["was"]
+        was = {**was, "was": json.dumps(was)}
+        page = await client.post(f"{where}/{fact_id}", data={**was, "text": "Ada lives in Rome."})
+        for path in ("", "/profile"):
+            late = await client.post(f"{where}{path}/{fact_id}", data={**was, "text": "Ada lives in Bari."})
+            assert late.status_code == 409 and 'id="conflict"' in late.text
+            assert "+Ada lives in Rome." in late.text and "+Ada lives in Bari." in late.text
+        await client.post(f"{where}/{fact_id}", data={**was, "until": "2027-01-01"})
+        fact = (await library.facts.get(fact_id)).fact
+        assert fact.text == "Ada lives in Rome." and fact.invalid_at is not None
         await library.facts.update(fact_id, text="Ada lives in Lecce.")
         with pytest.raises(AssertionError, match="Lecce"):
             await undo(client, page)

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
+from playwright.async_api import Browser
+
+from perdure.library.parts.checks import Page
 from perdure.testing import fails, says
-from tests.ui.browser import dashboard, text_of
+from tests.ui.browser import dashboard, text_of, undo
+from tests.ui.chromium import needs_chromium, open_page
+from tests.ui.test_browser import chromium, open_dashboard
+
+__all__ = ["chromium"]
 
 HOSTILE = "<script>alert(1)</script>\"'"
 
@@ -94,3 +102,54 @@ async def test_a_group_that_can_not_be_is_refused() -> None:
 
         assert answers == [422] * 4
         assert await library.groups.list() == []
+
+
+async def test_members_come_and_go_with_undo() -> None:
+    """Who is taken out comes back in the same place; the last one stays."""
+    async with dashboard() as (client, library):
+        ann, ben, mia = [await library.create_agent(name) for name in ("Ann", "Ben", "Mia")]
+        group = await library.groups.create("round_robin", agents=[ann, ben])
+        where = f"/groups/{group.id}/members"
+
+        async def members() -> list[str]:
+            return [*(await library.groups.get(group.id)).info.agent_ids]
+
+        page = await client.get(f"/groups?group={group.id}")
+        assert f'<option value="{mia.id}">Mia</option>' in page.text and f'value="{ann.id}"' not in page.text
+        added = await client.post(where, data={"agent": mia.id})
+        assert await members() == [ann.id, ben.id, mia.id]
+        await undo(client, added)
+        removed = await client.post(f"{where}/remove", data={"agent": ann.id})
+        assert await members() == [ben.id] and "Ann no longer takes part" in text_of(removed.text)
+        last = await client.post(f"{where}/remove", data={"agent": ben.id})
+        assert last.status_code == 422
+        await undo(client, removed)
+        assert await members() == [ann.id, ben.id]
+        twice = [await client.post(f"{where}/remove", data={"agent": ann.id}) for _ in range(2)]
+        assert [one.status_code for one in twice] == [200, 404]
+
+
+async def test_what_agents_say_is_markdown() -> None:
+    """And what people say is not."""
+    async with dashboard(says("**Yes**, at `nine`.")) as (client, library):
+        group = await library.groups.create("round_robin", agents=[await library.create_agent("Ann")])
+        await group.send("**Now?**")
+        page = await client.get(f"/groups?group={group.id}")
+
+    assert "<strong>Yes</strong>" in page.text and "<code>nine</code>" in page.text
+    assert "**Now?**" in page.text
+
+
+@needs_chromium
+async def test_enter_sends_to_a_group_and_shift_enter_begins_a_line(chromium: Browser, tmp_path: Path) -> None:
+    async with open_dashboard(tmp_path) as (address, library), open_page(chromium, address) as (page, seen):
+        group = await library.groups.create("round_robin", agents=[await library.create_agent("Ann")])
+        await page.goto(f"{address}/groups?group={group.id}")
+        await page.wait_for_selector("#text:focus")
+        for key in ("A", "Shift+Enter", "B", "Enter"):
+            await page.keyboard.press(key)
+        await page.wait_for_selector(".item.user")
+        first = (await group.entries(Page(10, ascending=True)))[0][0]
+        assert first.text == "A\nB"
+        await page.wait_for_selector(".item.assistant")
+    assert seen.problems == []

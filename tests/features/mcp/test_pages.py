@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.features.mcp.servers import Running, running
+from tests.features.mcp.servers import COMMAND, Running, child_arguments, running
 from tests.ui.browser import dashboard, text_of, undo
 
 
@@ -63,12 +64,20 @@ async def test_an_agent_gets_and_loses_the_tools_of_a_server(web: Running) -> No
         taken = await own()
         await client.post(f"{here}/mcp/{server.id}", data={"on": "yes"})
         every = await own()
-        await client.post(f"{here}/mcp/{server.id}", data={"on": "no"})
+        off = await client.post(f"{here}/mcp/{server.id}", data={"on": "no"})
+        none = await own()
+        await undo(client, off)
+        back = await own()
+        await client.post(f"{here}/mcp/{server.id}", data={"tool": "add", "on": "no"})
+        rest = await client.post(f"{here}/mcp/{server.id}", data={"on": "no"})
+        await undo(client, rest)
+        but_one = await own()
         unknown = await client.post(f"{here}/mcp/{server.id}", data={"tool": "nothing", "on": "yes"})
 
         assert "Tools of MCP servers" in shown and "add" in shown
         assert "add is on for this agent." in text_of(on.text)
-        assert given == {"web__add"} and taken == set() and len(every) > 1 and await own() == set()
+        assert given == {"web__add"} and taken == set() and len(every) > 1 and none == set()
+        assert back == every and but_one == every - {"web__add"}
         assert unknown.status_code == 404
 
 
@@ -91,3 +100,26 @@ async def test_the_page_of_an_agents_tools_says_what_changed(tmp_path: Path) -> 
             assert '+ "description": "Something else now."' in connections.replace("+  ", "+ ")
             assert "web__look" not in own
             assert refused.status_code == 422 and "not given: look" in text_of(refused.text)
+
+
+async def test_a_program_is_added_where_the_settings_allow_it() -> None:
+    """Else the page says with which command, and the form is refused."""
+    form = {"name": "local", "command": shlex.join([COMMAND, *child_arguments()]), "environment": "COLOUR=red\n"}
+    async with dashboard() as (client, library):
+        page = text_of((await client.get("/connections")).text)
+        refused = await client.post("/connections/mcp", data=form)
+        assert "perdure mcp add NAME -- COMMAND" in page and "Add a program" not in page
+        assert refused.status_code == 403 and await library.mcp.list() == []
+    async with dashboard(mcp_stdio="on") as (client, library):
+        assert "Add a program" in text_of((await client.get("/connections")).text)
+        tested = await client.post("/connections/mcp", data={**form, "choice": "test"})
+        wrong = [
+            (await client.post("/connections/mcp", data={**form, **part})).status_code
+            for part in ({"command": "a 'b"}, {"command": " "}, {"environment": "COLOUR"})
+        ]
+        added = await client.post("/connections/mcp", data=form)
+        (server,) = await library.mcp.list()
+
+        assert "It answers, and has" in text_of(tested.text) and wrong == [422] * 3
+        assert "local was registered, and agents may have its" in text_of(added.text)
+        assert (server.transport, server.failure) == ("stdio", "")

@@ -68,10 +68,26 @@ async def test_a_memory_that_was_forgotten_is_not_quoted() -> None:
         stored = await agent.archive("The boiler is a Vaillant, bought in 2019.")
         reply = await agent.send("Which boiler is it?")
         before = (await client.get("/why", params={"of": reply.run_id})).text
-        print()
         await agent.delete_passages([stored.id])
         after = (await client.get("/why", params={"of": reply.run_id})).text
 
     start = "It rests on"
     assert "Vaillant, bought" in before.split(start)[1].split("The whole request")[0]
-    assert "It was forgotten." in after and "Vaillant, bought" not in after.split("The whole request")[0]
+    assert "It was forgotten." in after and "Vaillant, bought" not in after
+
+
+async def test_a_message_that_was_forgotten_is_not_quoted_in_the_request_either() -> None:
+    """Nor on the page of the run; what was said again later is."""
+    async with dashboard(says("Noted."), says("Bruni mends it."), says("Bruni.")) as (client, library):
+        agent = await library.create_agent("Ada", human="Our plumber is called Bruni.")
+        await agent.send("The plumber is called Bruni.")
+        reply = await agent.send("Who mends the boiler?")
+        pages = [f"/why?of={reply.run_id}", f"/runs/{reply.run_id}?step={(await agent.steps())[0].id}"]
+        assert all(["called Bruni" in (await client.get(page)).text for page in pages])
+        await agent.forget("plumber is called Bruni")
+        shown = [(await client.get(page)).text for page in (pages[0], f"{pages[0]}&format=json", pages[1])]
+        later = await agent.send("No: the plumber is called Bruni.")
+        again = (await client.get(f"/why?of={later.run_id}")).text
+
+    assert not any("called Bruni" in page for page in shown) and "[redacted]" in shown[0]
+    assert "plumber is called Bruni" in again

@@ -11,11 +11,11 @@ from perdure.core.errors import Conflict
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunCancelRequested, RunEnded, StoredEvent
 from perdure.core.ids import MessageId, RunId
 from perdure.core.loops import FREE, THINKING, AgentLoop
-from perdure.core.messages import Waits, text_of
+from perdure.core.messages import SEND_MESSAGE, Part, Text, ToolCall, Waits, text_of
 from perdure.core.models import ModelDelta
 from perdure.core.runs import NO_USAGE, Failure, Run, RunKey, Step
 from perdure.core.specs import bare_name
-from perdure.core.text.json_strings import StringMember
+from perdure.core.text.json_strings import StringMember, compact_json, read_string
 from perdure.engine.approvals.answers import give_up_pending, recent_approval_ids, tools_of, waits_by_tool, write_waits
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.next_action import EndRun
@@ -142,6 +142,7 @@ class Deltas:
         thinker: the number of the call that the newest reasoning stands in, -1: in none; None: there is no reasoning.
         held: number of a call -> its arguments so far, which wait for the end of its thoughts.
         said: the pieces of its text.
+        speeches: number of a call of `send_message` that can be run -> (the call's id, the pieces of its arguments).
     """
 
     log: RunLog
@@ -159,6 +160,13 @@ class Deltas:
     thinker: int | None = None
     held: dict[int, Delta] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
+    speeches: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
+
+    def said_parts(self) -> Sequence[Part]:
+        """Return what was said so far: text, and the words of each `send_message` as a call with no more than them."""
+        words = [(call_id, read_string("".join(pieces), "message")) for call_id, pieces in self.speeches.values()]
+        calls = [ToolCall(call_id, SEND_MESSAGE, compact_json({"message": text})) for call_id, text in words if text]
+        return (Text("".join(self.said)), *calls) if self.said else calls
 
     async def of(self, piece: ModelDelta) -> Sequence[Delta]:
         """Return the deltas that readers receive for a piece of the model's answer. Arguments come after the thoughts
@@ -189,6 +197,10 @@ class Deltas:
         call_id = self.call_ids.id_of_delta(piece.index, piece.call_id, avoid=avoid)
         delta = Delta(self.step.id, self.message_id, piece.kind, text, piece.index, call_id)
         delta = replace(delta, awaits=awaits, loop_arguments=loop_arguments, refused=refused)
+        if (piece.kind, text, awaits, refused) == ("tool_name", SEND_MESSAGE, None, False):
+            self.speeches[piece.index] = call_id, []
+        elif piece.kind == ARGUMENTS and piece.index in self.speeches:
+            self.speeches[piece.index][1].append(text)
         return (*before, *(self._with_thoughts(delta) if piece.kind == ARGUMENTS else (delta,)))
 
     def _refuses(self, name: str) -> bool:

@@ -95,7 +95,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             if answers.blocked is not None:
                 raise answers.blocked
     except Interrupted:
-        draft = Draft(id=message_id, role="assistant", parts=(Text("".join(deltas.said)),))
+        draft = Draft(id=message_id, role="assistant", parts=tuple(deltas.said_parts()))
         tokens = ports.counter.count(parts_to_json(draft.parts)) + MESSAGE_OVERHEAD_TOKENS
         ends = "run_end" not in ports.hooks.points
         return await ports.store.write(_store_said, log, step, ports.inputs(), draft=draft, tokens=tokens, ends=ends)

@@ -124,7 +124,7 @@ def _rules() -> list[ScopeRule]:
 _CHAT = ("messages", "stop", "take-back", "again", "answers", "reply")
 _MEMORY_PAGES = ("conversations", "memory", "facts", "forget", "sources", "notes", "proposals")
 _BUILT_IN_MEMORY = (
-    *("memory/blocks", "memory/blocks/*/settings", "memory/blocks/*/detach"),
+    *("memory/blocks", "memory/block-settings/**", "memory/block-detach/**"),
     *("memory/companion/on", "memory/companion/off", "facts/capture", "facts/pause"),
     "proposals/protect",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,18 +10,18 @@ from typing import Any
 from starlette.datastructures import FormData
 from starlette.requests import Request
 
-from perdure.core.errors import PerdureError
+from perdure.core.errors import AlreadyExists, PerdureError
 from perdure.core.ids import FolderId
 from perdure.core.text.reprs import attributes
 from perdure.features.files.folder_service import AsyncFolder
-from perdure.features.files.pages import FOLDERS_MAX, file_shape, store_files, upload_notice
+from perdure.features.files.pages import COLUMNS, FOLDERS_MAX, file_shape, store_files, upload_notice
 from perdure.features.files.units import FolderChanges
 from perdure.library.agent import AsyncAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.search.ranking.hits import PassageHit
 from perdure.ui.pages.home import agent_frame
-from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of
+from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of, in_order
 
 FILES_MAX, HITS_MAX, HIT_CHARS = 500, 20, 600
 
@@ -39,9 +40,11 @@ async def files(request: Request, library: AsyncPerdure) -> Data:
     shapes = [
         {
             **attributes(folder, "id", "name", "description", count="file_count"),
-            "files": [
-                {**file_shape(one.file), "is_open": one.is_open} for one in found if one.file.folder_id == folder.id
-            ],
+            "files": in_order(
+                [{**file_shape(one.file), "is_open": one.is_open} for one in found if one.file.folder_id == folder.id],
+                request,
+                COLUMNS,
+            ),
         }
         for folder in folders
     ]
@@ -121,7 +124,7 @@ async def _store_in_new(
 ) -> tuple[AsyncFolder, Sequence[str], Sequence[PerdureError]]:
     """Store the files of a form in a new folder, which the agent gets, and which goes again if none arrives. Raises: as
     `store_files`."""
-    folder = await library.folders.add(FolderChanges(name=await _free_name(library, f"{agent.name}'s files")))
+    folder = await _new_folder(library, f"{agent.name}'s files")
     try:
         names, refusals = await store_files(folder, form)
     except PerdureError:
@@ -131,8 +134,10 @@ async def _store_in_new(
     return folder, names, refusals
 
 
-async def _free_name(library: AsyncPerdure, name: str) -> str:
-    """A name that no folder has: this one, perhaps with a number."""
-    taken = {folder.name for folder in await library.folders.page(Page(FOLDERS_MAX, ascending=False))}
-    numbered = (f"{name} {number}" for number in range(2, FOLDERS_MAX + 3))
-    return name if name not in taken else next(one for one in numbered if one not in taken)
+async def _new_folder(library: AsyncPerdure, name: str) -> AsyncFolder:
+    """A new folder of this name; with a number where others have it, such as one that was made at the same time."""
+    number = 1
+    while True:
+        with contextlib.suppress(AlreadyExists):
+            return await library.folders.add(FolderChanges(name=name if number == 1 else f"{name} {number}"))
+        number += 1

@@ -17,9 +17,13 @@ from perdure.features.files.units import FolderChanges
 from perdure.features.files.values import File
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.render import Data, Notice, Section, field_of, form_of
+from perdure.ui.render import Data, Notice, Section, field_of, form_of, in_order
 
 FOLDERS_MAX, FILES_MAX, NAMED_AGENTS = 100, 100, 5
+SORTED_MAX = 1_000
+"""So many files stand on a page whose columns are sorted."""
+COLUMNS = {"file": "name", "became": "passages", "size": "bytes", "state": "status", "added": "at"}
+"""The columns by which files are sorted -> their fields."""
 _AGENTS = Page(100, ascending=False)
 
 
@@ -29,7 +33,8 @@ async def load(request: Request, library: AsyncPerdure) -> Data:
     query = request.query_params
     folders = await library.folders.page(Page(FOLDERS_MAX, ascending=True))
     opened = getattr(request.state, "folder", query.get("folder")) or (folders[0].id if len(folders) == 1 else None)
-    page = Page(FILES_MAX, ascending=False, after=query.get("after") or None)
+    limit = SORTED_MAX if query.get("sort") else FILES_MAX
+    page = Page(limit, ascending=False, after=query.get("after") or None)
     folder = None if opened is None else library.folders.by_id(FolderId(opened))
     files = [] if folder is None else await folder.list_files(page)
     readers = set() if folder is None else {*await folder.agents()}
@@ -37,10 +42,10 @@ async def load(request: Request, library: AsyncPerdure) -> Data:
     return {
         "folders": [{"id": one.id, "name": one.name, "files": one.file_count} for one in folders],
         "folder": opened,
-        "files": [file_shape(state.file) for state in files],
+        "files": in_order([file_shape(state.file) for state in files], request, COLUMNS),
         "readers": [{"id": one.id, "name": one.name} for one in agents if one.id in readers],
         "agents": [{"id": one.id, "name": one.name} for one in agents if one.id not in readers],
-        "after": files[-1].file.id if len(files) == FILES_MAX else None,
+        "after": files[-1].file.id if len(files) == limit else None,
     }
 
 

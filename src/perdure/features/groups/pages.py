@@ -66,6 +66,7 @@ async def _transcript(library: AsyncPerdure, group_id: GroupId, before: str | No
     return {
         "title": shape["name"],
         "group": shape,
+        "agents": [one for one in await _choices(library) if one["id"] not in group.members],
         "working": turn is not None and before is None,
         "entries": [_entry_shape(entry, colours) for entry in reversed(entries)],
         "older": entry_id(entries[-1][0]) if len(entries) == ENTRIES_MAX else None,
@@ -73,7 +74,7 @@ async def _transcript(library: AsyncPerdure, group_id: GroupId, before: str | No
 
 
 async def _choices(library: AsyncPerdure) -> Sequence[Data]:
-    """The agents that a new group may have, those used last first."""
+    """The agents that a group may have, those used last first."""
     found = await library.all_agents.page(AgentFilter(hidden=False), Page(AGENTS_MAX, ascending=False), "used")
     return [attributes(agent, "id", "name", "description") for agent in found]
 
@@ -101,6 +102,36 @@ async def send(request: Request, library: AsyncPerdure) -> Notice:
     form = await form_of(request)
     await _group_of(request, library).submit(field_of(form, "text"), idempotency_key=form.get("key") or None)
     return Notice("")
+
+
+@pages.post("/groups/{group_id}/members", shows=groups)
+async def add_member(request: Request, library: AsyncPerdure) -> Notice:
+    """Have an agent take part, as the last one or in the `place` that it had."""
+    form, group = await form_of(request), _group_of(request, library)
+    agent = await library.agent(field_of(form, "agent"))
+    found = await library.groups.get(group.id)
+    place = _number_in(form, "place")
+    members = [*found.info.agent_ids]
+    members.insert(len(members) if place is None else place, agent.id)
+    await found.update(agent_ids=members)
+    undo = f"/groups/{group.id}/members/remove"
+    return Notice(f"{agent.name} takes part from now on.", undo=undo, fields={"agent": agent.id})
+
+
+@pages.post("/groups/{group_id}/members/remove", shows=groups)
+async def remove_member(request: Request, library: AsyncPerdure) -> Notice:
+    """Take an agent out of the group; what it said stays."""
+    group, agent_id = _group_of(request, library), AgentId(field_of(await form_of(request), "agent"))
+    found = await library.groups.get(group.id)
+    members = [*found.info.agent_ids]
+    if agent_id not in members:
+        raise NotFound("agent of this group", agent_id, hint="it was taken out already")
+    place = members.index(agent_id)
+    names = await _names(library, found.info)
+    await found.update(agent_ids=[one for one in members if one != agent_id])
+    fields = {"agent": agent_id, "place": str(place)}
+    text = f"{names[agent_id]} no longer takes part; what it said stays."
+    return Notice(text, undo=f"/groups/{group.id}/members", fields=fields)
 
 
 @pages.post("/groups/{group_id}/stop", shows=groups)

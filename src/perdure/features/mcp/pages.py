@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from difflib import unified_diff
@@ -12,6 +13,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import McpServerId
 from perdure.core.text.reprs import attributes, plural
 from perdure.features.mcp.routes import McpGuard
+from perdure.features.mcp.units import ServerOptions
 from perdure.features.mcp.values import McpTool, ToolDefinition
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.http import rules_machine
@@ -21,10 +23,11 @@ GIVE = ("/", "Choose an agent, and turn them on on its page Tools.")
 """Where agents get tools."""
 
 
-async def load(request: Request, library: AsyncPerdure) -> Sequence[Data]:
-    """The MCP servers with their tools, as the page shows them."""
+async def load(request: Request, library: AsyncPerdure) -> Data:
+    """The MCP servers with their tools, as the page shows them; and whether the server's settings let it add programs
+    of this machine."""
     states = [await library.mcp.get(server.id) for server in await library.mcp.list()]
-    return [
+    servers = [
         {
             **attributes(state.server, "id", "name", "transport", "failure"),
             "where": state.server.place,
@@ -33,6 +36,7 @@ async def load(request: Request, library: AsyncPerdure) -> Sequence[Data]:
         }
         for state in states
     ]
+    return {"servers": servers, "may_add_programs": library.app.settings.mcp_stdio == "on"}
 
 
 def _tool_shape(tool: McpTool) -> Data:
@@ -55,23 +59,46 @@ def _definition_diff(before: ToolDefinition, now: ToolDefinition) -> str:
 
 
 async def add_server(request: Request, library: AsyncPerdure) -> Notice:
-    """Register an MCP server by its address, and approve the tools that it has now. With `choice` `test` only say what
-    it has."""
+    """Register an MCP server by its address, or with `command` a program, and approve the tools that it has now. With
+    `choice` `test` only say what it has."""
     form = await form_of(request)
-    url, token = field_of(form, "url"), form.get("token") or None
     guard = McpGuard(request.app.state.gate, library)
-    private = None if rules_machine(request) else await guard.private(url)
+    options: ServerOptions
+    if "command" in form:
+        guard.check_transport("stdio")
+        command, *arguments = _words_of(field_of(form, "command"))
+        options = {"command": command, "args": arguments, "environment": _variables_of(form.get("environment", ""))}
+    else:
+        url = field_of(form, "url")
+        private = None if rules_machine(request) else await guard.private(url)
+        options = {"url": url, "token": form.get("token") or None, "private": private}
     if form.get("choice") == "test":
-        listing = await library.mcp.look(url=url, token=token, private=private)
+        listing = await library.mcp.look(**options)
         names = ", ".join(definition.name for definition in listing.definitions)
         return Notice(f"It answers, and has {plural(len(listing.definitions), 'tool')}{f': {names}' if names else ''}.")
     name = field_of(form, "name")
-    server = await library.mcp.add_and_read(name, url=url, token=token, private=private)
+    server = await library.mcp.add_and_read(name, **options)
     if server.failure:
         text = f"{name} was registered, but it did not answer: {server.failure}. Test it again when it runs."
         return Notice(text, is_error=True)
     count = plural(sum(tool.status == "active" for tool in await library.mcp.tools(server.id)), "tool")
     return Notice(f"{name} was registered, and agents may have its {count}.", link=GIVE)
+
+
+def _words_of(text: str) -> Sequence[str]:
+    """The program and the arguments of a command line. Raises: InvalidInput."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InvalidInput(f"command: {error}, such as a quotation mark that is not closed") from error
+
+
+def _variables_of(text: str) -> dict[str, str]:
+    """The variables that lines such as NAME=value set. Raises: InvalidInput."""
+    pairs = [line.partition("=") for line in text.splitlines() if line.strip()]
+    if wrong := [name for name, mark, _ in pairs if not mark]:
+        raise InvalidInput(f"environment: {wrong[0]!r:.40} has no =: write NAME=value, one on each line")
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 async def refresh_server(request: Request, library: AsyncPerdure) -> Notice:
@@ -106,6 +133,7 @@ SECTION = Section(
         "/connections/mcp/{server_id}/delete": delete_server,
     },
     is_shown_empty=True,
+    is_of_page=True,
 )
 
 
@@ -127,35 +155,35 @@ async def load_of_agent(request: Request, library: AsyncPerdure) -> Sequence[Dat
 
 
 async def switch_tools(request: Request, library: AsyncPerdure) -> Notice:
-    """Give the agent a tool of a server, or take it away; without a `tool` all that it can have of the server."""
+    """Give the agent a tool of a server, or take it away; several, one on each line; without a `tool` all that it can
+    have of the server."""
     agent, form = library.agent_of(agent_id_of(request)), await form_of(request)
-    server_id, name, is_on = (
-        McpServerId(request.path_params["server_id"]),
-        form.get("tool", ""),
-        form.get("on") == "yes",
-    )
+    server_id, is_on = McpServerId(request.path_params["server_id"]), form.get("on") == "yes"
+    names = form.get("tool", "").split("\n")
     own = {state.tool.id for state in await agent.tools.states()}
-    wanted = [one for one in await library.mcp.tools(server_id) if one.tool_id and name in ("", one.name)]
-    if name and not wanted:
-        raise NotFound("approved MCP tool", name)
-    waiting = list[str]()
+    wanted = [one for one in await library.mcp.tools(server_id) if one.tool_id and (names == [""] or one.name in names)]
+    if names != [""] and not wanted:
+        raise NotFound("approved MCP tool", names[0])
+    waiting, changed = list[str](), list[str]()
     for one in wanted:
         if one.tool_id and is_on and one.tool_id not in own:
             if one.status == "active":
                 await agent.tools.attach(one.tool_id)
+                changed.append(one.name)
             else:
                 waiting.append(one.name)
         elif one.tool_id and not is_on and one.tool_id in own:
             await agent.tools.detach(one.tool_id)
+            changed.append(one.name)
     left_out = f"not given: {', '.join(waiting)}; look at what changed on the page of connections" if waiting else ""
-    if left_out and name:
+    if left_out and len(wanted) == 1:
         raise InvalidInput(left_out)
-    what = name or "Each tool of the server"
-    undo = f"/agents/{agent.id}/tools/mcp/{server_id}" if name else None
+    what = "Each tool of the server" if names == [""] else " and ".join(names)
     return Notice(
-        f"{what} is {'on' if is_on else 'off'} for this agent{left_out and ', but '}{left_out}.",
-        undo=undo,
-        fields={"tool": name, "on": "no" if is_on else "yes"},
+        f"{what} {'is' if len(names) == 1 else 'are'} {'on' if is_on else 'off'} for this agent"
+        f"{left_out and ', but '}{left_out}.",
+        undo=f"/agents/{agent.id}/tools/mcp/{server_id}" if changed else None,
+        fields={"tool": "\n".join(changed), "on": "no" if is_on else "yes"},
     )
 
 

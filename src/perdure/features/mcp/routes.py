@@ -38,7 +38,7 @@ class McpGuard:
     async def new_options(self, config: wire.McpConfigIn | wire.NamedServerIn) -> ServerOptions:
         """The options of a new server, as the library takes them. Raises: McpStdioRefused, McpPrivateRefused."""
         options = config.new_options()
-        self._check_transport(options["transport"])
+        self.check_transport(options["transport"])
         options["private"] = await self.private(options.get("url", ""))
         return options
 
@@ -47,11 +47,11 @@ class McpGuard:
 
         Raises: McpStdioRefused, McpPrivateRefused.
         """
-        self._check_transport(server.transport)
+        self.check_transport(server.transport)
         url = changes.get("url", "")
         return McpChanges(**changes, private=None if url == server.shown_url else await self.private(url))
 
-    def _check_transport(self, transport: str | None) -> None:
+    def check_transport(self, transport: str | None) -> None:
         """Raises: McpStdioRefused: programs of this machine are not allowed."""
         if transport == "stdio" and self._library.app.settings.mcp_stdio != "on":
             raise McpStdioRefused

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from perdure.context.request.explain import Explanation
 from perdure.core.errors import NotFound
 from perdure.core.forgetting.origins import FactOrigin, origin_shape
+from perdure.core.forgetting.redaction import ASCII_MIN, CHARS_MAX, REDACTED, Redactor
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, is_id
 from perdure.core.models import ModelRequest
 from perdure.core.text.reprs import attributes
@@ -28,7 +29,8 @@ async def load_step(request: Request, library: AsyncPerdure) -> Data:
     if not (wanted := request.query_params.get("step")):
         return {"step": None}
     run = await library.runs.run(RunId(request.path_params["run_id"]))
-    return {"step": answer_shape(await library.agent_of(run.key.agent_id).find_answer(wanted))}
+    answer = await _answer(library, await library.agent_of(run.key.agent_id).find_answer(wanted))
+    return {"step": answer["step"]}
 
 
 STEP = Section(name="step", load=load_step, actions={}, is_of_page=True)
@@ -55,6 +57,24 @@ def answer_shape(origin: AnswerOrigin) -> Data:
         "explanation": None if explanation is None else _explanation_shape(explanation),
         "request": None if request is None else _request_shape(request),
     }
+
+
+async def _answer(library: AsyncPerdure, origin: AnswerOrigin, *, has_evidence: bool = False) -> Data:
+    """The step as `answer_shape`, and what its answer rests on as `_evidence`; both without what was forgotten or
+    deleted since, which a recorded request still holds."""
+    forgotten = await library.transfer.list_forgotten(origin.agent_id)
+    texts = [one.needle for one in forgotten if one.created_at >= origin.at and one.needle != REDACTED]
+    for piece in origin.recalled:
+        try:
+            await library.agent_of(origin.agent_id).why(piece.id)
+        except NotFound:
+            texts.append(piece.text[:CHARS_MAX])
+    shapes: Data = {"step": answer_shape(origin)}
+    shapes["evidence"] = await _evidence(library, origin) if has_evidence else []
+    for text in texts:
+        if len(text.strip()) >= ASCII_MIN:
+            shapes = Redactor(text).redact_fields(shapes)
+    return shapes
 
 
 def _explanation_shape(explanation: Explanation) -> Data:
@@ -87,15 +107,14 @@ async def why(request: Request, library: AsyncPerdure) -> Data:
     origin = await library.agent_of(None if not agent else AgentId(agent)).why(
         query.get("of", ""), conversation=None if not conversation else ConversationId(conversation)
     )
-    is_answer = isinstance(origin, AnswerOrigin)
-    return {
-        "title": "Why",
-        "agent_id": agent,
-        "step": answer_shape(origin) if isinstance(origin, AnswerOrigin) else None,
-        "memory": None if is_answer else origin_shape(origin),
-        "places": await _places(library, origin) if isinstance(origin, FactOrigin) else {},
-        "evidence": await _evidence(library, origin) if isinstance(origin, AnswerOrigin) else [],
-    }
+    shapes: Data = {"step": None, "memory": None, "places": {}, "evidence": []}
+    if isinstance(origin, AnswerOrigin):
+        shapes |= await _answer(library, origin, has_evidence=True)
+    else:
+        shapes["memory"] = origin_shape(origin)
+    if isinstance(origin, FactOrigin):
+        shapes["places"] = await _places(library, origin)
+    return {"title": "Why", "agent_id": agent, **shapes}
 
 
 NAMES = {"block": "Memory", "recalled": "Recalled", "summary": "Summary", "search": "Search", "message": "Message"}

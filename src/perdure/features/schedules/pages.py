@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import time
 
 from starlette.requests import Request
@@ -21,11 +20,18 @@ _DAYS = {"day": "*", "weekdays": "MON-FRI"}
 """Kind of a new schedule that is due at a time of day -> the days, as in a cron expression."""
 
 
-async def load(request: Request, library: AsyncPerdure) -> Sequence[Data]:
-    """Return the schedules of the page's agent that have not ended."""
-    agent = library.agent_of(agent_id_of(request))
-    found = await agent.schedules.list(statuses=("active", "paused"), limit=SCHEDULES_MAX)
-    return [await _schedule_shape(library, schedule) for schedule in found]
+async def load(request: Request, library: AsyncPerdure) -> Data:
+    """Return a page of the schedules of the page's agent that have not ended, those behind the query's `schedule`."""
+    agent, after = library.agent_of(agent_id_of(request)), request.query_params.get("schedule") or None
+    found = await agent.schedules.list(
+        statuses=("active", "paused"), limit=SCHEDULES_MAX + 1, after=None if after is None else ScheduleId(after)
+    )
+    shown = found[:SCHEDULES_MAX]
+    return {
+        "schedules": [await _schedule_shape(library, schedule) for schedule in shown],
+        "schedules_begin": after is None,
+        "more_schedules": shown[-1].id if len(found) > SCHEDULES_MAX else None,
+    }
 
 
 async def _schedule_shape(library: AsyncPerdure, schedule: Schedule) -> Data:
@@ -77,9 +83,13 @@ async def pause_schedule(request: Request, library: AsyncPerdure) -> Notice:
 
 
 async def resume_schedule(request: Request, library: AsyncPerdure) -> Notice:
-    """Have a paused schedule fire again."""
+    """Have a paused or cancelled schedule fire again; with `paused`, bring back a cancelled one that was paused."""
     agent_id, schedule_id = agent_id_of(request), ScheduleId(request.path_params["schedule_id"])
-    schedule = await library.agent_of(agent_id).schedules.resume(schedule_id)
+    schedules = library.agent_of(agent_id).schedules
+    schedule = await schedules.resume(schedule_id)
+    if (await form_of(request)).get("paused"):
+        await schedules.pause(schedule_id)
+        return Notice("The schedule is paused, as it was.")
     following = "" if schedule.next_at is None else f", next at {iso(schedule.next_at)}"
     return Notice(f"The schedule fires again{following}.")
 
@@ -87,8 +97,12 @@ async def resume_schedule(request: Request, library: AsyncPerdure) -> Notice:
 async def cancel_schedule(request: Request, library: AsyncPerdure) -> Notice:
     """End a schedule of the agent."""
     agent_id, schedule_id = agent_id_of(request), ScheduleId(request.path_params["schedule_id"])
-    await library.agent_of(agent_id).schedules.cancel(schedule_id)
-    return Notice("The schedule no longer fires.")
+    schedules = library.agent_of(agent_id).schedules
+    before = await schedules.get(schedule_id)
+    await schedules.cancel(schedule_id)
+    undo = f"/agents/{agent_id}/memory/schedules/{schedule_id}/resume"
+    fields = {"paused": "yes"} if before.status == "paused" else {}
+    return Notice("The schedule no longer fires.", undo=undo, fields=fields)
 
 
 SECTION = Section(
@@ -101,4 +115,5 @@ SECTION = Section(
         "/agents/{agent_id}/memory/schedules/{schedule_id}/cancel": cancel_schedule,
     },
     is_shown_empty=True,
+    is_of_page=True,
 )

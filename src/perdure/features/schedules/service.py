@@ -175,8 +175,9 @@ class AsyncSchedules(AsyncPart):
         return await self._ports.store.write(lambda tx: pause_schedule(tx, self._find(tx, schedule_id), at=now))
 
     async def resume(self, schedule_id: ScheduleId) -> Schedule:
-        """Have a paused schedule fire again from its next due time on, and return it; what was due meanwhile is not
-        made up for. Raises: NotFound; ScheduleInvalid: it has ended, or nothing is due any more; TooMany."""
+        """Have a paused or cancelled schedule fire again from its next due time on, and return it; what was due
+        meanwhile is not made up for. Raises: NotFound; ScheduleInvalid: it has ended, or nothing is due any more;
+        TooMany."""
         now = self._ports.clock.now()
         resumed = await self._ports.store.write(lambda tx: resume_schedule(tx, self._find(tx, schedule_id), at=now))
         self._app.service(ScheduleWorker).wake()

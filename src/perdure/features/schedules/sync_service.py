@@ -116,8 +116,9 @@ class Schedules(Part):
         return self._portal.run(self._inner.pause(schedule_id))
 
     def resume(self, schedule_id: ScheduleId) -> Schedule:
-        """Have a paused schedule fire again from its next due time on, and return it; what was due meanwhile is not
-        made up for. Raises: NotFound; ScheduleInvalid: it has ended, or nothing is due any more; TooMany."""
+        """Have a paused or cancelled schedule fire again from its next due time on, and return it; what was due
+        meanwhile is not made up for. Raises: NotFound; ScheduleInvalid: it has ended, or nothing is due any more;
+        TooMany."""
         return self._portal.run(self._inner.resume(schedule_id))
 
     def delete(self, schedule_id: ScheduleId) -> None:

@@ -180,16 +180,17 @@ class Schedules(Table):
     def put_next(
         self, schedule: Schedule, status: ScheduleStatus, next_at: datetime | None, *, at: datetime
     ) -> Schedule:
-        """Store whether a schedule fires, and when it does next; return it. One that has ended stays as it is. Raises:
-        TooMany: it fires again, and the agent has enough others."""
+        """Store whether a schedule fires, and when it does next; return it. If it was changed since it was read, it
+        stays as it is. Raises: TooMany: it fires again, and the agent has enough others."""
         if status == "active":
             self._check_room(schedule)
         changed = replace(schedule, status=status, next_at=next_at, updated_at=at)
         columns = "status, next_at, updated_at"
         self._run(
             f"UPDATE schedules AS s SET {row_format.assignments(columns)}"
-            f" WHERE s.id = :id AND s.status IN ('active', 'paused') AND {_OWN}",
+            f" WHERE s.id = :id AND s.status = :before AND {_OWN}",
             id=schedule.id,
+            before=schedule.status,
             **_SCHEDULE.params(changed, columns),
         )
         self._db.signal("schedules")

@@ -109,6 +109,12 @@ class AsyncBlocks(AsyncPart):
         tell_agents(tx, "blocks", block_id)
         return block
 
+    @reads
+    def history(self, tx: Tx, block_id: BlockId, *, limit: int = 100) -> Sequence[BlockVersion]:
+        """As `agent.blocks.history`, of any block by its id. Raises: NotFound, InvalidInput."""
+        check_limit(limit)
+        return _with_reasons(tx, tx.blocks.versions(tx.blocks.get(block_id).id, limit=limit))
+
     async def delete(self, block_id: BlockId) -> None:
         """Remove the block with its history from every agent, however many there are. Raises: NotFound."""
         check_text("block_id", block_id)

@@ -36,7 +36,10 @@ _ORDERS: dict[AgentOrder, str] = {
     "updated": "a.updated_at",
     "used": "COALESCE(a.last_run_at, '')",
     "name": "a.name",
+    "messages": "a.message_count",
 }
+_KEPT = ("created", "updated", "used")
+"""The keys of a deleted agent that stay, so that a list goes on behind it: not its name."""
 
 
 class Agents(Table):
@@ -150,7 +153,7 @@ class Agents(Table):
         """Hide the agent with all its rows; `tx.upkeep` removes them. Nothing else ever removes a log. Raises:
         NotFound."""
         self.lock(agent_id)
-        columns = tuple(column for order, column in _ORDERS.items() if order != "name")  # a name is not kept
+        columns = tuple(column for order, column in _ORDERS.items() if order in _KEPT)
         place = place_in(self._db, self._org_id, "agent", "agents a", columns, agent_id)
         keep_places(self._db, self._org_id, {agent_id: dict(zip(columns, place, strict=True))})
         hide_agent(self._db, self._org_id, agent_id, self.get(agent_id).number)

@@ -3,9 +3,9 @@ discarded and brought back."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from perdure.context.prompts import base_prompt
 from perdure.core.agents import OWN_TAGS, Agent
-from perdure.core.errors import Conflict, InvalidInput, NotFound
+from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.features import feature_settings
 from perdure.core.text.reprs import attributes, plural
 from perdure.domain.agents.fields import GROUPS, SettingField, field_value, setting_fields, with_fields
@@ -22,9 +22,9 @@ from perdure.domain.agents.units import AgentChanges
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.conflicts import WAS, changed_fields
+from perdure.ui.conflicts import WAS, SavedMeanwhile, changed_fields, three_ways
 from perdure.ui.pages.home import agent_frame, home, page_author
-from perdure.ui.pages.memory import edit_block, restore_block
+from perdure.ui.pages.memory import edit_block
 from perdure.ui.pages.tool_forms import parse_json
 from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of
 
@@ -51,7 +51,6 @@ async def agent_settings(request: Request, library: AsyncPerdure) -> Data:
         "own": attributes(agent, "name", "description", "timezone", "system") | {"tags": _tags_of(agent)},
         "was": _about_of(agent) | {"system": agent.system or ""},
         "persona": await _persona(own),
-        "conflict": getattr(request.state, "conflict", None),
         "base_prompt": base_prompt(agent.agent_type),
         "groups": [group | {"was": _was_of(group, agent)} for group in groups if group["fields"]],
         "models": list(library.app.models.handles()),
@@ -145,20 +144,15 @@ async def set_about(request: Request, library: AsyncPerdure) -> Notice:
 async def write_persona(request: Request, library: AsyncPerdure) -> Notice:
     """Write the persona, as on the page of the agent's memory; an agent without one gets the block."""
     own, form, label = agent_of(request, library), await form_of(request), request.path_params["label"]
-    has_one = await _persona(own) is not None
-    if has_one and label == PERSONA and form.get("version") == "":
-        raise Conflict("The persona was written in the meantime: reload the page, and change it again.")
-    if not has_one and label == PERSONA:
-        await own.blocks.add(NewBlock(label=PERSONA, value=form.get("value", "")), author=page_author())
-        return Notice("The persona was stored; the agent reads it with its next message.")
-    notice = await edit_block(request, library)
-    return replace(notice, undo=notice.undo and f"{request.url.path}/restore")
-
-
-@pages.post("/agents/{agent_id}/settings/blocks/{label}/restore", shows=agent_settings)
-async def restore_persona(request: Request, library: AsyncPerdure) -> Notice:
-    """Write the value of an earlier version again."""
-    return await restore_block(request, library)
+    value = form.get("value", "")
+    if label == PERSONA and form.get("version") == "":
+        with contextlib.suppress(AlreadyExists):
+            await own.blocks.add(NewBlock(label=PERSONA, value=value), author=page_author())
+            return Notice("The persona was stored; the agent reads it with its next message.")
+        persona = await own.blocks.get(PERSONA)
+        field = three_ways("value", PERSONA, base="", theirs=persona.value, mine=value)
+        raise SavedMeanwhile([PERSONA], [field], {"version": str(persona.version)})
+    return await edit_block(request, library)
 
 
 @pages.post("/agents/{agent_id}/settings/system", shows=agent_settings)
@@ -170,7 +164,7 @@ async def set_system(request: Request, library: AsyncPerdure) -> Notice:
 
     def change(agent: Agent) -> AgentChanges:
         """The prompt, if nobody else changed it."""
-        changed_fields(form, {"system": agent.system or ""})
+        changed_fields(form, {"system": agent.system or ""}, {"system": "system prompt"})
         return {"system": None if is_own else system}
 
     after = await own.edit(change, author=page_author())
@@ -193,7 +187,8 @@ async def set_values(request: Request, library: AsyncPerdure) -> Notice:
 
     every = [path for _, path, _ in sent]
     known = texts(before, every)
-    mine = changed_fields(form, known)
+    titles = {f"{kind}:{path}": setting_fields()[path].title for kind, path, _ in sent}
+    mine = changed_fields(form, known, titles)
     values = {path: value for kind, path, value in sent if (name := f"{kind}:{path}") in mine or name not in known}
     changes: AgentChanges = {}
     if MODEL in mine and form[MODEL] != _model_choice(before):
@@ -202,7 +197,7 @@ async def set_values(request: Request, library: AsyncPerdure) -> Notice:
 
     def change(agent: Agent) -> AgentChanges:
         """The changes of the agent as it is now."""
-        changed_fields(form, texts(agent, every))
+        changed_fields(form, texts(agent, every), titles)
         return {**changes, "settings": with_fields(agent.settings, values)}
 
     after = await own.edit(change, author=page_author())

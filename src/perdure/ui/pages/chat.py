@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from starlette.requests import Request
 
 from perdure.core.agents import Agent
-from perdure.core.errors import Conflict, InvalidInput, LimitReached
+from perdure.core.errors import InvalidInput, LimitReached
 from perdure.core.ids import ConversationId, MessageId, RunId
 from perdure.core.messages import Image, Text, ToolDecision
 from perdure.core.runs import NO_OPTIONS, RunOptions
@@ -198,12 +198,8 @@ async def stop(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/take-back", shows=chat)
 async def take_back(request: Request, library: AsyncPerdure) -> Notice:
-    """Take back a message that waits behind a run. One with pictures stays: the composer gets only a text back."""
-    agent, run_id = agent_of(request, library), RunId(field_of(await form_of(request), "run_id"))
-    waiting = await agent.waiting((await agent.run(run_id)).conversation_id)
-    if any(item["pictures"] for one in waiting if one.run.id == run_id for item in queued_items(one)):
-        raise Conflict("a message with pictures can't be taken back: its pictures would be lost")
-    await agent.take_back(run_id)
+    """Take back a message that waits behind a run: the composer gets it back."""
+    await agent_of(request, library).take_back(RunId(field_of(await form_of(request), "run_id")))
     return Notice("")
 
 

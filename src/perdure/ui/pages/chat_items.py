@@ -8,6 +8,7 @@ from perdure.core.blocks import BlockVersion
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import BlockId, RunId
 from perdure.core.messages import (
+    SEND_MESSAGE,
     TRY_AGAIN,
     Image,
     Message,
@@ -52,7 +53,7 @@ def message_items(message: Message, edits: Sequence[BlockVersion] = ()) -> Itera
                     yield {**item, "kind": "assistant", "name": None, "text": part.speech}
                 else:
                     yield {**item, "kind": "call", "name": part.name, "text": part.own_arguments}
-            case ToolResult():
+            case ToolResult() if part.name != SEND_MESSAGE or part.refused:  # else the message itself says it
                 failed = part.status != "success"
                 yield {**item, "kind": "result", "name": part.name, "text": part.text, "failed": failed}
             case ToolDecision():
@@ -83,9 +84,9 @@ def queued_items(waiting: WaitingRun) -> Iterable[Data]:
     for draft in waiting.drafts:
         if draft.kind == "message" and draft.role == "user":
             text = "\n\n".join(part.text for part in draft.parts if isinstance(part, Text))
-            pictures = sum(isinstance(part, Image) for part in draft.parts)
-            own = {"run_id": waiting.run.id, "otid": draft.otid, "text": text, "pictures": pictures}
-            yield {"id": f"{draft.id}-0", **own}
+            pictures = [place for place, part in enumerate(draft.parts) if isinstance(part, Image)]
+            ids = {"id": f"{draft.id}-0", "message_id": draft.id, "run_id": waiting.run.id, "otid": draft.otid}
+            yield {**ids, "text": text, "pictures": pictures}
 
 
 def edit_item(block_id: BlockId, version: int, label: str, diff: str) -> Data:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -22,7 +22,8 @@ from perdure.core.events import (
     StoredEvent,
 )
 from perdure.core.ids import MessageId, RunId
-from perdure.core.messages import Message
+from perdure.core.messages import SEND_MESSAGE, Message
+from perdure.core.text.json_strings import StringMember
 from perdure.server.wire.http import library_of
 from perdure.server.wire.sse import HEADERS as STREAM_HEADERS
 from perdure.server.wire.sse import Streams
@@ -130,6 +131,7 @@ class RunStream:
     Args:
         speaker: the name of the agent.
         after: the number of the newest message that the page shows already.
+        speeches: (message, number of a call of `send_message`) -> the reader of what it says.
     """
 
     run_id: RunId
@@ -138,6 +140,7 @@ class RunStream:
     seq: int = -1
     live: dict[tuple[MessageId, str, int], _Live] = field(default_factory=dict)
     stored: set[MessageId] = field(default_factory=set)
+    speeches: dict[tuple[MessageId, int], StringMember] = field(default_factory=dict)
 
     @property
     def due_at(self) -> float | None:
@@ -152,7 +155,7 @@ class RunStream:
         """The events of the pieces that have waited long enough."""
         for (message_id, kind, index), one in self.live.items():
             if one.changed and one.due_at <= now:
-                place = {"id": f"live-{message_id}-{kind}-{index}", "message": message_id, "kind": kind}
+                place = {"id": f"live-{message_id}-{kind}-{index}", "message": message_id, "kind": one.kind}
                 shell = self._html("chat/live.html", item=place) if one.is_new else None
                 yield self.event("piece", {**place, "shell": shell, **one.render(now)})
 
@@ -191,8 +194,17 @@ class RunStream:
         """Add a piece of an answer, unless the answer is stored already."""
         if delta.message_id in self.stored:
             return
-        kind = "call" if delta.kind.startswith("tool") else delta.kind
-        key = (delta.message_id, kind, delta.index)
+        place, kind, of = (delta.message_id, delta.index), str(delta.kind), str(delta.kind)
+        if (kind, delta.text, delta.awaits, delta.refused) == ("tool_name", SEND_MESSAGE, None, False):
+            self.speeches[place] = StringMember("message")
+            return
+        if kind == "tool_arguments" and (speech := self.speeches.get(place)) is not None:
+            if not (text := speech.read(delta.text)):
+                return
+            kind, of, delta = "text", "speech", replace(delta, kind="text", text=text)
+        elif kind.startswith("tool"):
+            kind = of = "call"
+        key = (delta.message_id, of, delta.index)
         if key not in self.live:
             self.live[key] = _Live(kind, LiveMarkdown() if kind == "text" else None, rendered_at=now - EVERY_S / 2)
         self.live[key].add(delta)

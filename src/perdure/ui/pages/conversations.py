@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from starlette.requests import Request
 
 from perdure.core.blocks import Block
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, VersionConflict
 from perdure.core.ids import ConversationId
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.chat import chat
 from perdure.ui.pages.home import page_author
-from perdure.ui.pages.memory import edit_block, restore_block
-from perdure.ui.render import Notice, Pages, agent_of, field_of, form_of, is_number
+from perdure.ui.pages.memory import VERSIONS_MAX, check_meanwhile, edit_block
+from perdure.ui.render import Notice, Pages, agent_of, field_of, form_of, is_number, url_of
 
 pages = Pages()
 
@@ -65,12 +63,6 @@ async def erase(request: Request, library: AsyncPerdure) -> Notice:
     return Notice("The conversation was deleted for good.", location=f"/agents/{agent.id}")
 
 
-@pages.post("/agents/{agent_id}/conversations/blocks/{label:path}/restore", shows=chat)
-async def write_earlier(request: Request, library: AsyncPerdure) -> Notice:
-    """Write the value of an earlier version again."""
-    return await restore_block(request, library)
-
-
 @pages.post("/agents/{agent_id}/conversations/blocks/{label:path}", shows=chat)
 async def write_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write a block's value, as on the page of the agent's memory; where the conversation has a block of its own in the
@@ -79,12 +71,16 @@ async def write_block(request: Request, library: AsyncPerdure) -> Notice:
         form = await form_of(request)
         version, changes = form.get("version", ""), {"value": form.get("value", "")}
         expected = int(version) if is_number(version) else None
-        block = await library.blocks.edit(own.id, changes, expected=expected, author=page_author())
-        undo = f"{request.url.path}?{request.url.query}"
+        try:
+            block = await library.blocks.edit(own.id, changes, expected=expected, author=page_author())
+        except VersionConflict as late:
+            versions = await library.blocks.history(own.id, limit=VERSIONS_MAX)
+            check_meanwhile(versions, own.label, changes["value"], since=late.expected)
+            raise
         fields = {"value": own.value, "version": str(block.version)}
-        return Notice(f"Block {block.label!r} of this conversation was changed.", undo=undo, fields=fields)
-    notice, query = await edit_block(request, library), request.url.query
-    return replace(notice, undo=notice.undo and f"{request.url.path}/restore{'?' if query else ''}{query}")
+        text = f"Block {block.label!r} of this conversation was changed."
+        return Notice(text, undo=url_of(request), fields=fields)
+    return await edit_block(request, library)
 
 
 async def _own_block(request: Request, library: AsyncPerdure) -> Block | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import cast
 
 from starlette.requests import Request
@@ -9,7 +10,7 @@ from starlette.requests import Request
 from perdure.core.agents import DISCARDED, Agent, AgentFilter, AgentOrder
 from perdure.core.blocks import Author, BlockVersion
 from perdure.core.errors import AlreadyExists
-from perdure.core.ids import AgentId
+from perdure.core.ids import AgentId, RunId
 from perdure.core.runs import Run, RunFilter, Usage
 from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
@@ -18,7 +19,8 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, sections_of
 
 AGENTS_MAX, RUNS_MAX = 50, 10
-SORTS = ("name", "updated", "created")
+WAITING = "waiting"
+SORTS = ("name", "messages", "updated", "created")
 """By which columns agents are sorted; by default those that were used last come first."""
 
 pages = Pages()
@@ -39,6 +41,8 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
     agents = await library.all_agents.page(where, page, cast(AgentOrder, order))
     runs = await library.runs.page_of_runs(RunFilter(), Page(RUNS_MAX, ascending=False))
     names = await agent_names(library, [run.key.agent_id for run in runs])
+    pending = await library.approvals.list_all()
+    waiting = {call.run_id for _, call in pending}
     return {
         "title": "Home",
         "agents": [agent_shape(agent) for agent in agents],
@@ -47,10 +51,10 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
         "sort": sort if order != "used" else "",
         "is_discarded": is_discarded,
         "discarded": await library.all_agents.count(discarded),
-        "runs": [run_shape(run) | {"agent": names[run.key.agent_id]} for run in runs],
+        "runs": [listed_run(run, waiting) | {"agent": names[run.key.agent_id]} for run in runs],
         "pending": [
             {"agent": name, "agent_id": call.agent_id, "tool": call.name, "call_id": call.call_id}
-            for name, call in await library.approvals.list_all()
+            for name, call in pending
         ],
         "model": attributes(await library.app.decide(), "handle", "reason"),
         "models": list(library.app.models.handles()),
@@ -83,6 +87,11 @@ def run_shape(run: Run, usage: Usage | None = None) -> Data:
         "helper": run.options.helper,
         "model_reason": run.options.model_reason,
     }
+
+
+def listed_run(run: Run, waiting: Collection[RunId]) -> Data:
+    """A run as lists show it; one that has stopped at calls which wait for a person is waiting."""
+    return run_shape(run) | ({"status": WAITING, "stop_reason": None} if run.id in waiting else {})
 
 
 @pages.post("/agents", shows=home)

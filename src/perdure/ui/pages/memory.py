@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from perdure.core.agents import AgentFilter
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockFilter, BlockVersion
-from perdure.core.errors import Conflict, InvalidInput, VersionConflict
+from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.core.ids import AgentId, BlockId, PassageId
@@ -22,9 +22,9 @@ from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.conflicts import three_ways
+from perdure.ui.conflicts import SavedMeanwhile, three_ways
 from perdure.ui.pages.home import agent_frame, correction_notice, page_author, version_shape
-from perdure.ui.render import Data, Notice, Pages, after_of, agent_of, field_of, form_of, is_number
+from perdure.ui.render import Data, Notice, Pages, after_of, agent_of, author, field_of, form_of, is_number, url_of
 
 LINES_MAX, PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 50, 3
 BLOCKS_MAX, SHARED_MAX = 100, 20
@@ -63,7 +63,6 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         ],
         "others": [block_shape(block) for block in others if block.id not in attached],
         "limit": DEFAULT_LIMIT_CHARS,
-        "conflict": getattr(request.state, "conflict", None),
         "label": label,
         "versions": [version_shape(version) for version in versions],
         "difference": await _difference(request, own, label),
@@ -136,11 +135,11 @@ async def create_block(request: Request, library: AsyncPerdure) -> Notice:
         return Notice("The block was attached; the agent reads it with its next message.")
     new = NewBlock(label=field_of(form, "label").strip(), value=form.get("value", ""), **_settings_of(form))
     block = await agent.blocks.add(new, author=page_author())
-    undo = f"/agents/{agent.id}/memory/blocks/{block.label}/detach"
+    undo = f"/agents/{agent.id}/memory/block-detach/{block.label}"
     return Notice(f"Block {block.label!r} was created; the agent reads it with its next message.", undo=undo)
 
 
-@pages.post("/agents/{agent_id}/memory/blocks/{label:path}/detach", shows=memory)
+@pages.post("/agents/{agent_id}/memory/block-detach/{label:path}", shows=memory)
 async def detach_block(request: Request, library: AsyncPerdure) -> Notice:
     """Take a block out of the agent's memory; it stays in the store."""
     agent, label = agent_of(request, library), request.path_params["label"]
@@ -150,7 +149,7 @@ async def detach_block(request: Request, library: AsyncPerdure) -> Notice:
     return Notice(f"Block {label!r} was detached; it stays in the store.", undo=undo, fields=fields)
 
 
-@pages.post("/agents/{agent_id}/memory/blocks/{label:path}/settings", shows=memory)
+@pages.post("/agents/{agent_id}/memory/block-settings/{label:path}", shows=memory)
 async def edit_settings(request: Request, library: AsyncPerdure) -> Notice:
     """Change a block's description, its limit, and whether the agent may write it."""
     agent, label = agent_of(request, library), request.path_params["label"]
@@ -160,7 +159,7 @@ async def edit_settings(request: Request, library: AsyncPerdure) -> Notice:
     fields = {"description": before.description or "", "limit": str(before.limit_chars)}
     return Notice(
         f"The settings of block {label!r} were changed.",
-        undo=f"/agents/{agent.id}/memory/blocks/{label}/settings",
+        undo=request.url.path,
         fields=fields | ({"read_only": "yes"} if before.read_only else {}),
     )
 
@@ -181,48 +180,47 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-@pages.post("/agents/{agent_id}/memory/blocks/{label:path}/restore", shows=memory)
-async def restore_block(request: Request, library: AsyncPerdure) -> Notice:
-    """Write the value of an earlier version again; with a `value`, that one if `version` is still the newest."""
-    agent, label, form = agent_of(request, library), request.path_params["label"], await form_of(request)
-    if "value" in form:
-        await edit_block(request, library)
-        return Notice(f"Block {label!r} is as it was before.")
-    version = _number("version", field_of(form, "version"))
-    await agent.blocks.restore(label, version, author=page_author())
-    return Notice(f"Block {label!r} is as it was in version {version}.")
-
-
 @pages.post("/agents/{agent_id}/memory/blocks/{label:path}", shows=memory)
 async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
-    """Write a block's value, if it is still the version that the form was filled from."""
+    """Write a block's value, or that of the version `earlier` again, if `version`, from which the form was filled, is
+    still the newest."""
     agent, form, label = agent_of(request, library), await form_of(request), request.path_params["label"]
-    version, changes = form.get("version", ""), {"value": form.get("value", "")}
-    expected = int(version) if is_number(version) else None
+    version, earlier, value = form.get("version", ""), form.get("earlier", ""), form.get("value")
+    if value is None and earlier:
+        value = await _value_of(agent, label, _number("earlier", earlier))
     before = await agent.blocks.get(label)
+    expected = int(version) if is_number(version) else None
     try:
-        block = await agent.blocks.edit(label, changes, expected=expected, author=page_author())
+        block = await agent.blocks.edit(label, {"value": value or ""}, expected=expected, author=page_author())
     except VersionConflict as conflict:
-        request.state.conflict = await _conflict(agent, label, conflict, changes["value"])
-        if request.state.conflict is None:
-            raise
-        raise Conflict(f"Block {label!r} was changed while you were writing: choose what to keep.") from conflict
+        check_meanwhile(await agent.blocks.history(label, limit=VERSIONS_MAX), label, value, since=conflict.expected)
+        raise
     text = f"Block {label!r} was changed; the agent reads it with its next message."
+    if earlier:
+        text = f"Block {label!r} is as it was in version {earlier}."
     if block.version != before.version + 1:  # nothing changed, or somebody else wrote in between
         return Notice(text if block.version > before.version else f"Block {label!r} is as it was.")
     # The undo is an edit against the version written here: what is written since is not lost.
-    fields = {"value": before.value, "version": str(block.version)}
-    return Notice(text, undo=f"/agents/{agent.id}/memory/blocks/{label}/restore", fields=fields)
+    return Notice(text, undo=url_of(request), fields={"value": before.value, "version": str(block.version)})
 
 
-async def _conflict(agent: AsyncAgentById, label: str, conflict: VersionConflict, mine: str) -> Data | None:
-    """What a person wrote beside what was saved meanwhile; None: the version that they began with is too old."""
-    count = (conflict.found or 0) - conflict.expected + 1
-    if not 1 < count <= VERSIONS_MAX:
-        return None
-    versions = await agent.blocks.history(label, limit=count)
-    shape = three_ways(versions[-1].value, versions[0].value, mine, version=versions[0].version)
-    return shape | {"label": label, "author": versions[0].author.kind, "agent": versions[0].agent_name}
+async def _value_of(agent: AsyncAgentById, label: str, number: int) -> str:
+    """The value of a version that the page shows. Raises: NotFound."""
+    for version in await agent.blocks.history(label, limit=VERSIONS_MAX):
+        if version.version == number:
+            return version.value
+    raise NotFound("block version", str(number), hint=f"the page shows the newest {VERSIONS_MAX}")
+
+
+def check_meanwhile(versions: Sequence[BlockVersion], label: str, mine: str | None, *, since: int) -> None:
+    """Check that nobody wrote a block, of which these are the newest versions, after the version `since`. Raises:
+    SavedMeanwhile: somebody did; not if that version is too old to be among them."""
+    newest, base = versions[0], next((one for one in versions if one.version == since), None)
+    if base is not None and base is not newest:
+        field = three_ways("value", label, base=base.value, theirs=newest.value, mine=mine or "")
+        who = newest.agent_name or author(newest.author.kind).capitalize()
+        hidden = {"version": str(newest.version)}
+        raise SavedMeanwhile([f"block {label}"], [field], hidden, who=f"{who} saved version {newest.version}")
 
 
 @pages.post("/agents/{agent_id}/memory/passages", shows=memory)

@@ -37,7 +37,6 @@ async def panes_shape(request: Request, agent: AsyncAgentById, shown: Conversati
         "deleted": deleted,
         "older_conversations": count + 1 if has_older and count < PAGES_MAX else None,
         "blocks": await _blocks(agent, shown),
-        "conflict": getattr(request.state, "conflict", None),
     }
 
 

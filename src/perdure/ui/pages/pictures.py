@@ -41,12 +41,16 @@ async def pictures_of(
 
 
 async def picture(request: Request) -> Response:
-    """A picture that a message of the agent holds."""
+    """A picture that a message of the agent holds, or one that waits in the conversation that the query names."""
     library, place = library_of(request), request.path_params["place"]
     try:
-        message_id = MessageId(request.path_params["message_id"])
-        await agent_of(request, library).conversation_of_message(message_id)
-        parts = (await library.messages.message(message_id)).parts
+        agent, message_id = agent_of(request, library), MessageId(request.path_params["message_id"])
+        line = request.query_params.get("conversation")
+        waiting = await agent.waiting(ConversationId(line)) if line else ()
+        parts = next((draft.parts for one in waiting for draft in one.drafts if draft.id == message_id), None)
+        if parts is None:
+            await agent.conversation_of_message(message_id)
+            parts = (await library.messages.message(message_id)).parts
         part = parts[int(place)] if is_number(place) and int(place) < len(parts) else None
         if not isinstance(part, Image) or part.media_type not in IMAGE_TYPES:
             raise NotFound("picture", f"{message_id}/{place}")

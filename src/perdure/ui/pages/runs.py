@@ -13,10 +13,12 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core.agents import AgentFilter
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.ids import AgentId, RunId
 from perdure.core.messages import Message, ToolResult
 from perdure.core.runs import FAILED_REASONS, Run, RunFilter, RunStatus, StopReason
+from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.spans import RunSpan
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
@@ -25,16 +27,21 @@ from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of, wants_page
 from perdure.ui.pages.chat_items import message_items
 from perdure.ui.pages.context import plot, step_shape
-from perdure.ui.pages.home import agent_names, run_shape
-from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, error_page, form_of
+from perdure.ui.pages.home import WAITING, agent_names, listed_run, run_shape
+from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, error_page, form_of, in_order
 
 RUNS_MAX, STEPS_MAX, MESSAGES_MAX, PLOTTED_MIN = 50, 200, 500, 3
 WINDOW = 200
 """How many of the newest runs the filters, plots and percentiles are made from."""
 CHOICES_MAX = 8
+ONE = Page(1, ascending=False)
 STATUSES: Sequence[RunStatus] = ("queued", "running", "completed", "failed", "cancelled")
-WAITING = "waiting"
 FILTERS = ("status", "agent", "model", "error", "day")
+COLUMNS = {
+    **{"started": "created_at", "agent": "agent", "status": "status", "model": "models", "took": "seconds"},
+    **{"steps": "steps", "in": "input_tokens", "out": "output_tokens", "cost": "cost"},
+}
+"""The columns by which runs are sorted -> their fields."""
 
 pages = Pages()
 
@@ -42,7 +49,7 @@ pages = Pages()
 @pages.get("/runs", "runs.html", sections="runs")
 async def runs(request: Request, library: AsyncPerdure) -> Data:
     """The newest runs that meet the filters: `status`, `agent`, `model`, `error` (a stop reason) and `day`; how long
-    they took, and what they used."""
+    they took, and what they used. With `sort` those of the window in the order of a column."""
     query = request.query_params
     used = {name: query[name] for name in FILTERS if query.get(name, "").strip()}
     agent = await library.all_agents.resolve(used["agent"]) if "agent" in used else None
@@ -54,17 +61,25 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
     names = await agent_names(library, [run.key.agent_id for run in (*found, *newest)])
     waiting = {call.run_id for _, call in await library.approvals.list_all()}
     shapes = [_row(run, waiting, uses) | {"agent": names[run.key.agent_id]} for run in found]
+    agents = [] if found or used else await library.all_agents.page(AgentFilter(hidden=False), ONE, "used")
     request.state.shown_runs = shapes  # for sections of features
+    sort = query.get("sort", "")
+    is_sorted = sort.removeprefix("-") in COLUMNS
+    kept, shown = used | ({"sort": sort} if is_sorted else {}), WINDOW if is_sorted else RUNS_MAX
+    has_more = len(found) == WINDOW if is_sorted else len(found) > RUNS_MAX
     return {
         "title": "Runs",
         "agent": None if agent is None else {"id": agent.id, "name": agent.name},
         "used": used,
-        "filters": _choices(used, newest, names, uses),
-        "runs": shapes[:RUNS_MAX],
-        "after": urlencode(used | {"after": found[RUNS_MAX - 1].id}) if len(found) > RUNS_MAX else None,
-        "plots": _plots(found[:RUNS_MAX], costs),
+        "filters": _choices(kept, newest, names, uses),
+        "newest": attributes(agents[0], "id", "name") if agents else None,
+        "runs": in_order(shapes[:shown], request, COLUMNS),
+        "is_sorted": is_sorted,
+        "keep": urlencode(used),
+        "after": urlencode(kept | {"after": found[shown - 1].id}) if has_more else None,
+        "plots": _plots(found[:shown], costs),
         "latency": _latency(found),
-        "cost": _cost_shape(found[:RUNS_MAX], costs),
+        "cost": _cost_shape(found[:shown], costs),
     }
 
 
@@ -97,11 +112,10 @@ def _filter_of(used: Mapping[str, str], agent_id: AgentId | None) -> RunFilter:
 
 
 def _row(run: Run, waiting: Collection[RunId], uses: Mapping[RunId, RunUse]) -> Data:
-    """A run as the list shows it; one that has stopped at calls which wait for a person is waiting."""
+    """A run as the list shows it, with what it cost and how long it took."""
     use = uses.get(run.id)
-    shape = run_shape(run) | {"cost": None if use is None else use.cost, "models": [] if use is None else use.models}
-    shape["seconds"] = _seconds(run)
-    return shape | ({"status": WAITING, "stop_reason": None} if run.id in waiting else {})
+    own = {"cost": None if use is None else use.cost, "models": [] if use is None else use.models}
+    return listed_run(run, waiting) | own | {"seconds": _seconds(run)}
 
 
 def _seconds(run: Run) -> float | None:

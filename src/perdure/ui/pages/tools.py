@@ -23,7 +23,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.tools.tools import ToolState
 from perdure.ui.pages.home import agent_frame, page_author
 from perdure.ui.pages.tool_forms import arguments_of, fields_of, parse_json
-from perdure.ui.render import Data, Notice, Pages, agent_id_of, agent_of, field_of, form_of
+from perdure.ui.render import Data, Notice, Pages, agent_id_of, agent_of, field_of, form_of, in_order
 
 TOOLS_MAX = 500
 RULES: Mapping[str, Mapping[str, str]] = tomllib.loads(
@@ -43,8 +43,9 @@ async def tools(request: Request, library: AsyncPerdure) -> Data:
     every = await library.tools.page(ToolFilter(), Page(TOOLS_MAX, ascending=True))
     names = {state.tool.name for state in attached}
     rules, waived = await own.rules.list(), agent.settings.get("approval_waived", ())
+    shapes = [tool_shape(state, needs_approval=_needs_approval(state, rules, waived)) for state in attached]
     return agent_frame(agent, "Tools", "tools") | {
-        "tools": [tool_shape(state, needs_approval=_needs_approval(state, rules, waived)) for state in attached],
+        "tools": in_order(shapes, request, {"name": "name", "approval": "needs_approval", "place": "source"}),
         "others": sorted(state.tool.name for state in every if state.tool.name not in names),
         "rules": [{"type": rule.type, "words": rule_words(rule), **asdict(rule)} for rule in rules],
         "rules_text": json.dumps([{"type": rule.type, **asdict(rule)} for rule in rules], indent=2),

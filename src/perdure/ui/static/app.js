@@ -110,6 +110,15 @@ document.addEventListener("visibilitychange", () => {
 document.addEventListener("htmx:afterSettle", listen);
 addEventListener("load", listen);
 
+// A text that scrolls can be scrolled by the keyboard: not every browser lets Tab come to it by itself.
+function reachScrolled({ target }) {
+  for (const text of target.querySelectorAll("pre"))
+    if (text.scrollWidth > text.clientWidth || text.scrollHeight > text.clientHeight) text.tabIndex = 0;
+}
+document.addEventListener("toggle", reachScrolled, true);
+document.addEventListener("htmx:afterSettle", reachScrolled);
+addEventListener("load", () => reachScrolled({ target: document }));
+
 // The fields of a rule that its kind needs.
 function showRuleFields() {
   for (const kind of document.querySelectorAll("[data-rule]"))
@@ -124,8 +133,12 @@ document.addEventListener("change", (event) => {
   const name = event.target.dataset.checkAll;
   if (name) document.querySelectorAll(`input[name="${name}"]`).forEach((one) => { one.checked = event.target.checked; });
 });
+const isTouched = matchMedia("(hover: none)"); // a keyboard on the screen: it hides the messages, and Enter is a new line
 document.addEventListener("keydown", (event) => {
-  if (event.target.matches("select[data-submit], [hx-trigger=change] select") && /^(Arrow(Up|Down)|\w)$/.test(event.key)) {
+  if (event.target.matches("[data-enter]") && event.key === "Enter" && !event.shiftKey && !event.isComposing && !isTouched.matches) {
+    event.preventDefault();
+    event.target.form.requestSubmit();
+  } else if (event.target.matches("select[data-submit], [hx-trigger=change] select") && /^(Arrow(Up|Down)|\w)$/.test(event.key)) {
     event.preventDefault(); // an entry that is only passed is not chosen
     event.target.showPicker();
   } else if (event.target.matches("form:has([name=call_id]) input") && event.key === "Enter" && !event.isComposing) {
@@ -206,5 +219,5 @@ document.getElementById("theme")?.addEventListener("click", () => {
 document.addEventListener("htmx:afterSettle", (event) => {
   if (!document.getElementById("page")?.contains(event.target)) return;
   if (event.detail.requestConfig?.elt === document.body) restore();
-  else if (!document.querySelector(".chat")) focusResult(event.detail.requestConfig);
+  else if (!document.querySelector(".chat") || document.querySelector("[data-conflict]")) focusResult(event.detail.requestConfig);
 });

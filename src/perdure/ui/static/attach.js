@@ -4,15 +4,47 @@
 
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 let pictures = [];
-let pictureKey = null; // of the message with these pictures, so that another try sends it only once
 
 function attach(files) {
   const isPicture = (file) => PICTURES.includes(file.type);
   pictures.push(...files.filter(isPicture));
-  pictureKey = null;
   showPictures();
   const others = files.filter((file) => !isPicture(file));
   if (others.length) upload(others);
+}
+
+// A picture as text, which outlives a reload, and back.
+const read = (file) => new Promise((resolve, reject) => {
+  const reader = new FileReader();
+  reader.onload = () => resolve({ name: file.name, data: reader.result });
+  reader.onerror = () => reject(reader.error);
+  reader.readAsDataURL(file);
+});
+function toFile({ name, data }) {
+  const [, type, coded] = data.match(/^data:([^;]*);base64,(.*)$/);
+  return new File([Uint8Array.from(atob(coded), (char) => char.charCodeAt(0))], name, { type });
+}
+
+// The pictures of a message that waits on the server; null: it can't be reached, or has them no more.
+async function picturesOf(item) {
+  try {
+    return await Promise.all([...item.querySelectorAll("img")].map(async ({ src, alt }) => {
+      const answer = await fetch(src);
+      return answer.ok ? read(new File([await answer.blob()], alt, { type: answer.headers.get("content-type") })) : Promise.reject();
+    }));
+  } catch (error) {
+    if (error) loseConnection(); else load();
+    return null;
+  }
+}
+
+function bodyOf({ text, key, files }) {
+  if (!files.length) return { text, key };
+  const body = new FormData();
+  body.append("text", text);
+  body.append("key", key);
+  for (const one of files) body.append("picture", one);
+  return body;
 }
 
 function showPictures() {
@@ -48,32 +80,6 @@ async function upload(files) {
   }
 }
 
-// Before the composer's own: a message with pictures is sent whole, and stays as it is if it is refused. What is typed
-// or attached while it is on its way is of the next one.
-let sending = false;
-document.addEventListener("submit", async (event) => {
-  if (event.target.id !== "composer" || !(pictures.length || sending)) return;
-  event.preventDefault();
-  event.stopImmediatePropagation();
-  if (sending) return;
-  const text = byId("text").value, sent = [...pictures], body = new FormData();
-  pictureKey ??= newKey();
-  body.append("text", text);
-  body.append("key", pictureKey);
-  for (const one of sent) body.append("picture", one);
-  sending = true;
-  let answer;
-  try { answer = await load("messages", body); } finally { sending = false; }
-  if (!answer?.ok) return;
-  const area = byId("text");
-  pictures = pictures.filter((one) => !sent.includes(one));
-  pictureKey = null;
-  if (area.value.startsWith(text)) area.value = area.value.slice(text.length).trimStart();
-  grow(area);
-  showPictures();
-}, true);
-
-document.addEventListener("input", (event) => { if (event.target.id === "text") pictureKey = null; });
 document.addEventListener("change", (event) => {
   if (event.target.id !== "attach") return;
   attach([...event.target.files]);

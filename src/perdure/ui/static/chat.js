@@ -4,7 +4,6 @@
 const byId = (id) => document.getElementById(id);
 const log = () => byId("messages");
 const chatOf = () => document.querySelector(".chat").dataset;
-const isTouched = matchMedia("(hover: none)"); // a keyboard on the screen: it hides the messages, and Enter is a new line
 const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 80;
 const toEnd = () => { if (log().checkVisibility()) window.scrollTo(0, document.documentElement.scrollHeight); };
 
@@ -164,12 +163,34 @@ function showMessage(data) {
 // reload. One that was delivered stays until a page shows it.
 const boxName = () => `outbox:${chatOf().conversation}`;
 const newKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-let outbox = JSON.parse(sessionStorage.getItem(boxName()) ?? "[]");
+let outbox = JSON.parse(sessionStorage.getItem(boxName()) ?? "[]").map((one) => ({ ...one, files: (one.pictures ?? []).map(toFile) }));
 let delivering = false;
 
+// A list in the browser's store for this tab; false: it does not fit.
+function keep(name, list) {
+  if (!list.length) sessionStorage.removeItem(name);
+  else try { sessionStorage.setItem(name, JSON.stringify(list)); } catch { return false; }
+  return true;
+}
+
+// As many of the messages as fit, with their pictures once these are read.
 function keepOutbox() {
-  const waiting = outbox.filter((one) => !one.number).map(({ key, text }) => ({ key, text }));
-  if (waiting.length) sessionStorage.setItem(boxName(), JSON.stringify(waiting)); else sessionStorage.removeItem(boxName());
+  const kept = [];
+  keep(boxName(), kept);
+  for (const one of outbox) {
+    const { key, text, pictures } = one;
+    one.isKept = !one.number && pictures !== undefined && keep(boxName(), [...kept, { key, text, pictures }]);
+    if (one.isKept) kept.push({ key, text, pictures });
+  }
+}
+addEventListener("beforeunload", (event) => { if (outbox.some((one) => !one.number && !one.isKept)) event.preventDefault(); });
+
+function put(text, files) {
+  const one = { key: newKey(), text, files, pictures: files.length ? undefined : [] };
+  one.reading = Promise.all(files.map(read)).then((pictures) => { one.pictures = pictures; });
+  one.reading.then(() => { keepOutbox(); showOutbox(); }, () => {});
+  outbox.push(one);
+  keepOutbox();
 }
 
 function dropDelivered() {
@@ -184,8 +205,10 @@ function dropDelivered() {
 function showOutbox() {
   const items = outbox.map((one) => {
     const item = byId("unsent").content.cloneNode(true);
+    const count = one.files.length, size = count > 1 ? `${count} pictures` : count ? "1 picture" : "";
+    const place = one.isKept ? "" : ". It is too long to be kept over a reload: keep this page open";
     item.querySelector(".text").textContent = one.text;
-    item.querySelector(".meta").textContent = away ? "Not sent yet: no connection" : "Sending…";
+    item.querySelector(".meta").textContent = [size, away ? `Not sent yet: no connection${place}` : "Sending…"].filter(Boolean).join(" · ");
     return item;
   });
   byId("outbox").replaceChildren(...items);
@@ -197,15 +220,21 @@ async function deliver() {
   if (delivering) return;
   delivering = true;
   for (let one; (one = outbox.find((other) => !other.number));) {
+    try { await one.reading; } catch {
+      outbox = outbox.filter((other) => other !== one);
+      giveBack(one.text);
+      showNotice('{"detail": "A picture of this message can\'t be read any more: attach it again."}');
+      continue;
+    }
     const number = asked + 1;
-    const answer = await load("messages", { text: one.text, key: one.key });
+    const answer = await load("messages", bodyOf(one));
     if (!answer) break; // it is sent again when the connection is back
     if (answer.ok) {
       one.number = number;
       if (isOlderPage()) location.href = `?conversation=${chatOf().conversation}`;
     } else {
       outbox = outbox.filter((other) => other !== one);
-      giveBack(one.text);
+      giveBack(one.text, one.files);
     }
     keepOutbox();
     dropDelivered();
@@ -216,27 +245,28 @@ async function deliver() {
 
 const grow = (area) => { area.rows = Math.min(12, area.value.split("\n").length); };
 
-// A text that comes back into the composer, before what was typed since.
-function giveBack(text) {
+// A message that comes back into the composer, before what was typed since.
+function giveBack(text, files = []) {
   const area = byId("text");
   area.value = area.value.trim() ? `${text}\n\n${area.value}` : text;
   grow(area);
+  attach(files);
   area.focus();
 }
 
-// Messages that are being taken back. The text of one comes back when a page without it is here, also where the answer
-// to its button was lost.
+// Messages that are being taken back. One comes back when a page without it is here, also where the answer to its
+// button was lost.
 const takenName = () => `taken:${chatOf().conversation}`;
 let taken = JSON.parse(sessionStorage.getItem(takenName()) ?? "[]");
 function keepTaken(list) {
   taken = list;
-  if (list.length) sessionStorage.setItem(takenName(), JSON.stringify(list)); else sessionStorage.removeItem(takenName());
+  keep(takenName(), list);
 }
 function giveBackTaken() {
   if (!taken.length || isOlderPage()) return; // no message that waits is in an older page
   const gone = taken.filter(({ id }) => !byId(id));
   keepTaken(taken.filter(({ id }) => byId("queued").contains(byId(id))));
-  for (const { text } of gone) giveBack(text);
+  for (const { text, pictures } of gone) giveBack(text, pictures?.map(toFile));
 }
 
 document.addEventListener("submit", (event) => {
@@ -244,11 +274,12 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   const area = byId("text");
   if (!area.value.trim()) return;
-  outbox.push({ key: newKey(), text: area.value });
+  put(area.value, pictures);
   area.value = "";
   grow(area);
+  pictures = [];
+  showPictures();
   showCommands(area);
-  keepOutbox();
   showOutbox();
   toEnd();
   deliver();
@@ -260,8 +291,12 @@ document.addEventListener("click", async (event) => {
   if (!button) return;
   const { post, run } = button.dataset;
   const item = button.closest(".item");
-  if (post === "take-back") keepTaken([...taken, { id: item.id, text: item.querySelector(".text").textContent }]);
   button.disabled = true;
+  if (post === "take-back") {
+    const pictures = await picturesOf(item);
+    if (!pictures) { button.disabled = false; return; }
+    keepTaken([...taken, { id: item.id, text: item.querySelector(".text").textContent, pictures }]);
+  }
   const answer = await load(post, { run_id: run });
   if (post === "take-back" && answer && !answer.ok) keepTaken(taken.filter((one) => one.id !== item.id));
   button.disabled = false;
@@ -294,12 +329,6 @@ document.addEventListener("input", (event) => {
   grow(event.target);
   showCommands(event.target);
 });
-document.addEventListener("keydown", (event) => {
-  if (!event.target.matches("#text") || event.key !== "Enter" || event.shiftKey || event.isComposing || isTouched.matches) return;
-  event.preventDefault();
-  event.target.form.requestSubmit();
-});
-
 refresh = () => load();
 isShown = ({ run, memory }) => run === followed && (source !== null || !memory);
 settle();

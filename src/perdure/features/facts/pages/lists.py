@@ -5,6 +5,7 @@ remembered.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -15,7 +16,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from perdure.core.agents import Agent
-from perdure.core.errors import Conflict, InvalidInput, NotFound
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, EntityId, FactId, PassageId, is_id
 from perdure.core.passages import PassageFilter
 from perdure.core.text.reprs import attributes, plural
@@ -31,6 +32,7 @@ from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.search.ranking.hits import Why
 from perdure.search.ranking.query import parse_time
+from perdure.ui.conflicts import changed_fields
 from perdure.ui.pages.home import agent_frame
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, date_of, field_of, form_of, is_number
 
@@ -90,12 +92,14 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
         else:
             page = Page(FACTS_MAX, ascending=False, after=query.get("after"))
             hits = list(await library.agent_of(agent_id).facts.page(page, **where))
-    except (InvalidInput, NotFound) as error:
+    except NotFound:
+        problem = f"No facts are about “{about}”."
+    except InvalidInput as error:
         problem = str(error)
     used = {name: query[name] for name in FILTERS if query.get(name, "").strip()}
     last = hits[-1].fact.id if len(hits) == FACTS_MAX and not search else None
     return facts_frame(agent, "list") | {
-        "facts": [localize(fact_shape(hit, now), agent) for hit in hits],
+        "facts": [localize(fact_shape(hit, now), agent) | {"was": fields_of(hit.fact, agent)} for hit in hits],
         "problem": problem,
         "filters": {name: used.get(name, "") for name in FILTERS},
         "states": [
@@ -242,7 +246,9 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
             newest_first=True,
             entity=entity or None,
         )
-    except (InvalidInput, NotFound) as error:
+    except NotFound:
+        problem = f"No facts are about “{entity}”."
+    except InvalidInput as error:
         problem = str(error)
     older = None
     if len(events) > EVENTS_MAX:
@@ -399,24 +405,25 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     form = await form_of(request)
     fact = (hit := await library.facts.get(FactId(request.path_params["fact_id"]))).fact
     agent = await library.all_agents.resolve(agent_id_of(request))
-    if form.get("version", str(fact.seq)) != str(fact.seq):
-        raise Conflict(
-            f"The fact was changed in the meantime. It says now: “{fact.text}” Reload the page, and change it again."
-        )
-    shown = localize(attributes(fact, since="valid_at", until="invalid_at"), agent)
-    changes: Any = {"text": field_of(form, "text")}
-    # A date that is still the one with which the form was filled stays a time of its day.
-    changes |= {
-        field: parse_time(form[name], timezone=agent.timezone)
-        for name, field in (("since", "valid_at"), ("until", "invalid_at"))
-        if name in form and form[name].strip() != date_of(shown[name])
-    }
-    edited = await library.facts.edit(fact.id, changes)
+    now, times = fields_of(fact, agent), {"since": "valid_at", "until": "invalid_at"}
+    form["text"] = field_of(form, "text").strip()
+    mine = {one for one in changed_fields(form, now, {"text": "sentence"}) if form[one].strip() != now[one]}
+    changes: Any = {times[one]: parse_time(form[one], timezone=agent.timezone) for one in mine if one in times}
+    edited = await library.facts.edit(fact.id, {"text": form["text"] if "text" in mine else fact.text, **changes})
     is_renamed = edited.subject.id == hit.subject.id and edited.subject.name != hit.subject.name
     name = f" {hit.subject.name} is now called {edited.subject.name}." if is_renamed else ""
     text = f"The fact was corrected; its earlier version stays in its history.{name}"
-    before = {name: "" if at is None else at.isoformat() for name, at in shown.items()}
-    return _notice(request, text, fact.id, text=fact.text, version=str(edited.fact.seq), **before)
+    shown = localize(attributes(fact, **times), agent)
+    # An undo writes the whole time, of which the form shows the day.
+    before = {one: at.isoformat() if at else "" for one, at in shown.items() if one in mine}
+    was = json.dumps(fields_of(edited.fact, agent))
+    return _notice(request, text, fact.id, text=fact.text, was=was, **before)
+
+
+def fields_of(fact: Fact, agent: Agent) -> dict[str, str]:
+    """What the form of a fact is filled with: its sentence, and the days from and until which it is true."""
+    times = localize(attributes(fact, since="valid_at", until="invalid_at"), agent)
+    return {"text": fact.text, **{name: date_of(at) for name, at in times.items()}}
 
 
 def _notice(request: Request, text: str, /, *action: str, **fields: str | Sequence[str]) -> Notice:

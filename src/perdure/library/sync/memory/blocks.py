@@ -51,6 +51,10 @@ class Blocks(Part):
         NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""
         return self._portal.run(self._inner.update(block_id, expected=expected, **changes))
 
+    def history(self, block_id: BlockId, *, limit: int = 100) -> Sequence[BlockVersion]:
+        """As `agent.blocks.history`, of any block by its id. Raises: NotFound, InvalidInput."""
+        return self._portal.run(self._inner.history(block_id, limit=limit))
+
     def delete(self, block_id: BlockId) -> None:
         """Remove the block with its history from every agent, however many there are. Raises: NotFound."""
         self._portal.run(self._inner.delete(block_id))
