@@ -317,12 +317,7 @@ def _add_turn(message: Message, turn: Candidate, collection: Candidates, **facts
     """Add a turn with what its source says beside it."""
     collection.conversations[message.id] = message.conversation_seq
     collection.add(
-        turn,
-        seq=message.seq,
-        role=message.role,
-        name=message.name,
-        occurred_at=message.occurred_at,
-        **facts,
+        turn, seq=message.seq, role=message.role, name=message.name, occurred_at=message.occurred_at, **facts
     )
 
 
