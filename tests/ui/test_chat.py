@@ -317,12 +317,34 @@ async def test_enter_is_a_new_line_where_fingers_type(chromium: Browser, tmp_pat
 
 
 async def test_another_model_answers_again_in_a_new_conversation(chromium: Browser, tmp_path: Path) -> None:
+    """In one, also where its button is pressed twice."""
     async with open_chat(chromium, tmp_path, ScriptedModel(says("One."), says("Another."))) as (page, seen, agent):
         await agent.send("hello")
+        await page.reload()
         await page.hover(".item.assistant")
         await page.click(".item.assistant a:has-text('Answer again')")
-        await page.click("#again button.primary")
+        await page.locator("#again button.primary").evaluate("one => { one.click(); one.click(); }")
         await page.wait_for_selector("#messages .assistant:has-text('Another.')")
         assert await page.locator("#messages .assistant").count() == 1
         await expect(page.locator(".conversations nav li")).to_have_count(2)
+    assert seen.problems == []
+
+
+async def test_the_back_button_leads_to_the_chat_as_it_is_now(chromium: Browser, tmp_path: Path) -> None:
+    """Not to the page that was left: the answer that streams goes on, and another message waits for it."""
+    model = HaltingModel("one more ", "time")
+    async with open_chat(chromium, tmp_path, model) as (page, seen, _):
+        await send(page, "count")
+        await page.wait_for_selector("#live .assistant")
+        await page.click("#new-conversation")
+        await page.wait_for_url("**conversation=conv-*")
+        await page.go_back()
+        await page.wait_for_selector("#live .assistant:has-text('one')")
+        await send(page, "and again")
+        await page.wait_for_selector("#queued .item")
+        await page.go_forward()
+        await page.wait_for_selector("#messages .empty")
+        await page.go_back()
+        model.go.set()
+        await expect(page.locator("#messages .assistant")).to_have_count(2)
     assert seen.problems == []

@@ -107,7 +107,7 @@ def test_a_schema_that_is_none_makes_fields_of_json() -> None:
 
 
 async def test_a_question_is_answered_by_a_button() -> None:
-    """Its options are buttons; the answer is the next message, and the form is gone."""
+    """Its options are buttons; the answer is the next message, and the form is gone: that of another tab comes late."""
     script = calls("ask_user", question="Which pear?", options=["Williams", "Conférence"]), says("Good.")
     async with dashboard(*script) as (client, library):
         agent = await library.create_agent("Ada", tools=["ask_user"])
@@ -115,13 +115,16 @@ async def test_a_question_is_answered_by_a_button() -> None:
         page = await client.get(f"/agents/{agent.id}")
         buttons = [values for tag, values in tags_of(page.text) if tag == "button" and values.get("name") == "option-0"]
         assert [one["value"] for one in buttons] == ["Williams", "Conférence"]
-        sent = {"question-0": "Which pear?", "option-0": "Conférence"}
+        (asked,) = [str(values["value"]) for tag, values in tags_of(page.text) if values.get("name") == "asked"]
+        sent = {"question-0": "Which pear?", "option-0": "Conférence", "asked": asked}
         await client.post(f"/agents/{agent.id}/reply", data=sent)
         async for _ in agent.follow((await agent.runs(limit=1))[0].id):
             pass
         said = [message.text for message in await agent.messages() if message.role == "user"]
         assert 'id="questions"' not in (await client.get(f"/agents/{agent.id}")).text
+        late = await client.post(f"/agents/{agent.id}/reply", data=sent | {"option-0": "Williams"})
 
+    assert late.status_code == 409 and "answered in the meantime" in text_of(late.text)
     assert said == ["Plant a pear", "Conférence"]
 
 

@@ -202,3 +202,15 @@ async def test_a_new_conversation_by_the_keyboard(chromium: Browser, tmp_path: P
             await page.keyboard.press("Enter")
             await expect(page.locator(there)).to_be_visible()
     assert seen.problems == []
+
+
+@needs_chromium
+async def test_a_long_name_of_a_conversation_is_cut_in_its_line(chromium: Browser, tmp_path: Path) -> None:
+    """It pushes no button out of its pane."""
+    async with open_chat(chromium, tmp_path, ScriptedModel(says("Yes."))) as (page, _, agent):
+        await agent.send("Which of the hotels near the station did we note for the journey to Vienna in spring?")
+        await page.reload()
+        panes = "[...document.querySelectorAll('.pane')]"
+        wide = await page.evaluate(f"{panes}.map(one => one.scrollWidth > one.clientWidth)")
+
+    assert wide == [False, False]

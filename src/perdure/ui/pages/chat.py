@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from starlette.requests import Request
 
 from perdure.core.agents import Agent
-from perdure.core.errors import InvalidInput, LimitReached
+from perdure.core.errors import Conflict, InvalidInput, LimitReached
 from perdure.core.ids import ConversationId, MessageId, RunId
 from perdure.core.messages import Image, Text, ToolDecision
 from perdure.core.runs import NO_OPTIONS, RunOptions
@@ -205,9 +205,14 @@ async def take_back(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/reply", shows=chat)
 async def reply(request: Request, library: AsyncPerdure) -> Notice:
-    """Answer what the agent has asked with `ask_user`."""
-    text = answer_text(await form_of(request))
-    await send_to(agent_of(request, library), _conversation_id(request), text)
+    """Answer what the agent has asked with `ask_user`, unless something was said since: `asked` is the newest message
+    that the form was shown with."""
+    agent, form, line = agent_of(request, library), await form_of(request), _conversation_id(request)
+    found = await agent.find_conversation(line)
+    newest = await agent.transcript(conversation=found.id, limit=1)
+    if await agent.waiting(found.id) or str(newest[-1].message.seq if newest else -1) != form.get("asked"):
+        raise Conflict("This question was answered in the meantime: read what was said, and write a message")
+    await send_to(agent, line, answer_text(form))
     return Notice("")
 
 

@@ -110,6 +110,13 @@ document.addEventListener("visibilitychange", () => {
 document.addEventListener("htmx:afterSettle", listen);
 addEventListener("load", listen);
 
+// What the back button shows is the page as it was: the browser asks nobody, also for requests before it is loaded.
+addEventListener("pageshow", ({ persisted }) => {
+  if (!persisted && performance.getEntriesByType("navigation")[0]?.type !== "back_forward") return;
+  stale = true;
+  setTimeout(renew, 200);
+});
+
 // A text that scrolls can be scrolled by the keyboard: not every browser lets Tab come to it by itself.
 function reachScrolled({ target }) {
   for (const text of target.querySelectorAll("pre"))

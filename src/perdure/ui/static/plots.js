@@ -7,7 +7,7 @@ const moment = (second, parts) => new Date(second * 1000).toLocaleString("en-GB"
 function parts(step) {
   if (step >= 28 * 86400) return { month: "short", year: "numeric" };
   if (step >= 86400) return { day: "numeric", month: "short" };
-  return { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }), ...(step < 1 && { fractionalSecondDigits: 1 }) };
+  return { hour: "2-digit", minute: "2-digit", ...(step < 60 && { second: "2-digit" }), ...(step < 1 && { fractionalSecondDigits: step < 0.1 ? 2 : 1 }) };
 }
 
 function draw(figure) {

@@ -409,7 +409,8 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     form["text"] = field_of(form, "text").strip()
     mine = {one for one in changed_fields(form, now, {"text": "sentence"}) if form[one].strip() != now[one]}
     changes: Any = {times[one]: parse_time(form[one], timezone=agent.timezone) for one in mine if one in times}
-    edited = await library.facts.edit(fact.id, {"text": form["text"] if "text" in mine else fact.text, **changes})
+    changes["text"] = form["text"] if "text" in mine else fact.text
+    edited = await library.facts.edit(fact.id, changes)
     is_renamed = edited.subject.id == hit.subject.id and edited.subject.name != hit.subject.name
     name = f" {hit.subject.name} is now called {edited.subject.name}." if is_renamed else ""
     text = f"The fact was corrected; its earlier version stays in its history.{name}"
