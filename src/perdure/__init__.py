@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     )
     from perdure.features.proposals.values import Proposal
     from perdure.features.schedules.values import Firing, Schedule
+    from perdure.features.snapshots.values import Clone, Restored, Snapshot
     from perdure.library.names import *
 
 # fmt: off
@@ -96,7 +97,7 @@ __all__ = [
     "AlreadyExists", "AnswerDemanded", "AnswerInvalid", "AnswerOrigin", "ApprovalPending", "Archive", "AsyncAgent",
     "AsyncArchive", "AsyncFolder", "AsyncGroup", "AsyncPerdure", "Author", "Block", "BlockChanged",
     "BlockLimitExceeded", "BlockNotFound", "BlockProtected", "BlockReadOnly", "BlockVersion", "BodyUnreadable",
-    "CallRepeated", "ChildTools", "CircularWait", "Clock", "Community", "CommunityHit", "CompactionSettings",
+    "CallRepeated", "ChildTools", "CircularWait", "Clock", "Clone", "Community", "CommunityHit", "CompactionSettings",
     "CompanionInfo", "Conditional", "Conflict", "ContextOverview", "ContinueLoop", "Conversation", "ConversationBusy",
     "ConversionFailed", "Correction", "CostLedger", "DataTooLarge", "Delta", "Embedder", "EmbeddingMismatch",
     "EmptyMessage", "Entity", "Exchange", "ExitLoop", "Explanation", "ExtraMissing", "Fact", "FactContext", "FactEvent",
@@ -114,16 +115,16 @@ __all__ = [
     "NotAStore", "NotFound", "NothingToCompact", "ParentTool", "PassEdit", "PassInfo", "Passage", "PassageHit",
     "PatchInvalid", "PendingCall", "Perdure", "PerdureError", "Profile", "ProfileEntry", "Proposal", "ProposalDecided",
     "ProposalOutdated", "ProposalRefused", "Question", "Reasoning", "Recalled", "Replay", "ReplayMismatch", "Reply",
-    "ReplyTimeout", "RequestRefused", "RequiredBeforeExit", "RequiresApproval", "Reset", "RevertResult", "Run",
-    "RunEnded", "RunFailed", "RunFirst", "SandboxUnavailable", "Schedule", "ScheduleInvalid", "SchemaMismatch",
-    "SearchReport", "Secret", "SecretKeyMissing", "SecretUnreadable", "Settings", "SourceInvalid", "SourceSummary",
-    "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerReply", "SpeakerStarted", "StepInfo", "StoreBusy",
-    "StoreClosed", "StoreDamaged", "StoreError", "StoreFull", "StoreIncomplete", "StoreReadOnly", "StoreTooNew",
-    "StoreUnavailable", "StoredEvent", "Text", "TextAmbiguous", "TextNotFound", "TidyItem", "TimeZoneUnknown",
-    "TooMany", "TooManyHops", "TooManyMessages", "Tool", "ToolBuiltIn", "ToolCall", "ToolCode", "ToolDecision",
-    "ToolError", "ToolHit", "ToolListing", "ToolOutcome", "ToolReturn", "ToolRulesInvalid", "ToolsByStatus",
-    "TranscriptEntry", "UndoResult", "UntrustedWrite", "Usage", "Verdict", "VersionConflict", "Why", "WriteText",
-    "hook", "tool",
+    "ReplyTimeout", "RequestRefused", "RequiredBeforeExit", "RequiresApproval", "Reset", "Restored", "RevertResult",
+    "Run", "RunEnded", "RunFailed", "RunFirst", "SandboxUnavailable", "Schedule", "ScheduleInvalid", "SchemaMismatch",
+    "SearchReport", "Secret", "SecretKeyMissing", "SecretUnreadable", "Settings", "Snapshot", "SnapshotDiffers",
+    "SourceInvalid", "SourceSummary", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerReply", "SpeakerStarted",
+    "StepInfo", "StoreBusy", "StoreClosed", "StoreDamaged", "StoreError", "StoreFull", "StoreIncomplete",
+    "StoreReadOnly", "StoreTooNew", "StoreUnavailable", "StoredEvent", "Text", "TextAmbiguous", "TextNotFound",
+    "TidyItem", "TimeZoneUnknown", "TooMany", "TooManyHops", "TooManyMessages", "Tool", "ToolBuiltIn", "ToolCall",
+    "ToolCode", "ToolDecision", "ToolError", "ToolHit", "ToolListing", "ToolOutcome", "ToolReturn", "ToolRulesInvalid",
+    "ToolsByStatus", "TranscriptEntry", "UndoResult", "UntrustedWrite", "Usage", "Verdict", "VersionConflict", "Why",
+    "WriteText", "hook", "tool",
 ]
 
 _HOMES = {
@@ -166,6 +167,7 @@ _HOMES = {
     "features.mcp.values": ("McpServer", "McpTool", "ToolListing"),
     "features.proposals.values": ("Proposal",),
     "features.schedules.values": ("Firing", "Schedule"),
+    "features.snapshots.values": ("Clone", "Restored", "Snapshot"),
     "core.secrets": ("Secret",),
     "core.tools.rules": (
         "ChildTools", "Conditional", "ContinueLoop", "ExitLoop", "MaxCount", "ParentTool", "RequiredBeforeExit",

@@ -55,6 +55,8 @@ USED = {"key-00000000-0000-4000-8000-ffffffffffff": Used(tokens=1)}
 NEW = "00000000-0000-4000-8000-ffffffffffff"
 
 PLAIN: Mapping[str, Any] = {
+    "revision": 1_000,
+    **{"gaps": [], "first_seq": 0},
     **{"action": "companion", "traits": {"calling": "text"}, "sort": "name", "offset": 0},
     **{"above": None, "below": None, "newest_first": True, "rows": 0, "words": [Clause(("text",))]},
     **{"after": -1, "after_seq": -1, "after_version": -1, "again": LATER, "answer": {}, "at": LATER, "author": ADA},
@@ -248,7 +250,7 @@ class Values:
             **{"identity_ids": [of.identity.id], "archive_ids": [of.archive.id]},
             **{"member": GroupMember(agent_id=of.agent.id, name="ada", conversation_seq=1)},
             **{"schedule_id": of.schedule.id, "schedule": of.schedule},
-            **{"skill": replace(of.skill, text="stolen"), "proposal": of.proposal},
+            **{"skill": replace(of.skill, text="stolen"), "proposal": of.proposal, "snapshot": of.snapshot},
         }
         self._owned_by_verbs: Mapping[str, Any] = {
             "messages.append.to": of.run,
@@ -361,6 +363,8 @@ class Values:
             "skills.add.skill": replace(of.skill, name="new"),
             "skills.version.number": 1,
             "proposals.get.number": of.proposal.number,
+            "snapshots.get.number": of.snapshot.number,
+            "snapshots.delete.number": of.snapshot.number,
             "callbacks.put.due": of.due,
             "callbacks.put.callback": replace(of.due.callback, url="https://stolen.example"),
         }

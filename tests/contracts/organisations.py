@@ -40,6 +40,8 @@ from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.values import Schedule
 from perdure.features.skills.tables import Skills
 from perdure.features.skills.values import Skill
+from perdure.features.snapshots.tables import Snapshots
+from perdure.features.snapshots.values import Snapshot
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
 from tests.contracts.nodes import node_of
@@ -47,6 +49,7 @@ from tests.contracts.openai_histories import new_chain
 from tests.contracts.proposals import new_proposal
 from tests.contracts.schedules import firing_at, new_schedule
 from tests.contracts.skills import new_skill, new_version
+from tests.contracts.snapshots import new_snapshot
 
 MODEL = "test/embedder"
 VECTOR = b"\x00\x3c"
@@ -103,6 +106,7 @@ class Property:
     schedule: Schedule
     skill: Skill
     proposal: Proposal
+    snapshot: Snapshot
     memory_write: MemoryWrite
 
 
@@ -250,6 +254,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
         schedule=schedule,
         skill=_fill_skills(tx, agent, run),
         proposal=_fill_proposals(tx, agent, block),
+        snapshot=tx.of(Snapshots).add(new_snapshot(agent.id)),
     )
 
 

@@ -32,7 +32,9 @@ NO_TEXTS = {
         vector_scopes.org_id vector_scopes.owner_id graphs.id graphs.org_id graphs.fact_archive_id
         graphs.entity_archive_id agent_graphs.agent_id agent_graphs.graph_id entities.graph_id entities.id
         entity_names.graph_id facts.graph_id facts.id fact_sources.graph_id episodes.graph_id episodes.id
-        episodes.agent_id extractions.agent_id turns.agent_id fact_rules.graph_id communities.graph_id
+        episodes.agent_id extractions.agent_id turns.agent_id
+        view_gaps.agent_id agent_revisions.agent_id agent_revisions.tool_ids snapshots.agent_id
+        fact_rules.graph_id communities.graph_id
         groups.id groups.org_id groups.manager_agent_id groups.last_message_id groups.project_id
         group_agents.group_id group_agents.agent_id group_blocks.group_id group_blocks.agent_id group_blocks.block_id
         group_turns.group_id group_turns.lease_owner group_messages.group_id group_messages.sender_id
@@ -51,7 +53,9 @@ NO_TEXTS = {
         audit_entries.key_id audit_entries.object_id audit_entries.trace_id used.org_id used.owner_id
     """,
     "names, by which people and programs find a thing": """
-        agents.name agents.model agents.timezone agents.created_by agents.updated_by archives.name blocks.label
+        agents.name agents.model agents.timezone
+        agent_revisions.model agent_revisions.timezone snapshots.created_by
+        agents.created_by agents.updated_by archives.name blocks.label
         blocks.created_by blocks.updated_by block_versions.label block_versions.author_id conversation_blocks.label
         folders.name identities.identifier_key identities.name idempotency_keys.idempotency_key call_starts.call_id
         message_revisions.author_id organisations.name resets.author_id messages.sender_id steps.model
@@ -83,6 +87,7 @@ NO_TEXTS = {
         episodes.extracted_at extractions.extracted_at fact_rules.created_at communities.updated_at
         groups.created_at groups.updated_at group_turns.lease_until group_turns.created_at group_turns.started_at
         group_turns.ended_at group_messages.created_at companion_passes.created_at companion_passes.ended_at
+        snapshots.created_at
         proposals.created_at proposals.decided_at skills.archived_at skills.fresh_at skills.created_at
         skills.changed_at skill_versions.created_at skill_uses.used_at openai_histories.created_at
         schedules.next_at schedules.created_at schedules.updated_at schedule_firings.due_at schedule_firings.fired_at
@@ -91,7 +96,8 @@ NO_TEXTS = {
         api_keys.revoked_at audit_entries.created_at used.period
     """,
     "words of a fixed list": """
-        agents.agent_type block_versions.author_kind correction_items.kind corrections.kind counters.name events.type
+        agents.agent_type agent_revisions.agent_type snapshots.reason
+        block_versions.author_kind correction_items.kind corrections.kind counters.name events.type
         files.media_type files.kind files.status identities.identity_type mcp_servers.transport
         message_revisions.author_kind messages.role messages.kind prefixes.reason rebuilding.name resets.author_kind
         runs.status runs.stop_reason schema_migrations.name steps.status steps.stop_reason steps.feedback

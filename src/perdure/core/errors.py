@@ -22,6 +22,7 @@
     │   ├── GroupBusy
     │   ├── ApprovalPending
     │   ├── ProposalDecided, ProposalOutdated
+    │   ├── SnapshotDiffers
     │   └── IdempotencyMismatch
     ├── ToolError               the model sees it and may act on it; the run goes on
     │   ├── InvalidArguments
@@ -339,6 +340,13 @@ class ProposalOutdated(Conflict):
             " agent propose it anew"
         )
         self.label, self.number = label, number
+
+
+class SnapshotDiffers(Conflict):
+    """A restored agent would not send what its snapshot says, so nothing was changed."""
+
+    def __init__(self) -> None:
+        super().__init__("the next request would differ from that of the snapshot, so nothing was changed")
 
 
 class IdempotencyMismatch(Conflict):

@@ -107,6 +107,17 @@ def id_in_run(run_id: RunId, part: Literal["input", "step", "answer"], index: in
     return f"{PREFIXES[kind]}-{digits:03x}{run_id[-33:-3]}{number:03x}"
 
 
+def derived_run_id(*facts: str) -> RunId:
+    """Return the run's id derived from these facts, to which the ids of its messages and steps lead."""
+    return RunId(f"{derived_id('run', *facts)[:-3]}000")
+
+
+def id_in_other_run(id_: str, run_id: RunId) -> str:
+    """Return the id that a message or step, whose own id leads to a run, has as the same part of the run `run_id`."""
+    kind, number = id_[:-36], int(id_[-3:], 16)
+    return f"{kind}{int(run_id[-36:-33], 16) ^ number * _MIX & 0xFFF:03x}{run_id[-33:-3]}{number:03x}"
+
+
 def run_of(id_: str) -> RunId | None:
     """Return the id of the run to which the id of a message or step leads; None: `id_` has no such form.
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from perdure.features.schedules.service import AsyncSchedules
     from perdure.features.skills.service import AsyncSkills
     from perdure.features.slash_commands.service import AsyncSlashCommands
+    from perdure.features.snapshots.service import AsyncSnapshots
+    from perdure.features.snapshots.values import Clone
     from perdure.library.messages.sending import SendOptions
 
 __all__ = ["AsyncAgentFeatures", "AsyncStoreFeatures"]
@@ -140,6 +142,15 @@ class AsyncStoreFeatures:
         from perdure.features.plugins.service import AsyncPlugins
 
         return AsyncPlugins(self._app)
+
+    async def load_snapshot(
+        self, document: Mapping[str, Any], *, name: str | None = None, author: Author | None = None
+    ) -> Clone:
+        """Make an agent of a snapshot as one object (`agent.snapshots.document`); its tools are those of the same names
+        here. Raises: InvalidInput, NameInvalid, AlreadyExists, TooMany; SnapshotDiffers: no agent is made."""
+        from perdure.features.snapshots.service import AsyncSnapshotFiles
+
+        return await AsyncSnapshotFiles(self._app).load_snapshot(document, name=name, author=author)
 
 
 class AsyncAgentFeatures:
@@ -374,3 +385,10 @@ class AsyncAgentFeatures:
         from perdure.features.slash_commands.service import AsyncSlashCommands
 
         return AsyncSlashCommands(self._app, self._agent_id)
+
+    @property
+    def snapshots(self) -> AsyncSnapshots:
+        """Exact states of an agent that are kept, named by their numbers; and those at the ends of its steps."""
+        from perdure.features.snapshots.service import AsyncSnapshots
+
+        return AsyncSnapshots(self._app, self._agent_id)

@@ -24,6 +24,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
                 *("prefixes", "system_messages", "client_tools", "runs", "idempotency_keys", "steps"),
                 *("step_exchanges", "events", "call_starts"),
                 *("corrections", "correction_items", "erasures", "message_sources", "turns"),
+                *("view_gaps", "agent_revisions"),
                 *(table.name for table in feature_tables()),
                 *(
                     table

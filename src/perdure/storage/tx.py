@@ -17,6 +17,7 @@ from perdure.storage.tables.batches import Batches, Callbacks
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.conversations import Captures, Conversations
 from perdure.storage.tables.counts import Queues, UseCounts
+from perdure.storage.tables.earlier import AgentRevisions, Gaps
 from perdure.storage.tables.events import Events
 from perdure.storage.tables.identities import Identities
 from perdure.storage.tables.message_rows import IdStarts
@@ -55,6 +56,8 @@ class Tx:
         self.id_starts = IdStarts(db, org_id)
         self.messages = Messages(db, org_id)
         self.resets = Resets(db, org_id)
+        self.gaps = Gaps(db, org_id)
+        self.agent_revisions = AgentRevisions(db, org_id)
         self.turns = Turns(db, org_id)
         self.runs = Runs(db, org_id)
         self.batches = Batches(db, org_id)

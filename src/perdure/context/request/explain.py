@@ -43,6 +43,7 @@ REASONS: Mapping[str, str] = {
     "cache_cold": "the provider's cache had run out",
     "fork": "a fork begins with the summaries of its origin",
     "recompile": "a client asked for a new system prompt",
+    "restore": "the agent was brought back to an earlier state",
 }
 """Reason code of a new prefix -> words."""
 

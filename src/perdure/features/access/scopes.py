@@ -74,7 +74,7 @@ def _rules() -> list[ScopeRule]:
     ]
     built = [
         *("agents", "blocks", "archives", "folders", "sources", "tools", "groups", "identities", "mcp-servers"),
-        *("facts", "imports"),
+        *("facts", "imports", "snapshots"),
     ]
     read = [*built, "conversations", "entities", "jobs", "messages", "models", "passages", "profiles", "providers"]
     read += ["proposals", "recall", "runs", "sandbox-config", "steps", "tags", "why", "health", "ready"]
@@ -112,6 +112,7 @@ def _rules() -> list[ScopeRule]:
         ScopeRule(WRITE, "/approvals", "user", audited=True),
         *(ScopeRule("POST", f"/agents/*/{word}", "user", audited=True) for word in ("fork", "regenerate")),
         ScopeRule("POST", "/runs/*/fork", "user", audited=True),
+        ScopeRule("POST", "/runs/*/snapshots/*", "builder", audited=True),
         *(ScopeRule(WRITE, path, "user") for path in ("/runs/**", "/search")),
         *(ScopeRule(WRITE, f"/agents/*/{word}", "user") for word in _CHAT),
         *(ScopeRule(WRITE, f"/groups/*/{word}", "user") for word in ("messages", "stop")),

@@ -61,6 +61,7 @@ TEXT_TABLES: Mapping[str, TextUse] = {
     "identities": _agent_table("settings", "id", "properties", _IDENTITIES),
     "batches": _agent_table("request", "id", "callback", _BATCHES),
     "agent_details": _agent_table("settings", "", "system description tags metadata settings"),
+    "agent_revisions": _agent_table("settings", "revision", "system settings"),
     "client_tools": _agent_table("settings", "digest", "tools"),
     "runs": _agent_table("request", "seq", "failure waiting_input answer hook_context options callback"),
     "steps": _agent_table("request", "run_seq step_index", "recipe failure tags"),

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from perdure.features.schedules.sync_service import Schedules
     from perdure.features.skills.sync_service import Skills
     from perdure.features.slash_commands.sync_service import SlashCommands
+    from perdure.features.snapshots.sync_service import Snapshots
+    from perdure.features.snapshots.values import Clone
     from perdure.library.feature_parts import AsyncAgentFeatures, AsyncStoreFeatures
     from perdure.library.messages.sending import SendOptions
     from perdure.library.parts.portal import Portal
@@ -131,6 +133,13 @@ class StoreFeatures:
         from perdure.features.plugins.sync_service import Plugins
 
         return Plugins(self._portal, self._inner.plugins)
+
+    def load_snapshot(
+        self, document: Mapping[str, Any], *, name: str | None = None, author: Author | None = None
+    ) -> Clone:
+        """Make an agent of a snapshot as one object (`agent.snapshots.document`); its tools are those of the same names
+        here. Raises: InvalidInput, NameInvalid, AlreadyExists, TooMany; SnapshotDiffers: no agent is made."""
+        return self._portal.run(self._inner.load_snapshot(document, name=name, author=author))
 
 
 class AgentFeatures:
@@ -337,3 +346,10 @@ class AgentFeatures:
         from perdure.features.slash_commands.sync_service import SlashCommands
 
         return SlashCommands(self._portal, self._inner.commands)
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Exact states of an agent that are kept, named by their numbers; and those at the ends of its steps."""
+        from perdure.features.snapshots.sync_service import Snapshots
+
+        return Snapshots(self._portal, self._inner.snapshots)

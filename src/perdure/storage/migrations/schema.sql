@@ -596,6 +596,27 @@ CREATE TABLE commit_marks (slot TEXT PRIMARY KEY, token TEXT NOT NULL, made_at B
 CREATE TABLE deleted_places (digest TEXT PRIMARY KEY, org_id TEXT NOT NULL, place TEXT NOT NULL, deleted_at BIGINT NOT NULL);
 CREATE INDEX deleted_places_by_time ON deleted_places (deleted_at);
 CREATE TABLE turns (agent_id TEXT NOT NULL, part BIGINT NOT NULL, names TEXT NOT NULL, turns {blob} NOT NULL, PRIMARY KEY (agent_id, part));
+CREATE TABLE agent_revisions (
+    agent_id TEXT NOT NULL,
+    revision BIGINT NOT NULL,
+    agent_type TEXT NOT NULL,
+    model TEXT NOT NULL,
+    follows_default SMALLINT NOT NULL,
+    timezone TEXT NOT NULL,
+    system TEXT,
+    settings TEXT NOT NULL,
+    tool_ids TEXT NOT NULL,
+    PRIMARY KEY (agent_id, revision)
+) {clustered};
+CREATE TABLE view_gaps (
+    agent_id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    from_seq BIGINT NOT NULL,
+    since_revision BIGINT NOT NULL,
+    upto_seq BIGINT NOT NULL,
+    until_revision BIGINT,
+    PRIMARY KEY (agent_id, conversation_seq, from_seq, since_revision)
+) {clustered};
 INSERT INTO organisations (id, name, created_at, deleted_at, number) VALUES ('org-00000000-0000-4000-8000-000000000000', 'default', (SELECT MIN(applied_at) FROM schema_migrations), NULL, 0);
 INSERT INTO counters (name, value) VALUES ('number', 0);
 INSERT INTO counters (name, value) VALUES ('directory', 0);

@@ -15,7 +15,17 @@ from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.deleted import hide_agent
 from perdure.storage.tables.identities import add_identity_conditions
-from perdure.storage.tables.table import BY_ID, OwnId, Table, first, keep_places, lock_numbers, next_number, place_in
+from perdure.storage.tables.table import (
+    BY_ID,
+    OwnId,
+    Table,
+    first,
+    keep_places,
+    keep_revision,
+    lock_numbers,
+    next_number,
+    place_in,
+)
 from perdure.storage.tables.vectors import open_scope_of
 
 AGENT = row_format.RowFormat(Agent)
@@ -139,7 +149,10 @@ class Agents(Table):
         before = self.get(agent.id)
         is_shaping = any(getattr(before, field) != getattr(agent, field) for field in _REQUEST_FIELDS)
         columns = "name, agent_type, model, follows_default, timezone, hidden, updated_at, updated_by"
-        params = AGENT.params(agent) | {"id": OwnId(before.id)}
+        own = OwnId(before.id)
+        params = AGENT.params(agent) | {"id": own}
+        if is_shaping:
+            keep_revision(self._db, own)
         rows = self._rows(
             f"UPDATE agents SET {row_format.assignments(columns)}, settings_revision = settings_revision + :is_shaping"
             " WHERE id = :id RETURNING settings_revision",

@@ -50,6 +50,8 @@ _LARGE_TABLES = {
     "corrections": "number",
     "erasures": "number",
     "resetting": "conversation_seq",
+    "view_gaps": "conversation_seq, from_seq, since_revision",
+    "agent_revisions": "revision",
     "conversation_blocks": "conversation_seq, label",
     "conversations": "seq",
     "agent_details": "agent_id",

@@ -67,6 +67,13 @@ from perdure.storage.tables.vectors import forget_texts, queue_texts
 
 _INSERT = insert_into("messages", f"{MESSAGE.columns}, checksum")
 
+_IN_GAP = (
+    "EXISTS (SELECT 1 FROM view_gaps g WHERE g.agent_id = :agent_id AND g.conversation_seq = :conversation"
+    " AND messages.seq BETWEEN g.from_seq AND g.upto_seq AND g.since_revision <= :revision"
+    " AND (g.until_revision IS NULL OR g.until_revision > :revision))"
+)
+"""True for a message that a restore had taken out of view at a settings revision."""
+
 WAITING_ROWS = 8
 """The index takes an agent's waiting rows at every multiple of this number."""
 WAITING_CHARS = 1_000
@@ -254,7 +261,8 @@ class Messages(Table):
         if settings_revision is None:
             return self._read(f"{where} AND {IN_VIEW} ORDER BY seq", of_conversation=True, **params)
         source = f"messages{self._db.by_index('messages_by_conversation')}"
-        sql = f"SELECT {MESSAGE.columns} FROM {source} WHERE {OWN_AGENT} AND {where} ORDER BY seq"
+        sql = f"SELECT {MESSAGE.columns} FROM {source} WHERE {OWN_AGENT} AND {where} AND NOT {_IN_GAP} ORDER BY seq"
+        params["revision"] = settings_revision
         messages = (load_revision(self._db, one, settings_revision) for one in self._all(MESSAGE, sql, **params))
         return [message for message in messages if message is not None]
 

@@ -338,6 +338,19 @@ def revise_settings(db: Database, agent_id: OwnId, *, times: int = 1) -> None:
     db.run(sql, {"id": agent_id, "times": times})
 
 
+def keep_revision(db: Database, agent_id: OwnId) -> None:
+    """Keep what the agent is before its settings or tools change, once it has made a request: a restore needs it."""
+    tools = f"SELECT {db.concat('x.tool_id', 'x.tool_id')} FROM agent_tools x WHERE x.agent_id = a.id"
+    fields = "agent_type, model, follows_default, timezone, system, settings"
+    db.run(
+        f"INSERT INTO agent_revisions (agent_id, revision, {fields}, tool_ids)"
+        f" SELECT a.id, a.settings_revision, {fields}, COALESCE(({tools}), '')"
+        " FROM agents a JOIN agent_details d ON d.agent_id = a.id WHERE a.id = :id AND a.prefix_seq > 0"
+        " ON CONFLICT (agent_id, revision) DO NOTHING",
+        {"id": agent_id},
+    )
+
+
 def lock_numbers(db: Database) -> None:
     """Keep others from taking a number until the end of this transaction, in a database with concurrent writers."""
     if db.for_update:

@@ -28,6 +28,7 @@ from perdure.storage.tables.table import (
     OwnId,
     PagedTable,
     first,
+    keep_revision,
     next_number,
     own_agent,
     parts,
@@ -183,6 +184,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
                 for warning in schema_warnings(tool.spec):
                     log.warning("%s: %s", name, warning)
         if new:
+            keep_revision(self._db, own)
             self._db.run_many(row_format.insert_into("agent_tools", "agent_id, tool_id"), new)
             revise_settings(self._db, own, times=len(new))
 
@@ -190,6 +192,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
         """Take the tool of this name from an agent. Raises: NotFound: it has no such tool."""
         own, tool_id = own_agent(self._db, self._org_id, agent_id, lock=True), self._find_id(name)
         sql = "DELETE FROM agent_tools WHERE agent_id = :agent_id AND tool_id = :tool_id"
+        keep_revision(self._db, own)
         if tool_id is None or not self._run_counted(sql, agent_id=own, tool_id=tool_id):
             raise NotFound("tool of this agent", name)
         revise_settings(self._db, own)

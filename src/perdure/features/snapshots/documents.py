@@ -1,0 +1,270 @@
+"""A snapshot as one JSON object: written from the store, and made into a new agent, here or elsewhere."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from perdure.core.blocks import Author
+from perdure.core.errors import AlreadyExists, IllegalLog, InvalidInput, NotFound, StoreDamaged
+from perdure.core.ids import AgentId, BlockId, derived_id
+from perdure.core.messages import Message
+from perdure.domain.agents.units import NewAgent, create_agent
+from perdure.domain.blocks.units import NewBlock, create_block
+from perdure.engine.ports import UnitInputs
+from perdure.engine.prompt.prefixes import read_memory
+from perdure.features.snapshots.copied_rows import LOG_TABLES, AgentRows, NewIds, Row
+from perdure.features.snapshots.moments import hash_of_request, request_of, rows_of
+from perdure.features.snapshots.units import apply_moment, unforgotten_value
+from perdure.features.snapshots.values import HASH, VERSION, BlockCopy, Clone, Document, Moment, hash_of
+from perdure.storage.database.row_format import load
+from perdure.storage.tables.message_rows import PARTS
+from perdure.storage.tx import Tx
+
+_NUMBER_MAX = 2**53
+"""The largest number in a document: what every program reads of JSON, and more than any row has."""
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[Document]:
+    """What makes JSON of a document, and reads it."""
+    return TypeAdapter(Document)
+
+
+def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]:
+    """Return a moment of an agent as one object, with all that its next request is built of. Raises: NotFound."""
+    agent = tx.agents.get(moment.agent_id)
+    rows = _rows(tx, moment)
+    document = Document(
+        version=VERSION,
+        name=agent.name,
+        description=agent.description,
+        made_at=inputs.now,
+        moment=moment,
+        blocks=[one for at in moment.blocks if (one := _block(tx, moment, at.id)) is not None],
+        request_hash=hash_of_request(request_of(tx, moment)),
+        earlier_messages=max(0, tx.messages.count(agent.id) - len(rows["messages"])),
+        rows=rows,
+    )
+    shape: dict[str, Any] = _adapter().dump_python(document, mode="json")
+    return {**shape, HASH: hash_of(shape)}
+
+
+def _block(tx: Tx, moment: Moment, block_id: str) -> BlockCopy | None:
+    """Return a block of a moment with its value there; None: it was deleted."""
+    at = next(one for one in moment.blocks if one.id == block_id)
+    if (value := unforgotten_value(tx, moment.agent_id, at)) is None:
+        return None
+    block = tx.blocks.get(BlockId(block_id))
+    return BlockCopy(
+        id=at.id,
+        label=at.label,
+        value=value,
+        version=at.version,
+        limit_chars=max(block.limit_chars, len(value)),
+        description=block.description,
+        read_only=block.read_only,
+        metadata=block.metadata,
+        tags=block.tags,
+        isolated=at.isolated,
+    )
+
+
+def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
+    """Return the rows of the log that the next request is built of: messages in view as they are shown now, their runs,
+    the prefix with its summaries, and the steps that it was sent with."""
+    agent_id, seq = moment.agent_id, moment.conversation_seq
+    from_seq, pinned, nodes, client_tools = moment.first_seq, (), (), None
+    prefix_seq = -1 if moment.prefix_seq is None else moment.prefix_seq
+    if moment.prefix_seq is not None:
+        prefix = tx.prefixes.get(agent_id, moment.prefix_seq)
+        from_seq, pinned, nodes, client_tools = (
+            prefix.from_message_seq,
+            prefix.pinned,
+            prefix.nodes,
+            prefix.client_tools,
+        )
+    shown = {row.seq: row for row in rows_of(tx, moment, min((from_seq, *pinned)))}
+    shown = {number: row for number, row in shown.items() if number >= from_seq or number in pinned}
+    run_seqs = {row.run_seq for row in shown.values() if row.run_seq is not None}
+    runs = _all(tx, "runs", moment, "seq", min(run_seqs, default=0), max(run_seqs, default=-1))
+    runs = [row for row in runs if row["seq"] in run_seqs]
+    steps = _all(tx, "steps", moment, "run_seq", min(run_seqs, default=0), max(run_seqs, default=-1))
+    messages = _all(tx, "messages", moment, "seq", min(shown, default=0), max(shown, default=-1))
+    return {
+        "messages": [_shown_row(row, shown[row["seq"]]) for row in messages if row["seq"] in shown],
+        "prefixes": _all(tx, "prefixes", moment, "seq", prefix_seq, prefix_seq),
+        "summary_nodes": [
+            row
+            for row in _all(tx, "summary_nodes", moment, "seq", min(nodes, default=0), max(nodes, default=-1))
+            if row["conversation_seq"] == seq and row["seq"] in nodes
+        ],
+        "runs": runs,
+        "steps": [
+            row for row in steps if row["run_seq"] in run_seqs and load(row["recipe"])["prefix_seq"] == prefix_seq
+        ],
+        "client_tools": [
+            row
+            for row in _all(tx, "client_tools", moment, "seq", 0, 0)
+            if row["digest"] in (client_tools, *(run["client_tools"] for run in runs))
+        ],
+        "message_sources": [
+            row
+            for row in _all(tx, "message_sources", moment, "seq", min(shown, default=0), max(shown, default=-1))
+            if row["seq"] in shown
+        ],
+    }
+
+
+def _all(tx: Tx, table: str, moment: Moment, column: str, first: int, last: int) -> list[Row]:
+    """Return all rows of a table with numbers in a column between two, both included; of `client_tools` all rows."""
+    within = "TRUE" if table == "client_tools" else f"{column} BETWEEN :first AND :last"
+    one = replace(LOG_TABLES[table], upto=within)
+    upto = {} if table == "client_tools" else {"first": first, "last": last}
+    found: list[Row] = []
+    after = None
+    while page := tx.of(AgentRows).read(one, moment.agent_id, after=after, upto=upto):
+        found += page
+        after = [page[-1][name] for name in one.key.split(", ")]
+    return found
+
+
+def _shown_row(row: Row, message: Message) -> Row:
+    """Return the row of a message as it is shown now, without its earlier versions."""
+    return {**row, "parts": PARTS.store(message.parts), "name": message.name, "revision": 0, "removed": 0}
+
+
+def read_document(value: Any) -> Document:
+    """Return a snapshot that was one object, after checking its form, version and hash. Raises: InvalidInput."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput("a snapshot is a JSON object")
+    if value.get("version") != VERSION:
+        raise InvalidInput(f"version: {value.get('version')!r:.40} is not a version of snapshots, which is {VERSION}")
+    try:
+        if value.get(HASH) != hash_of(value):
+            raise InvalidInput("hash: the snapshot was changed since it was written, so it is not used")
+        _check_numbers(value)
+        document = _adapter().validate_python(value)
+    except RecursionError as error:
+        raise InvalidInput("the snapshot is nested too deeply") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InvalidInput(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    for table, rows in document.rows.items():
+        _check_rows(table, rows)
+    return document
+
+
+def _check_numbers(value: Any) -> None:
+    """Check that no number in a document is larger than a store's. Raises: InvalidInput."""
+    if isinstance(value, int) and abs(value) > _NUMBER_MAX:
+        raise InvalidInput("a number in the snapshot is too large")
+    for one in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        _check_numbers(one)
+
+
+def _check_rows(table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Check the names of columns of a document's rows, and that each row is there once. Raises: InvalidInput."""
+    if table not in _IN_DOCUMENTS:
+        raise InvalidInput(f"rows.{table:.40}: a snapshot has no such rows")
+    key = LOG_TABLES[table].key.split(", ")
+    columns = {*key, *LOG_TABLES[table].columns.split(", ")}
+    for place, row in enumerate(rows):
+        if row.keys() != columns:
+            wrong = sorted(row.keys() ^ columns)[0]
+            raise InvalidInput(f"rows.{table}.{place}: {wrong:.40} is missing or unknown")
+    for names in (key, ["id"] if "id" in columns else key):
+        if len({tuple(row[name] for name in names) for row in rows}) < len(rows):
+            raise InvalidInput(f"rows.{table}: two rows have the same {' and '.join(names)}")
+
+
+_IN_DOCUMENTS = ("messages", "prefixes", "summary_nodes", "runs", "steps", "client_tools", "message_sources")
+"""The tables whose rows a document has."""
+
+
+def load_document(tx: Tx, document: Document, name: str | None, inputs: UnitInputs, *, author: Author) -> Clone:
+    """Make an agent of a snapshot that was one object. Its tools are those of the same names here.
+
+    Raises: InvalidInput: what the document holds is no agent; NameInvalid, AlreadyExists, TooMany; SnapshotDiffers: no
+        agent is made.
+    """
+    name = document.name if name is None else name
+    tx.agents.lock_names()
+    if tx.agents.find_by_name(name) is not None:
+        raise AlreadyExists("agent", name, helps="choose another name")
+    moment, left = document.moment, []
+    tools = {one: tx.tools.find_by_name(one) for one in moment.tool_names}
+    left += [f"its tool {one} is not here" for one, tool in tools.items() if tool is None]
+    model = moment.model if inputs.models.find(moment.model) is not None else (inputs.models.handles() or [""])[0]
+    if model != moment.model:
+        left.append(f"its model {moment.model} is not here: it has {model}")
+    new = NewAgent(
+        name=name,
+        model=model,
+        follows_default=moment.follows_default,
+        agent_type=moment.agent_type,
+        system=moment.system,
+        description=document.description,
+        timezone=moment.timezone,
+        tools=tuple(one for one, tool in tools.items() if tool is not None),
+        settings=moment.settings,
+    )
+    agent = create_agent(tx, new, ids=inputs.ids, author=author, at=inputs.now)
+    ids = NewIds(agent.id, {one.id: derived_id("block", agent.id, one.id) for one in document.blocks})
+    for block in document.blocks:
+        _add_block(tx, agent.id, block, BlockId(ids.blocks[block.id]), inputs, author)
+    _add_rows(tx, agent.id, document, ids)
+    conversation = tx.conversations.get_by_seq(agent.id, 0)
+    memory = read_memory(tx, tx.conversations.get_state(agent.id, 0)).versions
+    own = replace(
+        moment,
+        agent_id=agent.id,
+        conversation_id=conversation.id,
+        conversation_seq=0,
+        first_seq=min((int(row["seq"] or 0) for row in document.rows.get("messages", ())), default=0),
+        gaps=(),
+        model=model,
+        settings=agent.settings,
+        seen={ids.blocks[key]: version for key, version in moment.seen.items() if key in ids.blocks}
+        | {key: version for key, version in memory.items() if key not in ids.blocks.values()},
+        tool_ids=[tool.id for tool in tools.values() if tool is not None],
+        tool_names=[one for one, tool in tools.items() if tool is not None],
+        blocks=[replace(at, id=ids.blocks[at.id], isolated=False) for at in moment.blocks if at.id in ids.blocks],
+    )
+    tx.of(AgentRows).finish(agent.id, own)
+    try:
+        left += apply_moment(tx, agent.id, own, inputs, author=author, expected=document.request_hash)
+    except (StoreDamaged, NotFound, IllegalLog) as error:  # what the rows hold is no log
+        raise InvalidInput(f"rows: they are not those of a conversation: {error}") from error
+    return Clone(agent_id=agent.id, name=name, left=left)
+
+
+def _add_block(
+    tx: Tx, agent_id: AgentId, block: BlockCopy, block_id: BlockId, inputs: UnitInputs, author: Author
+) -> None:
+    """Give the new agent a block of the document, at its version. Raises: InvalidInput, BlockLimitExceeded, TooMany."""
+    new = NewBlock(
+        label=block.label,
+        value=block.value,
+        limit_chars=block.limit_chars,
+        description=block.description,
+        read_only=block.read_only,
+        metadata=block.metadata,
+        tags=block.tags,
+    )
+    create_block(tx, block_id, new, author=author, at=inputs.now, agent_id=agent_id)
+    tx.of(AgentRows).put_version(block_id, block.version)
+
+
+def _add_rows(tx: Tx, agent_id: AgentId, document: Document, ids: NewIds) -> None:
+    """Add the rows of the document to the log of the new agent, all in its first conversation. Raises: InvalidInput."""
+    conversation = tx.conversations.get_by_seq(agent_id, 0)
+    for table in _IN_DOCUMENTS:
+        rows: Sequence[Row] = [dict(row) for row in document.rows.get(table, ())]
+        for row in rows:
+            row |= dict.fromkeys(row.keys() & {"conversation_seq", "revision", "removed"}, 0)
+        tx.of(AgentRows).add(LOG_TABLES[table], agent_id, rows, ids, conversation_id=conversation.id)

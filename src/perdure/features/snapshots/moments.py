@@ -1,0 +1,304 @@
+"""An agent at one moment: now, or at the end of a step; and what its next request begins with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from perdure.context.sections.assemble import View, canonical
+from perdure.context.sections.envelopes import is_block_key
+from perdure.core.agents import Agent
+from perdure.core.blocks import Block, BlockVersion
+from perdure.core.conversations import Conversation
+from perdure.core.errors import ConversationBusy, NotFound
+from perdure.core.ids import AgentId, BlockId, StepId, ToolId
+from perdure.core.messages import Message, parts_to_json
+from perdure.core.runs import Prefix, Run, RunFilter, RunKey, Step, StepFilter
+from perdure.engine.compaction.room import without_open_calls
+from perdure.engine.ports import UnitInputs
+from perdure.engine.prompt.prefixes import delta_texts, read_memory
+from perdure.engine.records.rows import NEWEST
+from perdure.features.snapshots.values import BlockAt, Moment, WaitingRun
+from perdure.storage.tx import Tx
+
+ALL = 1_000_000
+VERSIONS = 1_000
+"""The newest versions of a block among which that of a step is looked for."""
+LATER_STEPS = 50
+"""Steps behind one among which the next of its conversation is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What differs between a moment of now and one of a step."""
+
+    upto_seq: int
+    first_seq: int
+    prefix_seq: int | None
+    settings_revision: int
+    seen: Mapping[str, int]
+    stubs: Mapping[int, int]
+    overcount: int
+    pending: tuple[int | None, int | None]
+    gaps: Sequence[tuple[int, int]]
+    blocks: Sequence[BlockAt]
+    queue: Sequence[WaitingRun] = ()
+    step_id: StepId | None = None
+
+
+def take(tx: Tx, agent_id: AgentId, conversation_seq: int, step: Step | None = None) -> Moment:
+    """Return the agent and a conversation as they are now, or as a step of the conversation left them. The caller has
+    locked the agent. Raises: NotFound; ConversationBusy: a run goes on, so there is no moment of now."""
+    opening = tx.conversations.get_state(agent_id, conversation_seq)
+    agent, conversation = tx.agents.get(agent_id), opening.conversation
+    line = _now(tx, agent, conversation) if step is None else _at_step(tx, agent, conversation, step)
+    return _moment(tx, agent, conversation, line)
+
+
+def _moment(tx: Tx, agent: Agent, conversation: Conversation, line: _Line) -> Moment:
+    """Return a moment of this line of messages, with the settings and tools that the agent had."""
+    before = tx.agent_revisions.find(agent.id, line.settings_revision)
+    shaping: Any = before or agent
+    tools = {tool.id: tool.spec.name for tool in tx.tools.list_by_agent(agent.id)}
+    tool_ids = [*tools] if before is None else before.tool_ids
+    for tool_id in tool_ids:
+        if tool_id not in tools:
+            tools[tool_id] = _tool_name(tx, tool_id)
+    return Moment(
+        agent_id=agent.id,
+        conversation_id=conversation.id,
+        conversation_seq=conversation.seq,
+        step_id=line.step_id,
+        upto_seq=line.upto_seq,
+        first_seq=line.first_seq,
+        prefix_seq=line.prefix_seq,
+        settings_revision=line.settings_revision,
+        seen=line.seen,
+        stubs=line.stubs,
+        overcount=line.overcount,
+        pending_run_seq=line.pending[0],
+        pending_from=line.pending[1],
+        gaps=line.gaps,
+        agent_type=shaping.agent_type,
+        model=shaping.model,
+        follows_default=shaping.follows_default,
+        timezone=shaping.timezone,
+        system=shaping.system,
+        settings=shaping.settings,
+        conversation_settings=conversation.settings,
+        tool_ids=tool_ids,
+        tool_names=[tools[tool_id] for tool_id in tool_ids],
+        blocks=line.blocks,
+        queue=line.queue,
+    )
+
+
+def _tool_name(tx: Tx, tool_id: ToolId) -> str:
+    """Return the name of a tool, or its id if it is deleted."""
+    try:
+        return tx.tools.get(tool_id).spec.name
+    except NotFound:
+        return tool_id
+
+
+def _now(tx: Tx, agent: Agent, conversation: Conversation) -> _Line:
+    """Return the conversation as it is. Raises: ConversationBusy."""
+    waiting: list[WaitingRun] = []
+    where = RunFilter(agent_ids=(agent.id,), conversation_seq=conversation.seq, statuses=("queued", "running"))
+    for run in tx.runs.page(where, limit=ALL, newest_first=False):
+        text = tx.runs.waiting_input(run.key)
+        if run.status == "running" or text is None or run.resumes is not None:
+            raise ConversationBusy(run.id)
+        waiting.append(_waiting(run, text))
+    return _Line(
+        upto_seq=tx.messages.next_seq(agent.id) - 1,
+        first_seq=conversation.first_seq,
+        prefix_seq=conversation.prefix_seq,
+        settings_revision=agent.settings_revision,
+        seen=conversation.seen,
+        stubs=conversation.stubs,
+        overcount=conversation.overcount,
+        pending=(conversation.pending_run_seq, conversation.pending_from),
+        gaps=tx.gaps.list(agent.id, conversation.seq),
+        blocks=[_at(block, isolated) for block, isolated in _blocks(tx, agent.id, conversation.seq)],
+        queue=waiting,
+    )
+
+
+def _waiting(run: Run, text: str) -> WaitingRun:
+    """Return a request that waits with this input."""
+    return WaitingRun(
+        run_id=run.id, seq=run.key.seq, waiting_input=text, max_steps=run.max_steps, background=run.background
+    )
+
+
+def _at(block: Block, isolated: bool, version: int | None = None) -> BlockAt:
+    """Return a block at a version; None: the one that it has."""
+    version = block.version if version is None else version
+    return BlockAt(id=block.id, label=block.label, version=version, isolated=isolated)
+
+
+def _blocks(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Iterator[tuple[Block, bool]]:
+    """Yield the blocks of the agent in a conversation, each with whether only the conversation has it."""
+    isolated = {*tx.blocks.list_isolated(agent_id, conversation_seq).values()}
+    for block in tx.blocks.list_by_agent(agent_id, conversation_seq):
+        yield block, block.id in isolated
+
+
+def _at_step(tx: Tx, agent: Agent, conversation: Conversation, step: Step) -> _Line:
+    """Return the conversation as a step left it: with the model's answer, and the results of its calls. An answer whose
+    calls waited for a person waits again; one that was broken off is left out."""
+    run = tx.runs.get_by_key(RunKey(agent.id, step.run_seq))
+    recipe, seq = step.recipe, conversation.seq
+    rows = [
+        row
+        for row in tx.messages.list(
+            agent.id, conversation_seq=seq, after_seq=recipe.upto_message_seq, limit=ALL, kinds=None, reset=True
+        )
+        if row.step_id == step.id and row.run_seq == step.run_seq
+    ]
+    answered = {result.call_id for row in rows for result in row.results}
+    is_open = any(call.call_id not in answered for row in rows for call in row.calls)
+    waits = is_open and any(call.awaits for row in rows for call in row.calls) and run.step_count == step.index + 1
+    if is_open and not waits:
+        rows = []
+    upto_seq = rows[-1].seq if rows else recipe.upto_message_seq
+    at = rows[-1].created_at if rows else step.created_at
+    prefix = tx.prefixes.get(agent.id, recipe.prefix_seq)
+    resets = [one.upto_seq for one in tx.resets.list(agent.id, conversation_seq=seq, limit=ALL)]
+    first_seq = max((upto + 1 for upto in resets if upto < upto_seq), default=0)
+    later = _next_step(tx, conversation, step)
+    blocks, seen = _blocks_at(tx, agent, conversation, prefix, run, step, at)
+    return _Line(
+        upto_seq=upto_seq,
+        first_seq=min(first_seq, prefix.from_message_seq, *prefix.pinned),
+        prefix_seq=prefix.seq,
+        settings_revision=recipe.settings_revision,
+        seen={key: version for key, version in conversation.seen.items() if not is_block_key(key)} | seen,
+        stubs=recipe.stubs,
+        overcount=recipe.overcount if later is None else later.recipe.overcount,
+        pending=(run.key.seq, rows[0].seq) if waits else (None, None),
+        gaps=tx.gaps.list(agent.id, seq, revision=recipe.settings_revision),
+        blocks=blocks,
+        step_id=step.id,
+    )
+
+
+def _next_step(tx: Tx, conversation: Conversation, step: Step) -> Step | None:
+    """Return the next step of the conversation if it has the same prefix; None: there is none near."""
+    later = tx.steps.page(StepFilter(agent_id=step.agent_id), after=step, newest_first=False, limit=LATER_STEPS)
+    runs = tx.runs.list_by_keys([RunKey(step.agent_id, one.run_seq) for one in later])
+    found = (one for one in later if runs[RunKey(one.agent_id, one.run_seq)].conversation_seq == conversation.seq)
+    following = next(found, None)
+    return following if following and following.recipe.prefix_seq == step.recipe.prefix_seq else None
+
+
+def _blocks_at(
+    tx: Tx, agent: Agent, conversation: Conversation, prefix: Prefix, run: Run, step: Step, at: datetime
+) -> tuple[Sequence[BlockAt], Mapping[str, int]]:
+    """Return the blocks that the agent had at the end of a step, and which of their versions the log had shown.
+
+    Args:
+        at: the end of the step.
+    """
+    found = {block.id: (block, isolated) for block, isolated in _blocks(tx, agent.id, conversation.seq)}
+    for key in filter(is_block_key, prefix.seen):
+        if BlockId(key) not in found:
+            try:
+                found[BlockId(key)] = (tx.blocks.get(BlockId(key)), False)
+            except NotFound:
+                continue
+    blocks: list[BlockAt] = []
+    seen: dict[str, int] = {}
+    for block, isolated in found.values():
+        versions = tx.blocks.versions(block.id, limit=VERSIONS)
+        known = [one for one in versions if one.created_at <= at and not _is_of_later_run(tx, one, run)]
+        if not known:
+            continue
+        shown = [one for one in known if one.created_at <= step.created_at or one.author.run_id == run.id]
+        blocks.append(_at(block, isolated, known[0].version))
+        if shown:
+            seen[block.id] = shown[0].version
+    return blocks, seen
+
+
+def _is_of_later_run(tx: Tx, version: BlockVersion, run: Run) -> bool:
+    """Return whether a run of the agent wrote a version that began behind this one."""
+    author = version.author
+    if author.run_id in (None, run.id) or author.agent_id != run.key.agent_id:
+        return False
+    try:
+        return tx.runs.get(author.run_id, hidden=True).key.seq > run.key.seq
+    except NotFound:
+        return False
+
+
+def rows_of(tx: Tx, moment: Moment, from_seq: int) -> Sequence[Message]:
+    """Return the messages that were in view at a moment, from one on, as they are shown now: without what was removed
+    since, also those that are out of view now."""
+    rows = tx.messages.list(
+        moment.agent_id,
+        conversation_seq=moment.conversation_seq,
+        after_seq=from_seq - 1,
+        before_seq=moment.upto_seq + 1,
+        limit=ALL,
+        kinds=None,
+        reset=True,
+    )
+    return [row for row in rows if not any(first <= row.seq <= last for first, last in moment.gaps)]
+
+
+def request_of(tx: Tx, moment: Moment) -> bytes:
+    """Return what the request that follows a moment begins with, read from the log."""
+    if moment.prefix_seq is None:
+        return _plain_bytes(rows_of(tx, moment, moment.first_seq))
+    prefix = tx.prefixes.get(moment.agent_id, moment.prefix_seq)
+    pinned = [row for seq in prefix.pinned for row in rows_of(tx, moment, seq) if row.seq == seq]
+    return _bytes(prefix, pinned, rows_of(tx, moment, prefix.from_message_seq), moment.stubs, moment.model)
+
+
+def next_request(tx: Tx, agent_id: AgentId, conversation_seq: int) -> bytes:
+    """Return what the next request of a conversation begins with, as the engine builds it."""
+    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
+    model = tx.agents.get(agent_id).model
+    if conversation.prefix_seq is None:
+        view = tx.messages.view(agent_id, conversation_seq, from_seq=conversation.first_seq, upto_seq=NEWEST)
+        return _plain_bytes(view)
+    prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)
+    pinned = tx.messages.list_by_seqs(agent_id, prefix.pinned) if prefix.pinned else ()
+    rows = tx.messages.view(agent_id, conversation_seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
+    return _bytes(prefix, pinned, rows, conversation.stubs, model)
+
+
+def news_of(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> Sequence[str]:
+    """Return the changes of memory that the next request of a conversation tells."""
+    opening = tx.conversations.get_state(agent_id, conversation_seq)
+    conversation = opening.conversation
+    memory = read_memory(tx, opening)
+    if conversation.prefix_seq is None or memory.versions == conversation.seen:
+        return ()
+    prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)
+    return delta_texts(tx, opening.agent, conversation.seen, memory, prefix, inputs)
+
+
+def _bytes(
+    prefix: Prefix, pinned: Sequence[Message], rows: Sequence[Message], stubs: Mapping[int, int], model: str
+) -> bytes:
+    """Return a request of these rows, and behind it the rows with calls that wait."""
+    closed = without_open_calls([*rows])
+    view = View.of(prefix, pinned, stubs).with_rows(closed)
+    return canonical(view.request(model)) + _plain_bytes(rows[len(closed) :])
+
+
+def hash_of_request(request: bytes) -> str:
+    """Return the SHA-256 of what a request begins with."""
+    return hashlib.sha256(request).hexdigest()
+
+
+def _plain_bytes(rows: Sequence[Message]) -> bytes:
+    """Return the roles and parts of rows."""
+    lines = [f"{row.role} {row.kind} {parts_to_json(row.parts)}\n" for row in rows]
+    return "".join(lines).encode("utf-8", "surrogatepass")
