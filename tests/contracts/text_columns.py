@@ -43,6 +43,8 @@ NO_TEXTS = {
         companion_passes.last_message_id companion_passes.run_id
         proposals.agent_id proposals.target_id proposals.proposer_id proposals.run_id proposals.message_id
         helpers.agent_id helpers.helper_id imported.agent_id imported.id
+        memory_histories.agent_id memory_packs.agent_id memory_commits.agent_id memory_commits.thing
+        memory_files.agent_id memory_files.author_id
         openai_histories.agent_id openai_histories.conversation_id openai_histories.said_in
         proposals.decided_by skills.agent_id skill_versions.agent_id skill_versions.run_id
         skill_versions.evidence_id skill_versions.written_by skill_uses.agent_id
@@ -66,6 +68,7 @@ NO_TEXTS = {
         users.name api_keys.name helpers.name
     """,
     "times": """
+        memory_files.changed_at
         agent_files.used_at agents.last_run_at agents.created_at agents.updated_at archives.created_at
         archives.updated_at batches.created_at batches.callback_due_at block_versions.created_at blocks.created_at
         blocks.updated_at call_starts.started_at captures.captured_at conversations.archived_at
@@ -127,6 +130,12 @@ NO_TEXTS = {
         message_words.label message_words.words passage_words.label passage_words.words entity_names.name
     """,
     "an error of this text's embedding, which goes with the text's place in the queue": "embedding_queue.failure",
+    "commits of memories, which are dropped whole when a text is erased from them": """
+        memory_packs.pack memory_packs.pack_index memory_histories.entries
+    """,
+    "hashes, by which commits and forgotten texts are told apart": """
+        memory_histories.head memory_histories.forgotten memory_commits.hash
+    """,
     "the text that is being erased, emptied when it is done": "erasures.text",
     "bytes of files: nothing is erased before they are read and removed": "file_uploads.bytes",
     "programs and settings of an organisation, which are no memory: change or delete them": """

@@ -36,10 +36,7 @@ async def main(address: str, source: Any, place: str, moment: int) -> None:
             return result
 
         store.write = counted  # type: ignore[method-assign]
-        if source == "letta":
-            await perdure.imports.run_server(place)
-        else:
-            await perdure.imports.run(source, place)
+        await perdure.imports.run(source, place)
         store.write = write  # type: ignore[method-assign]
     print(count)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from perdure.features.imports.service import AsyncImports
     from perdure.features.interfaces.interface import AgentInterface
     from perdure.features.mcp.service import AsyncMcp
+    from perdure.features.memory_git.service import AsyncMemoryGit
     from perdure.features.notes.service import AsyncNotes
     from perdure.features.origins.find import Progress
     from perdure.features.origins.origin_values import AnswerOrigin, Origin
@@ -378,6 +379,13 @@ class AsyncAgentFeatures:
         from perdure.features.skills.service import AsyncSkills
 
         return AsyncSkills(self._app, self._agent_id)
+
+    @property
+    def memory_git(self) -> AsyncMemoryGit:
+        """The memory of one agent as a git repository: blocks, notes and skills as Markdown, every change a commit."""
+        from perdure.features.memory_git.service import AsyncMemoryGit
+
+        return AsyncMemoryGit(self._app, self._agent_id)
 
     @property
     def commands(self) -> AsyncSlashCommands:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.features.imports.sync_service import Imports
     from perdure.features.interfaces.interface import AgentInterface
     from perdure.features.mcp.sync_service import Mcp
+    from perdure.features.memory_git.sync_service import MemoryGit
     from perdure.features.notes.sync_service import Notes
     from perdure.features.origins.find import Progress
     from perdure.features.origins.origin_values import Origin
@@ -339,6 +340,13 @@ class AgentFeatures:
         from perdure.features.skills.sync_service import Skills
 
         return Skills(self._portal, self._inner.skills)
+
+    @property
+    def memory_git(self) -> MemoryGit:
+        """The memory of one agent as a git repository: blocks, notes and skills as Markdown, every change a commit."""
+        from perdure.features.memory_git.sync_service import MemoryGit
+
+        return MemoryGit(self._portal, self._inner.memory_git)
 
     @property
     def commands(self) -> SlashCommands:

@@ -1,1 +1,0 @@
-"""A running server of Letta's API, copied through that API."""
