@@ -36,7 +36,10 @@ async def main(address: str, source: Any, place: str, moment: int) -> None:
             return result
 
         store.write = counted  # type: ignore[method-assign]
-        await perdure.imports.run(source, place)
+        if source == "letta":
+            await perdure.imports.run_server(place)
+        else:
+            await perdure.imports.run(source, place)
         store.write = write  # type: ignore[method-assign]
     print(count)
 

@@ -12,6 +12,7 @@ import pytest
 
 from perdure import Perdure
 from tests.features.imports import golden
+from tests.features.imports.letta_server import full_world, serving
 from tests.support.library import open_sync
 from tests.support.programs import environment
 
@@ -42,7 +43,7 @@ def prepare(kind: str, address: Path) -> None:
             store.imports.run("chatgpt", golden.write_chatgpt(address.parent, current="a3a"))
 
 
-def run(address: Path, source: str, place: Path, moment: int) -> int:
+def run(address: Path, source: str, place: Path | str, moment: int) -> int:
     """Import in a process that is killed at this moment; return the number of moments, -1: it was killed."""
     command = [sys.executable, "-m", "tests.faults.importing_program", str(address), source, str(place), str(moment)]
     ours = environment(address.parent, PERDURE_SCHEDULES="off")
@@ -88,3 +89,49 @@ def test_an_import_that_was_killed_goes_on_without_loss_or_double(tmp_path: Path
 
         assert found == wanted, moment
         assert (plan.new, again.new) == (report.new, 0)
+
+
+SERVER_MOMENTS = 20 if FULL else 3
+
+
+def test_a_copy_of_a_server_that_was_killed_goes_on_without_loss_or_double(tmp_path: Path) -> None:
+    """Agents, blocks, messages and passages are those of a copy that nobody has killed."""
+    with serving(full_world(rounds=133 if FULL else 60)) as url:
+        (tmp_path / "whole").mkdir()
+        whole = tmp_path / "whole" / "perdure.db"
+        count = run(whole, "letta", url, -1)
+        with open_sync(whole) as store:
+            wanted = server_contents(store)
+        assert count > 20 and wanted
+
+        for number in range(SERVER_MOMENTS):
+            moment = number * count // SERVER_MOMENTS
+            (folder := tmp_path / f"killed{number}").mkdir()
+            address = folder / "perdure.db"
+            assert run(address, "letta", url, moment) == -1
+            with open_sync(address) as store:
+                plan, report = store.imports.plan_server(url), store.imports.run_server(url)
+                again, found = store.imports.run_server(url), server_contents(store)
+
+            assert found == wanted, moment
+            assert plan.counts == report.counts and not again.has_news
+
+
+def server_contents(store: Perdure) -> Counter[tuple[str, ...]]:
+    """All that a copy of a server has brought, each as often as it is there."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for agent in store.agents():
+        found.update((agent.id, "block", one.id, one.label, one.value) for one in agent.blocks.list())
+        for line in agent.conversations(limit=1_000):
+            messages = agent.messages(conversation=line.id, limit=5_000)
+            said = [f"{one.role} {one.occurred_at} {one.parts}" for one in messages]
+            name = "" if (line.summary or "").startswith("In group") else line.id
+            found[(agent.id, "conversation", name if line.summary else "", *said)] += 1
+        found.update((agent.id, "passage", one.id, one.text) for one in agent.passages(limit=1_000))
+        found.update((agent.id, "schedule", one.id) for one in agent.schedules.list())
+        for folder in agent.files.folders():
+            found.update((agent.id, "file", folder.name, one.name) for one in folder.files())
+    found.update(("group", one.id) for one in store.groups.list())
+    found.update(("tool", one.spec.name) for one in store.tools.list(types=["custom"]))
+    found.update(("server", one.name) for one in store.mcp.list())
+    return found

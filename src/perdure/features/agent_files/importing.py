@@ -31,8 +31,8 @@ from perdure.server.wire.tools import ToolIn
 
 log = logging.getLogger(__name__)
 
-_NAME_MAX = 200
-_NOT_IN_A_NAME = re.compile(r"[^\w '\-]")
+NAME_MAX = 200
+NOT_IN_A_NAME = re.compile(r"[^\w '\-]")
 _COPY = "_copy"
 _OWN_MODEL = ("model", "model_settings", "options")
 
@@ -252,8 +252,8 @@ class Import:
     def _name_of(self, agent: FileAgent) -> str:
         """The name that an agent of the file gets here."""
         suffix = _COPY if self._options.copy_suffix else ""
-        name = _NOT_IN_A_NAME.sub("_", self._options.name or str(agent.fields.get("name") or "Agent"))
-        return name[: _NAME_MAX - len(suffix)] + suffix
+        name = NOT_IN_A_NAME.sub("_", self._options.name or str(agent.fields.get("name") or "Agent"))
+        return name[: NAME_MAX - len(suffix)] + suffix
 
     def _agent_request(self, file_id: str, agent: FileAgent) -> AgentIn:
         """Build the request that makes an agent, with the tools and blocks made so far. Raises: AgentFileInvalid."""

@@ -8,6 +8,7 @@ FEATURE = Feature(
     name="imports",
     uses=("agent_files",),
     verbs={"import": Noun(modules=("commands",), help="Bring conversations and memories from another program.")},
+    nouns={"tool": Noun(modules=("commands",))},
     routes=("routes",),
     sections={"data": "pages:SECTION"},
     store_parts={"imports": "service:AsyncImports"},

@@ -8,11 +8,15 @@ from typing import BinaryIO
 
 from perdure.core.conversations import Conversation
 from perdure.core.ids import AgentId
+from perdure.features.imports.letta.client import LettaServer
+from perdure.features.imports.letta.review import UnreviewedTool, approve_tool, list_unreviewed
+from perdure.features.imports.letta.values import LettaReport
+from perdure.features.imports.letta.work import LettaWork
 from perdure.features.imports.sources.items import IMPORT_SOURCES, ImportSource
 from perdure.features.imports.values import ImportReport
 from perdure.features.imports.work import ImportWork
-from perdure.library.parts.checks import check_choice
-from perdure.library.parts.part import AsyncPart
+from perdure.library.parts.checks import check_choice, check_text
+from perdure.library.parts.part import AsyncPart, reads, writes
 from perdure.storage.tx import Tx
 
 LINES_MAX = 100_000
@@ -64,6 +68,51 @@ class AsyncImports(AsyncPart):
             for line in await self._store.read(_lines_of, agent_id):
                 self._ports.unread.note((agent_id, line.seq), now=True)
         return report
+
+    async def plan_server(
+        self, url: str, *, key: str | None = None, progress: Callable[[int], None] = lambda done: None
+    ) -> LettaReport:
+        """What `run_server` would do: the whole server is read, and nothing is stored. Raises: as `run_server`."""
+        return await self._take_server(url, key, dry=True, progress=progress)
+
+    async def run_server(
+        self, url: str, *, key: str | None = None, progress: Callable[[int], None] = lambda done: None
+    ) -> LettaReport:
+        """Copy a running server of Letta's API: agents with all that is theirs, tools, folders, identities and groups.
+
+        A second import takes what is new there. Tools with code wait until a person has read it (`unreviewed_tools`);
+        secrets are not copied.
+
+        Args:
+            url: its address, such as http://127.0.0.1:8283.
+            key: its key, if it wants one.
+            progress: takes how many messages and passages are read or were here.
+        Raises: LettaUnreachable, an InvalidInput: the server can't be reached, or stopped answering; StoreError. What
+            was stored stays, and the same import goes on there.
+        """
+        return await self._take_server(url, key, dry=False, progress=progress)
+
+    @reads
+    def unreviewed_tools(self, tx: Tx) -> Sequence[UnreviewedTool]:
+        """The tools of servers whose code nobody has reviewed, so that no agent can use them."""
+        return list_unreviewed(tx)
+
+    @writes
+    def approve_tool(self, tx: Tx, name: str) -> UnreviewedTool:
+        """Give a tool whose code you have read to the agents that had it at the server. Raises: NotFound."""
+        check_text("name", name)
+        return approve_tool(tx, name, self._ports, self._ports.clock.now())
+
+    async def _take_server(
+        self, url: str, key: str | None, *, dry: bool, progress: Callable[[int], None]
+    ) -> LettaReport:
+        """Copy a server, or with `dry` only look. Raises: as `run_server`."""
+        check_text("url", url)
+        server = LettaServer(url, key)
+        try:
+            return await LettaWork(self._app, server, dry=dry, progress=progress).run()
+        finally:
+            await server.close()
 
 
 def _lines_of(tx: Tx, agent_id: AgentId) -> Sequence[Conversation]:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from perdure.features.imports.letta.review import UnreviewedTool
+from perdure.features.imports.letta.values import LettaReport
 from perdure.features.imports.service import AsyncImports
 from perdure.features.imports.sources.items import ImportSource
 from perdure.features.imports.values import ImportReport
@@ -57,3 +59,34 @@ class Imports(Part):
         return self._portal.run(
             self._inner.run(source, place, agent=agent, facts=facts, label=label, plan=plan, progress=progress)
         )
+
+    def plan_server(
+        self, url: str, *, key: str | None = None, progress: Callable[[int], None] = lambda done: None
+    ) -> LettaReport:
+        """What `run_server` would do: the whole server is read, and nothing is stored. Raises: as `run_server`."""
+        return self._portal.run(self._inner.plan_server(url, key=key, progress=progress))
+
+    def run_server(
+        self, url: str, *, key: str | None = None, progress: Callable[[int], None] = lambda done: None
+    ) -> LettaReport:
+        """Copy a running server of Letta's API: agents with all that is theirs, tools, folders, identities and groups.
+
+        A second import takes what is new there. Tools with code wait until a person has read it (`unreviewed_tools`);
+        secrets are not copied.
+
+        Args:
+            url: its address, such as http://127.0.0.1:8283.
+            key: its key, if it wants one.
+            progress: takes how many messages and passages are read or were here.
+        Raises: LettaUnreachable, an InvalidInput: the server can't be reached, or stopped answering; StoreError. What
+            was stored stays, and the same import goes on there.
+        """
+        return self._portal.run(self._inner.run_server(url, key=key, progress=progress))
+
+    def unreviewed_tools(self) -> Sequence[UnreviewedTool]:
+        """The tools of servers whose code nobody has reviewed, so that no agent can use them."""
+        return self._portal.run(self._inner.unreviewed_tools())
+
+    def approve_tool(self, name: str) -> UnreviewedTool:
+        """Give a tool whose code you have read to the agents that had it at the server. Raises: NotFound."""
+        return self._portal.run(self._inner.approve_tool(name))

@@ -33,9 +33,13 @@ class ImportedItems(Table):
 
     def find_owner(self, id_: str) -> AgentId | None:
         """Return the oldest agent for which this id is known; None: there is none."""
+        return next(iter(self.owners(id_)), None)
+
+    def owners(self, id_: str) -> Sequence[AgentId]:
+        """Return the agents for which this id is known, the oldest first."""
         known = "EXISTS (SELECT 1 FROM imported i WHERE i.agent_id = a.id AND i.id = :id)"
-        found = self._value(f"SELECT a.id FROM agents a WHERE a.org_id = :org_id AND {known} ORDER BY a.number", id=id_)
-        return None if found is None else AgentId(found)
+        rows = self._rows(f"SELECT a.id FROM agents a WHERE a.org_id = :org_id AND {known} ORDER BY a.number", id=id_)
+        return [AgentId(row[0]) for row in rows]
 
     def list_moved(self, agent_id: AgentId) -> Sequence[Sequence[AgentId]]:
         """Return the ids of the agents whose exports were read into an agent, each with those before it."""

@@ -19,11 +19,8 @@ from typing import Any, BinaryIO
 from perdure.app import App
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import AlreadyExists, ApprovalPending, ConversationBusy, InvalidInput, NotFound
-from perdure.core.forgetting.corrections import Correction
-from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId, ArchiveId, ConversationId, PassageId
 from perdure.core.incoming.addresses import is_postgres
-from perdure.core.messages import parts_from_json, parts_to_json
 from perdure.core.passages import Passage
 from perdure.core.sources import Source, WriteSource
 from perdure.domain.archives.passages import check_passage
@@ -33,6 +30,7 @@ from perdure.engine.records.leases import is_dead, process_owner
 from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import read_agent_file
 from perdure.features.imports import units
+from perdure.features.imports.forgotten import Forgotten
 from perdure.features.imports.sources import reader_of
 from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import (
@@ -97,7 +95,7 @@ class ImportWork:
         self._library, self._named, self._progress = AsyncPerdure(app), agent, progress
         self._agents: dict[str, AgentId] = {}
         self._seen: dict[tuple[str, str], Counter[str]] = {}  # conversation -> how often it has equal messages
-        self._forgotten: dict[AgentId, Sequence[Correction]] = {}
+        self._forgotten = Forgotten(self._library)
         self.report = ImportReport(source=source)
 
     async def run(self, place: Place, label: str) -> ImportReport:
@@ -290,23 +288,7 @@ class ImportWork:
         kept = [one for one in messages[:end] if len(one.text) <= limit] + messages[end:]
         if len(kept) < len(messages):
             self.report.leave_out(TOO_LONG.format(limit=limit), len(messages) - len(kept))
-        for correction, redactor in await self._redactors(agent_id):
-            for at, one in enumerate(kept):
-                if one.occurred_at <= correction.created_at:
-                    parts = json.loads(parts_to_json(one.parts))
-                    if (clean := redactor.redact_value([one.text, one.name, parts])) != [one.text, one.name, parts]:
-                        kept[at] = replace(
-                            one, text=clean[0], name=clean[1], parts=parts_from_json(json.dumps(clean[2]))
-                        )
-        return kept
-
-    async def _redactors(self, agent_id: AgentId) -> Sequence[tuple[Correction, Redactor]]:
-        """Return what the agent has forgotten, each with what finds it."""
-        if not agent_id:
-            return ()
-        if agent_id not in self._forgotten:
-            self._forgotten[agent_id] = await self._library.transfer.list_forgotten(agent_id)
-        return [(one, Redactor(one.needle)) for one in self._forgotten[agent_id] if one.needle != REDACTED]
+        return await self._forgotten.redact(agent_id, kept)
 
     # --- memories
 
@@ -323,10 +305,9 @@ class ImportWork:
             numbers = {one.id: (key, at) for key, each in made.items() for at, one in enumerate(each, 1)}
             moved = await self._store.read(units.moved_passages, agent_id, self._source, numbers)
             passages = [replace(one, id=moved.get(one.id, one.id)) for one in passages]
-        for correction, redactor in await self._redactors(agent_id):
-            kept = [one for one in passages if one.occurred_at > correction.created_at or not redactor.finds(one.text)]
-            report.leave_out(FORGOTTEN, len(passages) - len(kept))
-            passages = kept
+        kept = await self._forgotten.without(agent_id, passages)
+        report.leave_out(FORGOTTEN, len(passages) - len(kept))
+        passages = [*kept]
         if not agent_id:
             report.memories.new += len(passages)
             return

@@ -1,0 +1,1 @@
+"""A running server of Letta's API, copied through that API."""

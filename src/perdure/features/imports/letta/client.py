@@ -1,0 +1,228 @@
+"""Requests to a server of Letta's API: answers of bounded size, pages by cursors, pauses that the server asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from perdure.core.errors import DataTooLarge, InvalidInput
+from perdure.core.incoming.addresses import without_password
+from perdure.core.incoming.json_limits import JsonLimits, check_json
+
+if TYPE_CHECKING:
+    import httpx
+
+Object = Mapping[str, Any]
+Params = Mapping[str, Any]
+
+PAGE = 100
+"""So many items a request asks for; one with vectors has 20 kB, so that a page stays below 3 MB."""
+TIMEOUT_S = 60.0
+TRIES, TRIES_OF_ERRORS = 6, 3
+"""How often a request is sent that the server is too busy for, or that can't be sent; and one that ends with 500."""
+WAIT_MAX_S = 600.0
+"""A server that wants a longer pause than this is left for today."""
+ITEMS_MAX = 1_000_000
+_ANSWER = JsonLimits(size_bytes=256 << 20, containers=3_000_000)
+_BUSY, _PASSING = (429, 503), (408, 409, 500, 502, 504)
+_ABSENT = (404, 405, 410, 501)
+
+
+class LettaUnreachable(InvalidInput):
+    """The server can't be reached, stopped answering, or is none of Letta's API. What was imported before it stays."""
+
+    code = InvalidInput.code
+
+
+class LettaRefused(Exception):
+    """The server answered one request with an error. `status`: that of HTTP, 0 where the answer can't be read."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class LettaServer:
+    """A server of Letta's API, of which one request at a time is asked.
+
+    Args:
+        url: its address, with or without `/v1`.
+        key: sent as `Authorization: Bearer`; None: none is sent.
+        pause: waits so many seconds.
+    Raises: InvalidInput: the address can't be one.
+    """
+
+    def __init__(self, url: str, key: str | None, *, pause: Callable[[float], Awaitable[object]] = asyncio.sleep):
+        import httpx
+
+        self.url = _base(url)
+        self.label, self._pause = without_password(self.url), pause
+        headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._client = httpx.AsyncClient(
+            base_url=self.url, headers=headers, timeout=TIMEOUT_S, follow_redirects=True, max_redirects=3
+        )
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._client.aclose()
+
+    async def check(self) -> None:
+        """Check that the server is one of Letta's API and takes the key. Raises: LettaUnreachable."""
+        try:
+            found = await self.get("/v1/agents/", {"limit": 1}, tries=TRIES_OF_ERRORS)
+        except LettaRefused as error:
+            if error.status in (401, 403):
+                raise LettaUnreachable(f"{self.label} wants a key: give --key, or set LETTA_API_KEY") from error
+            raise LettaUnreachable(f"{self.label} is no server of Letta's API: /v1/agents/ answers {error}") from error
+        if not isinstance(found, list):
+            raise LettaUnreachable(f"{self.label} is no server of Letta's API: /v1/agents/ answers no list")
+
+    async def get(self, path: str, params: Params | None = None, *, tries: int = TRIES) -> Any:
+        """Return the JSON of an answer. Raises: LettaRefused; LettaUnreachable: no answer came, often enough."""
+        import httpx
+
+        problem = ""
+        for number in range(tries):
+            try:
+                status, headers, body = await self._send(path, params or {})
+            except (httpx.HTTPError, OSError) as error:
+                problem = str(error) or type(error).__name__
+                await self._pause(_growing(number))
+                continue
+            if status < 300:
+                return _parse(body)
+            problem = f"HTTP {status}{_detail(body)}"
+            if status in _BUSY:
+                await self._pause(self._asked_wait(headers.get("retry-after", ""), number, problem))
+            elif status in _PASSING and number + 1 < TRIES_OF_ERRORS:
+                await self._pause(_growing(number))
+            else:
+                raise LettaRefused(status, problem)
+        raise LettaUnreachable(
+            f"{self.label} does not answer ({problem:.200}): what was imported stays, and the same import goes on there"
+        )
+
+    async def find(self, path: str, params: Params | None = None) -> Any:
+        """As `get`; None: the server has no such thing or route."""
+        try:
+            return await self.get(path, params)
+        except LettaRefused as error:
+            if error.status in _ABSENT:
+                return None
+            raise
+
+    async def pages(
+        self, path: str, params: Params | None = None, *, after: str | None = None, field: str = ""
+    ) -> AsyncIterator[Sequence[Object]]:
+        """Yield the pages of a list, oldest first, behind the item `after`; none where the server has no such list.
+        `field`: where an answer that is an object has the list. A server that ignores the cursor ends it.
+
+        Raises: LettaRefused, LettaUnreachable.
+        """
+        last: frozenset[str] = frozenset()
+        for _ in range(ITEMS_MAX):
+            query = {"limit": PAGE, "order": "asc", **(params or {})} | ({"after": after} if after else {})
+            found = await (self.get if after else self.find)(path, query)
+            found = found.get(field) if isinstance(found, dict) else found
+            page = [one for one in found or () if isinstance(one, dict) and isinstance(one.get("id"), str)]
+            fresh = [one for one in page if one["id"] not in last]
+            if not fresh:
+                return
+            yield fresh
+            last, after = frozenset(one["id"] for one in page), page[-1]["id"]
+
+    async def behind(self, path: str, params: Params, last: str) -> AsyncIterator[Sequence[Object]]:
+        """As `pages`, behind the item `last`, empty: from the first one on; also where the server has that one no
+        more."""
+        begun = False
+        try:
+            async for page in self.pages(path, params, after=last or None):
+                begun = True
+                yield page
+        except LettaRefused as error:
+            if begun or not last or error.status not in (400, 404, 422):
+                raise
+            async for page in self.pages(path, params):
+                yield page
+
+    async def items(self, path: str, params: Params | None = None, *, field: str = "") -> AsyncIterator[Object]:
+        """Yield each item of a list once, as `pages`."""
+        seen: set[str] = set()
+        async for page in self.pages(path, params, field=field):
+            fresh = [one for one in page if one["id"] not in seen]
+            if not fresh:
+                return
+            seen |= {one["id"] for one in fresh}
+            for one in fresh:
+                yield one
+
+    async def _send(self, path: str, params: Params) -> tuple[int, httpx.Headers, bytes]:
+        """Send a request, and return the status, headers and body of the answer. Raises: errors of httpx;
+        LettaRefused: the body is too large."""
+        from perdure.providers.masking import read_answer
+
+        async with self._client.stream("GET", path, params=params) as response:
+            try:
+                return response.status_code, response.headers, await read_answer(response, _ANSWER.size_bytes)
+            except DataTooLarge as error:
+                raise LettaRefused(0, f"its answer is {error}") from error
+
+    def _asked_wait(self, asked: str, number: int, problem: str) -> float:
+        """Return how many seconds to wait. Raises: LettaUnreachable: the server asks for too long a pause."""
+        seconds = _growing(number)
+        if asked.strip().isdigit():
+            seconds = float(asked)
+        elif asked and (at := email.utils.parsedate_tz(asked)) is not None:
+            seconds = email.utils.mktime_tz(at) - datetime.now(UTC).timestamp()
+        if seconds > WAIT_MAX_S:
+            raise LettaUnreachable(f"{self.label} wants a pause of {seconds:,.0f} s ({problem:.200}): import later")
+        return max(seconds, 0.0)
+
+
+def path_of(*parts: str) -> str:
+    """Return a path below `/v1` of these parts, whatever is in them."""
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def _base(url: str) -> str:
+    """Return the address of a server without a path of the API. Raises: InvalidInput."""
+    text = url.strip().rstrip("/")
+    try:
+        parts = urlsplit(text)
+        is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_right = False
+    if not is_right or parts.query or parts.fragment:
+        raise InvalidInput(
+            f"{without_password(url)!r:.200} is no address of a server: give one such as http://127.0.0.1:8283"
+        )
+    return text.removesuffix("/v1").rstrip("/")
+
+
+def _growing(number: int) -> float:
+    """Return how long to wait after so many tries, in seconds."""
+    return float(0.5 * 2**number)
+
+
+def _parse(body: bytes) -> Any:
+    """Return the value of an answer. Raises: LettaRefused."""
+    try:
+        check_json(body, _ANSWER)
+        return json.loads(body)
+    except (DataTooLarge, ValueError, RecursionError) as error:
+        raise LettaRefused(0, f"its answer can't be read: {error!s:.100}") from error
+
+
+def _detail(body: bytes) -> str:
+    """Return what an error says of itself, short."""
+    try:
+        found = json.loads(body[:10_000])
+    except (ValueError, RecursionError):
+        return ""
+    detail = found.get("detail") if isinstance(found, dict) else None
+    return f" ({detail:.120})" if isinstance(detail, str) else ""

@@ -1,0 +1,154 @@
+"""What agents of a server share: tools, which wait for a review, servers of MCP without their secrets, and folders with
+the texts of their files."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.secrets import hide_secret
+from perdure.features.agent_files.folders import create_folder
+from perdure.features.agent_files.reading import FileFolder
+from perdure.features.files.converters.convert import name_text
+from perdure.features.files.folder_service import AsyncFolder
+from perdure.features.imports.letta.client import Object, path_of
+from perdure.features.imports.letta.context import Context
+from perdure.features.imports.sources.plain import list_in, object_in, text_in
+from perdure.library.parts.checks import Page
+from perdure.library.tools.tools import ToolState
+from perdure.server.wire.tools import ToolIn
+
+UNREVIEWED = "unreviewed"
+"""The tag of a tool whose code no person has read here."""
+NO_SOURCE = "tools without source code"
+OTHER_SOURCE = "tools of which another one with the name is here, and stays as it is"
+OF_MCP = "tools of MCP servers: give them to agents when their server is approved here"
+NO_TEXT = "files whose text the server does not give"
+SECRET_ADDRESS = "MCP servers whose address or arguments may hold a secret, to be added by hand"
+
+_SECRET_WORD = re.compile(r"(?i)key|token|secret|passw|auth|credential")
+_LONG_CODE = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w+=-]{24,}")
+FILES_AT_ONCE = 20
+
+
+async def take_tool(context: Context, found: Object) -> None:
+    """Make a tool with code of its own, which waits for a review; of others find the one of this program. Raises:
+    InvalidInput, ValidationError: its code is none."""
+    name, kind, report = text_in(found.get("name")), text_in(found.get("tool_type")) or "custom", context.report
+    if not name or name in context.tools:
+        return
+    context.tools[name] = "missing"
+    here = await _find_tool(context, name)
+    is_custom = here is not None and here.tool.spec.tool_type == "custom"
+    if kind == "external_mcp":
+        report.leave_out(OF_MCP)
+    elif kind != "custom":
+        if here is None or is_custom:
+            report.leave_out(f"tools that this program lacks: {name!r:.60}")
+        else:
+            context.tools[name] = "here"
+    elif not isinstance(found.get("source_code"), str) or not found["source_code"].strip():
+        report.leave_out(f"{NO_SOURCE}: {name!r:.60}")
+    elif here is not None:
+        waits = is_custom and UNREVIEWED in here.tool.tags
+        if not is_custom or (not waits and here.code is not None and here.code.source != found["source_code"]):
+            report.leave_out(f"{OTHER_SOURCE}: {name!r:.60}")
+        context.tools[name] = "review" if waits else "here"
+        context.count("tools", already=1)
+    else:
+        await _make_tool(context, name, found)
+    if context.tools[name] == "review":
+        report.to_review.append(name)
+
+
+async def _make_tool(context: Context, name: str, found: Object) -> None:
+    """Make a tool that waits for a review. Raises: InvalidInput, ValidationError."""
+    new = ToolIn.model_validate({**found, "tags": [*list_in(found.get("tags")), UNREVIEWED]})
+    new_tool = new.new()
+    tools = context.library.tools
+    await asyncio.to_thread(tools.read_source, new.source_code, new_tool.source_type)
+    if not context.dry:
+        await context.make("tool", str(found.get("id")), partial(tools.add, new_tool, fields=new.set_fields))
+    context.tools[name] = "review"
+    context.count("tools", new=1)
+
+
+async def _find_tool(context: Context, name: str) -> ToolState | None:
+    """Return the tool of this name; None: there is none."""
+    try:
+        state = await context.library.tools.state(name)
+    except (NotFound, InvalidInput):
+        return None
+    return state if state.tool.spec.name == name else None  # an id is no name
+
+
+async def take_mcp_server(context: Context, found: Object) -> None:
+    """Register a server of MCP without its secrets; nothing is started or asked. Raises: InvalidInput."""
+    if not hasattr(context.library, "mcp"):
+        raise InvalidInput("this program lacks its feature `mcp`")
+    name, mcp = text_in(found.get("server_name")) or text_in(found.get("name")), context.library.mcp
+    here = any(one.name == name for one in await mcp.list())
+    url, command = text_in(found.get("server_url")), text_in(found.get("command"))
+    args = [*map(str, list_in(found.get("args")))]
+    owner = f"MCP server {name!r}"
+    context.report.note_secret(owner, [*object_in(found.get("env")), *object_in(found.get("custom_headers"))])
+    if found.get("auth_token"):
+        context.report.note_secret(owner, [text_in(found.get("auth_header")) or "Authorization"])
+    if hide_secret(url)[1] or "@" in url or any(_SECRET_WORD.search(one) or _LONG_CODE.search(one) for one in args):
+        context.report.leave_out(f"{SECRET_ADDRESS}: {name!r:.60}")
+        return
+    if not here and not context.dry:
+        options: dict[str, Any] = {"transport": found.get("mcp_server_type") or None}
+        options |= {"command": command, "args": args} if command else {"url": url}
+        await context.make("mcp_server", str(found.get("id")), partial(mcp.add, name, check=False, **options))
+    context.count("MCP servers", new=not here, already=here)
+
+
+async def take_folder(context: Context, found: Object) -> None:
+    """Make a folder where it is not here, and add the texts of files whose names it lacks. Raises: LettaRefused."""
+    folder = await context.find("folder", found["id"], context.library.folders.get)
+    context.count("folders", new=folder is None, already=folder is not None)
+    if folder is None and not context.dry:
+        make = partial(create_folder, context.library, FileFolder(found, {}))
+        folder = await context.make("folder", found["id"], make)
+    context.folders[found["id"]] = "" if folder is None else folder.id
+    names = set() if folder is None else await _names_in(folder)
+    params = {"limit": FILES_AT_ONCE, "include_content": "true"}
+    async for page in context.server.pages(path_of("folders", found["id"], "files"), params):
+        for one in page:
+            await _take_file(context, folder, one, names)
+
+
+async def _take_file(context: Context, folder: AsyncFolder | None, found: Object, names: set[str]) -> None:
+    """Put the text of a file into its folder, unless a file has its name there."""
+    name = text_in(found.get("file_name")) or text_in(found.get("original_file_name")) or found["id"]
+    text = found.get("content")
+    if not isinstance(text, str) or not text:
+        context.report.leave_out(f"{NO_TEXT}: {name!r:.80}")
+        return
+    own = name_text(name)
+    if own in names:
+        context.count("files", already=1)
+        return
+    if folder is not None and not context.dry:
+        try:
+            await folder.upload(text.encode("utf-8", "replace"), name=own, original_name=name, if_exists="skip")
+        except InvalidInput as error:
+            context.report.leave_out(f"files that are refused here: {name!r:.80}: {error!s:.200}")
+            return
+    names.add(own)
+    context.count("files", new=1)
+
+
+async def _names_in(folder: AsyncFolder) -> set[str]:
+    """Return the names of all files of a folder."""
+    names: set[str] = set()
+    page = Page(limit=500, ascending=True)
+    while states := await folder.list_files(page):
+        names |= {state.file.name for state in states}
+        page = replace(page, after=states[-1].file.id)
+    return names

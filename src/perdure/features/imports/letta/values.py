@@ -1,0 +1,76 @@
+"""What an import of a whole server did or would do, and the ids that its things keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from perdure.core.ids import AgentId, Ids, OrgId, derived_id, is_id
+from perdure.features.imports.values import ItemCount
+
+KINDS = (
+    *("agents", "blocks", "tools", "MCP servers", "archives", "passages", "folders", "files"),
+    *("conversations", "messages", "schedules", "identities", "groups"),
+)
+"""The kinds of things, in the order in which people read of them."""
+READ = ("messages", "passages")
+"""Kinds that a progress bar counts."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LettaReport:
+    """What an import of a server did, or would do.
+
+    Args:
+        server: its address.
+        agents: (name, id) of each agent that is taken; an empty id: it is not made yet.
+        counts: kind -> how many of it are new, and how many are here already.
+        left_out: what can't be taken, and why -> how many.
+        secrets: names of secrets and variables that have to be given anew, with whose they are.
+        to_review: names of tools with code that no agent can use before a person has read it.
+    """
+
+    server: str
+    agents: list[tuple[str, AgentId]] = field(default_factory=list)
+    counts: dict[str, ItemCount] = field(default_factory=lambda: {kind: ItemCount() for kind in KINDS})
+    left_out: dict[str, int] = field(default_factory=dict)
+    secrets: list[str] = field(default_factory=list)
+    to_review: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """How many messages and passages there are, as a progress bar counts them."""
+        return sum(self.counts[kind].total for kind in READ)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything is new."""
+        return any(one.new for one in self.counts.values())
+
+    def leave_out(self, why: str, count: int = 1) -> None:
+        """Count things that are left out."""
+        if count:
+            self.left_out[why] = self.left_out.get(why, 0) + count
+
+    def note_secret(self, owner: str, names: Sequence[str]) -> None:
+        """Note secrets whose values are not copied."""
+        self.secrets += [f"{owner}: {name}" for name in sorted(names)]
+
+
+class KeptIds:
+    """`Ids` that give a thing the id that it had. `kept`: kind -> the id of each new thing of it; others get fresh
+    ones."""
+
+    def __init__(self, ids: Ids) -> None:
+        self._ids = ids
+        self.kept: dict[str, str] = {}
+
+    def new(self, kind: str) -> str:
+        """Return the id that is kept for a kind, or a fresh one."""
+        return self.kept.get(kind) or self._ids.new(kind)
+
+
+def ids_for(kind: str, source_id: str, org_id: OrgId) -> Sequence[str]:
+    """Return the ids that a thing of the server may have here: its own, and the one for where that is taken."""
+    derived = derived_id(kind, org_id, "letta", source_id)
+    return [source_id, derived] if is_id(kind, source_id) else [derived]

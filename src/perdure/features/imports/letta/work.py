@@ -1,0 +1,267 @@
+"""One import of a whole server, planned or carried out: tools, servers of MCP and folders first, then agent by agent,
+then what connects agents."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from pydantic import ValidationError
+
+from perdure.app import App
+from perdure.core.agents import IdentityFilter
+from perdure.core.errors import AlreadyExists, InvalidInput, PerdureError, StoreError
+from perdure.core.ids import AgentId, ArchiveId, BlockId
+from perdure.domain.conversations.transfer import import_passages
+from perdure.features.agent_files.importing import IMPORT_GROUP
+from perdure.features.imports.letta import units
+from perdure.features.imports.letta.agents import SLEEPTIME_KINDS, blocks_of, kept_blocks, new_block, plan_agent
+from perdure.features.imports.letta.client import LettaRefused, LettaServer, LettaUnreachable, Object, path_of
+from perdure.features.imports.letta.context import Context
+from perdure.features.imports.letta.of_agent import AgentParts, passage_of, take_archive
+from perdure.features.imports.letta.shared import take_folder, take_mcp_server, take_tool
+from perdure.features.imports.letta.values import LettaReport
+from perdure.features.imports.sources.plain import list_in, object_in, text_in
+from perdure.library.agents.identities import IdentityFields
+from perdure.library.parts.checks import Page
+
+COMPANIONS = "companions, which are made anew with the agents that they help: what they said stays there"
+FOREIGN = "agents whose ids agents of this store have that no import has made"
+LONELY = "archives of no agent, whose passages the server does not give"
+GROUP_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "round_robin": ("max_turns",),
+    "supervisor": ("manager_agent_id",),
+    "dynamic": ("manager_agent_id", "termination_token", "max_turns"),
+    "sleeptime": ("manager_agent_id", "sleeptime_agent_frequency"),
+    "voice_sleeptime": ("manager_agent_id", "max_message_buffer_length", "min_message_buffer_length"),
+}
+"""Kind of a group -> its own fields."""
+_INCLUDE = ("blocks", "tools", "tags", "secrets", "managed_group", "identities", "sources")
+
+Step = Callable[[Object], Awaitable[None]]
+
+
+class LettaWork:
+    """One import of a server; `dry` only counts."""
+
+    def __init__(self, app: App, server: LettaServer, *, dry: bool, progress: Callable[[int], None]) -> None:
+        self._context = Context(app, server, dry=dry, progress=progress)
+        self._server, self._report, self._dry = server, self._context.report, dry
+        self._companions: set[str] = set()
+        self._made: set[str] = set()
+        self._groups: list[Object] = []
+
+    async def run(self) -> LettaReport:
+        """Take everything. Raises: LettaUnreachable, StoreError: what was stored stays."""
+        context = self._context
+        await self._server.check()
+        self._groups = [one async for one in self._server.items("/v1/groups/")]
+        for one in self._groups:
+            if one.get("manager_type") in SLEEPTIME_KINDS:
+                self._companions |= {*map(str, list_in(one.get("agent_ids")))}
+        await self._each("/v1/tools/", "tools", partial(take_tool, context))
+        await self._each("/v1/mcp-servers/", "MCP servers", partial(take_mcp_server, context))
+        await self._each("/v1/folders/", "folders", partial(take_folder, context))
+        await self._each("/v1/agents/", "agents", self._agent)
+        await self._each("/v1/archives/", "archives", self._lonely_archive)
+        await self._each("/v1/blocks/", "blocks", self._lonely_block, {"connected_to_agents_count_eq": 0})
+        await self._each("/v1/identities/", "identities", self._identity)
+        for group in self._groups:
+            await self._guarded("groups", group, self._group)
+        await self._each("/v1/providers/", "providers", self._provider)
+        await self._each("/v1/sandbox-config/", "sandboxes", self._sandbox)
+        return self._report
+
+    async def _each(self, path: str, kind: str, step: Step, params: Mapping[str, Any] | None = None) -> None:
+        """Take each item of a list; one that can't be taken is left out, as is a list that the server refuses. Raises:
+        LettaUnreachable, StoreError."""
+        try:
+            async for one in self._server.items(path, params):
+                await self._guarded(kind, one, step)
+        except LettaRefused as error:
+            if kind == "agents":
+                raise LettaUnreachable(f"{self._server.label} does not list its agents: {error}") from error
+            self._report.leave_out(f"lists of {kind} that the server does not give: {error!s:.200}")
+
+    async def _guarded(self, kind: str, found: Object, step: Step) -> None:
+        """Take one thing; if it can't be taken, say why, and go on. Raises: LettaUnreachable, StoreError."""
+        try:
+            await step(found)
+        except (LettaUnreachable, StoreError):
+            raise
+        except (LettaRefused, PerdureError, ValidationError) as error:
+            name = text_in(found.get("name")) or text_in(found.get("label")) or str(found.get("id"))
+            self._report.leave_out(f"{kind} that can't be taken whole now: {name!r:.100}: {_why(error):.300}")
+
+    # --- agents
+
+    async def _agent(self, listed: Object) -> None:
+        """Make an agent where it is not here, and take what is its own."""
+        source_id, report = listed["id"], self._report
+        here = await self._context.store.read(units.find_agent, source_id)
+        if source_id in self._companions:
+            report.leave_out(COMPANIONS)
+            return
+        ids = self._context.candidates("agent", source_id)
+        if here is None and await self._context.store.read(units.is_taken, ids):
+            report.leave_out(FOREIGN)
+            return
+        state = listed
+        if here is None:
+            params = {"include": [f"agent.{one}" for one in _INCLUDE]}
+            state = object_in(await self._server.get(path_of("agents", source_id), params)) or listed
+            await self._make(source_id, state)
+        else:
+            self._context.agents[source_id] = here.id
+            self._context.count("agents", already=1)
+        self._context.blocks.update(one["id"] for one in blocks_of(state))
+        agent_id = self._context.agents[source_id]
+        report.agents.append((text_in(state.get("name")), agent_id))
+        await AgentParts(self._context, source_id, agent_id, text_in(state.get("system"))).take()
+
+    async def _make(self, source_id: str, state: Object) -> None:
+        """Make an agent with its blocks, and note the names of its secrets. Raises: InvalidInput, AlreadyExists."""
+        context, name = self._context, text_in(state.get("name"))
+        for tool in list_in(state.get("tools")):
+            await take_tool(context, object_in(tool))
+        plan = await plan_agent(context.library, state, context.tools, self._report)
+        group = object_in(state.get("managed_group"))
+        if group.get("manager_type") in SLEEPTIME_KINDS:
+            self._companions |= {*map(str, list_in(group.get("agent_ids")))}
+        secrets = list_in(state.get("secrets")) or list_in(state.get("tool_exec_environment_variables"))
+        self._report.note_secret(f"agent {name!r}", [text_in(object_in(one).get("key")) for one in secrets])
+        ids = {one["id"]: context.candidates("block", one["id"]) for one in blocks_of(state)}
+        here = await context.store.read(units.find_blocks, [id_ for each in ids.values() for id_ in each])
+        fresh = [id_ for id_, each in ids.items() if not here.keys() & {*each} and id_ not in context.blocks]
+        if not self._dry:
+            candidates = context.candidates("agent", source_id)
+            for number, agent_id in enumerate(candidates):
+                blocks = kept_blocks(state, here, ids, number)
+                make = partial(units.make_agent, plan=plan, blocks=blocks, inputs=context.app.ports.inputs())
+                try:
+                    context.agents[source_id] = (await context.store.write(make, source_id, agent_id)).id
+                    break
+                except AlreadyExists:
+                    if agent_id == candidates[-1]:
+                        raise
+            self._made.add(source_id)
+        else:
+            for one in blocks_of(state):
+                new_block(one)  # raises if it can't be made
+            context.agents[source_id] = AgentId("")
+        context.count("agents", new=1)
+        context.count("blocks", new=len(fresh), already=0)
+
+    # --- what is no agent's own
+
+    async def _lonely_archive(self, found: Object) -> None:
+        """Take an archive that no agent has, with its passages where the server gives them."""
+        context = self._context
+        if found["id"] in context.archives:
+            return
+        await take_archive(context, found)
+        here, path = context.archives[found["id"]], path_of("archives", found["id"], "passages")
+        if await self._server.find(path, {"limit": 1}) is None:
+            self._report.leave_out(LONELY)
+            return
+        async for page in self._server.pages(path):
+            passages = [one for one in (passage_of(context, each) for each in page) if one is not None]
+            new = len(passages)
+            if here and self._dry:
+                new -= len(
+                    await context.store.read(lambda tx, ids: tx.passages.find_places(ids), [one.id for one in passages])
+                )
+            elif here:
+                new = await context.store.write(import_passages, ArchiveId(here), passages)
+            context.count("passages", new=new, already=len(passages) - new)
+
+    async def _lonely_block(self, found: Object) -> None:
+        """Take a block that no agent has."""
+        context = self._context
+        if found["id"] in context.blocks or found.get("is_template"):
+            return
+        here = await context.find("block", found["id"], lambda id_: context.library.blocks.get(BlockId(id_)))
+        if here is None and not self._dry:
+            await context.make("block", found["id"], partial(context.library.blocks.add, new_block(found)))
+        context.count("blocks", new=here is None, already=here is not None)
+
+    async def _identity(self, found: Object) -> None:
+        """Take an identity with its agents and blocks; one that is here gets the agents that were made just now."""
+        context, identities = self._context, self._context.library.identities
+        key = text_in(found.get("identifier_key"))
+        there = await identities.list(IdentityFilter(identifier_key=key), Page(1, ascending=True))
+        context.count("identities", new=not there, already=bool(there))
+        agents = {one: context.agents.get(one) for one in map(str, list_in(found.get("agent_ids")))}
+        if self._dry:
+            return
+        if there:
+            for source_id, agent_id in agents.items():
+                if source_id in self._made and agent_id:
+                    await identities.attach(agent_id, there[0].identity.id)
+            return
+        ids = [id_ for one in map(str, list_in(found.get("block_ids"))) for id_ in context.candidates("block", one)]
+        blocks = await context.store.read(units.find_blocks, ids)
+        kind = found.get("identity_type")
+        fields = IdentityFields(
+            identifier_key=key,
+            name=text_in(found.get("name")),
+            identity_type=kind if kind in ("org", "user", "other") else "other",
+            properties=[one for one in list_in(found.get("properties")) if isinstance(one, dict) and "key" in one],
+            agent_ids=[one for one in agents.values() if one],
+            block_ids=[*blocks.values()],
+        )
+        create = partial(identities.create, fields, found.get("project_id"))
+        await context.make("identity", found["id"], create)
+
+    async def _group(self, found: Object) -> None:
+        """Take a group of agents that are here; of a companion's only how often it wakes."""
+        context, kind = self._context, text_in(found.get("manager_type"))
+        is_companion = kind in SLEEPTIME_KINDS
+        manager = {name: found[name] for name in GROUP_FIELDS.get(kind, ()) if found.get(name) is not None}
+        members = [] if is_companion else [*map(str, list_in(found.get("agent_ids")))]
+        needed = [*members, *([manager["manager_agent_id"]] if manager.get("manager_agent_id") else [])]
+        if kind not in GROUP_FIELDS or not needed or not {*needed} <= context.agents.keys():
+            raise InvalidInput(f"it is of the kind {kind!r:.40}, or not all of its agents are taken")
+        agents, key = [context.agents[one] for one in needed], f"letta group {found['id']}"
+        known = bool(agents[0]) and key in await context.store.read(units.noted, agents[0], key)
+        if not is_companion:
+            context.count("groups", new=not known, already=known)
+        if known or self._dry or not IMPORT_GROUP.functions:
+            return
+        if "manager_agent_id" in manager:
+            manager["manager_agent_id"] = context.agents[manager["manager_agent_id"]]
+        blocks = await context.store.read(units.find_blocks, [*map(str, list_in(found.get("shared_block_ids")))])
+        body = {
+            "agent_ids": [context.agents[one] for one in members],
+            "description": text_in(found.get("description")),
+            "shared_block_ids": [] if is_companion else [*blocks.values()],
+        }
+
+        async def make() -> None:
+            for one in IMPORT_GROUP(context.library, body, {**manager, "manager_type": kind}, is_companion):
+                await one
+
+        with suppress(AlreadyExists):  # an import that was killed has made it
+            await context.make("group", found["id"], make)
+        await context.store.write(units.note, agents[0], {key: ""})
+
+    async def _provider(self, found: Object) -> None:
+        """Note a provider that has a key, which is not copied."""
+        if found.get("provider_category") == "byok" or "provider_category" not in found:
+            self._report.note_secret("providers", [text_in(found.get("name"))])
+
+    async def _sandbox(self, found: Object) -> None:
+        """Note the variables of a sandbox, which are not copied."""
+        path = path_of("sandbox-config", found["id"], "environment-variable")
+        names = [text_in(one.get("key")) async for one in self._server.items(path)]
+        self._report.note_secret("sandbox", names)
+
+
+def _why(error: Exception) -> str:
+    """Say what is wrong, in one line."""
+    if isinstance(error, ValidationError):
+        problem = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+    return " ".join(str(error).split())
