@@ -45,6 +45,7 @@ from perdure.features.groups.values import GroupFilter, GroupMember, GroupMessag
 from perdure.features.helpers.tables import HelperAgent
 from perdure.features.mcp.values import McpTool
 from tests.contracts.base import ADA, LATER, UNTIL
+from tests.contracts.manifests import new_applied
 from tests.contracts.memory_git import PACK
 from tests.contracts.nodes import node_of
 from tests.contracts.openai_histories import new_chain
@@ -193,6 +194,7 @@ OF_VERBS: Mapping[str, Any] = {
     **{f"skills.{verb}.name": "walrus" for verb in ("find", "add_use")},
     **{"openai_histories.add.rows": [new_chain("stolen")], "openai_histories.find.digests": ["d1"]},
     "skills.archive_unused.before": LATER,
+    **{"manifest_things.list.manifest": "office", "manifest_things.put.thing": new_applied("stolen")},
     **{"proposals.find_equal.state": "open", "proposals.decide.state": "approved"},
     **{"memory_git.advance.pack": PACK, "memory_git.reasons.versions": [0], "memory_git.put_file.by": "stolen"},
     "memory_git.put_file.path": "walrus.md",

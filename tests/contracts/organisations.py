@@ -29,6 +29,7 @@ from perdure.features.groups.values import Group, GroupMember, GroupMessage, Gro
 from perdure.features.groups.work_tables import GroupTurns, Passes
 from perdure.features.helpers.tables import HelperAgent, HelperAgents
 from perdure.features.imports.tables import ImportedItems
+from perdure.features.manifests.tables import ManifestThings
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.values import McpServer, McpTool
 from perdure.features.memory_git.tables import MemoryGit
@@ -46,6 +47,7 @@ from perdure.features.snapshots.tables import Snapshots
 from perdure.features.snapshots.values import Snapshot
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
+from tests.contracts.manifests import new_applied
 from tests.contracts.memory_git import PACK, new_git_history
 from tests.contracts.nodes import node_of
 from tests.contracts.openai_histories import new_chain
@@ -209,6 +211,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     erasure = tx.of(Erasures).add(agent.id, "a walrus", [("messages", agent.id)], at=AT)
     graph, rule, community = _fill_graph(contract, tx, agent)
     write = _fill_sources(tx, agent, block, message)
+    tx.of(ManifestThings).put(new_applied())
     group, turn = _fill_group(contract, tx, agent, block, message)
     return Property(
         agent=tx.agents.get(agent.id),

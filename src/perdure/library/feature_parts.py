@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perdure.features.helpers.service import AsyncHelpers
     from perdure.features.imports.service import AsyncImports
     from perdure.features.interfaces.interface import AgentInterface
+    from perdure.features.manifests.service import AsyncManifests
     from perdure.features.mcp.service import AsyncMcp
     from perdure.features.memory_git.service import AsyncMemoryGit
     from perdure.features.notes.service import AsyncNotes
@@ -143,6 +144,13 @@ class AsyncStoreFeatures:
         from perdure.features.plugins.service import AsyncPlugins
 
         return AsyncPlugins(self._app)
+
+    @property
+    def manifests(self) -> AsyncManifests:
+        """Makes agents and what they use as files describe them."""
+        from perdure.features.manifests.service import AsyncManifests
+
+        return AsyncManifests(self._app)
 
     async def load_snapshot(
         self, document: Mapping[str, Any], *, name: str | None = None, author: Author | None = None

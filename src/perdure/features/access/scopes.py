@@ -74,7 +74,7 @@ def _rules() -> list[ScopeRule]:
     ]
     built = [
         *("agents", "blocks", "archives", "folders", "sources", "tools", "groups", "identities", "mcp-servers"),
-        *("facts", "imports", "snapshots"),
+        *("facts", "imports", "manifests", "snapshots"),
     ]
     read = [*built, "conversations", "entities", "jobs", "messages", "models", "passages", "profiles", "providers"]
     read += ["proposals", "recall", "runs", "sandbox-config", "steps", "tags", "why", "health", "ready"]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from perdure.features.helpers.sync_service import Helpers
     from perdure.features.imports.sync_service import Imports
     from perdure.features.interfaces.interface import AgentInterface
+    from perdure.features.manifests.sync_service import Manifests
     from perdure.features.mcp.sync_service import Mcp
     from perdure.features.memory_git.sync_service import MemoryGit
     from perdure.features.notes.sync_service import Notes
@@ -134,6 +135,13 @@ class StoreFeatures:
         from perdure.features.plugins.sync_service import Plugins
 
         return Plugins(self._portal, self._inner.plugins)
+
+    @property
+    def manifests(self) -> Manifests:
+        """Makes agents and what they use as files describe them."""
+        from perdure.features.manifests.sync_service import Manifests
+
+        return Manifests(self._portal, self._inner.manifests)
 
     def load_snapshot(
         self, document: Mapping[str, Any], *, name: str | None = None, author: Author | None = None
