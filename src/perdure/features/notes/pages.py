@@ -28,7 +28,7 @@ FILTERS = ("q", "kind", "view")
 pages = Pages()
 
 
-@pages.get("/agents/{agent_id}/notes", "notes.html")
+@pages.get("/agents/{agent_id}/notes", "notes.html", is_live=True)
 async def notes(request: Request, library: AsyncPerdure) -> Data:
     """A page of the notes that meet the filters, newest first, or with `q` the best that a search finds; and with `new`
     the fields of the kind of which one is to be written."""
