@@ -46,6 +46,7 @@ OF_FRONTS: Mapping[str, str] = {
     "Companion": "begin get list show wait",
     "Conversations": "change_conversation compact_view conversation_of_message conversation_state create_conversation"
     " create_ephemeral fork_state page_of_states",
+    "MemoryGit": "advertise receive upload",
     "Entities": "get_entity network page_of_entities sorted_entities",
     "Episodes": "add_episodes delete_episodes episodes",
     "Facts": "add_fact attach_graph change_settings create_graph edit find_graph forget list_deleted"

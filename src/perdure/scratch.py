@@ -15,18 +15,20 @@ log = logging.getLogger(__name__)
 
 PREFIX = "perdure-scratch-"
 """How the names of these folders begin, and of no others."""
+TREE = f"{PREFIX}tree-"
+"""How the names of those begin that may have folders in them."""
 
 
 @contextmanager
-def scratch_folder(purpose: str, *, parent: Path | None = None) -> Iterator[Path]:
-    """A new folder for files, without folders in it, that is removed at the end.
+def scratch_folder(purpose: str, *, parent: Path | None = None, tree: bool = False) -> Iterator[Path]:
+    """A new folder for files, with `tree` also for folders in it, that is removed at the end.
 
     A lock that ends with the process tells its folders from those that a killed process has left.
 
     Args:
         parent: where it lies; None: in the folder for temporary files.
     """
-    folder, lock = _make(purpose, parent)
+    folder, lock = _make(TREE if tree else PREFIX, purpose, parent)
     try:
         yield folder
     finally:
@@ -74,12 +76,12 @@ def _remove_leftovers_in(parent: Path) -> None:
                 _remove_leftover(folder)
 
 
-def _make(purpose: str, parent: Path | None) -> tuple[Path, int]:
+def _make(prefix: str, purpose: str, parent: Path | None) -> tuple[Path, int]:
     """A new folder, and the open file that holds its lock."""
     import tempfile
 
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-", dir=parent))
+        folder = Path(tempfile.mkdtemp(prefix=f"{prefix}{purpose}-", dir=parent))
         # Before it is locked, another process that starts may take it for a leftover: then there is no such folder.
         with suppress(FileNotFoundError):
             lock = _open(folder)
@@ -108,8 +110,15 @@ def _open(folder: Path) -> int:
 
 
 def _remove(folder: Path, opened: int) -> None:
-    """Remove the files of an open folder, then the folder; it follows no link and goes into no other folder."""
+    """Remove the files of an open folder, then the folder; it follows no link, and goes into other folders only where
+    they may be in it."""
     with suppress(FileNotFoundError):  # somebody who cleans up was faster
+        if folder.name.startswith(TREE):
+            import shutil
+
+            for name in os.listdir(opened):
+                if stat.S_ISDIR(os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode):
+                    shutil.rmtree(name, dir_fd=opened)
         for name in os.listdir(opened):
             os.unlink(name, dir_fd=opened)
         folder.rmdir()

@@ -64,6 +64,7 @@ READS = {
     "Costs": "costs",
     "Exports": "export",
     "Imports": "plan",
+    "Manifests": "plan read show",
     "StoreUpkeep": "check_ready find_damage mark queue_lengths",
 }
 
@@ -81,6 +82,7 @@ ELSEWHERE = {
     "access.remove_organisation": "tests/features/access/test_organisations.py: removes what nobody can reach any more",
     "Facts.extract": "tests/features/facts: asks a model, and stores what it says by a check of what was read",
     "Imports.run": "tests/features/imports/test_import_stores.py: two imports of the same at once bring it once",
+    "Manifests.apply": "tests/features/manifests/test_at_once.py: each change is made once",
     "Mcp.add_and_read": "as Mcp.add and Mcp.refresh",
     "Mcp.approve": "tests/contracts/mcp.py: a digest says what is approved",
     "Mcp.approve_unless_changed": "as Mcp.approve",

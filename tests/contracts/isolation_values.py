@@ -45,6 +45,8 @@ from perdure.features.groups.values import GroupFilter, GroupMember, GroupMessag
 from perdure.features.helpers.tables import HelperAgent
 from perdure.features.mcp.values import McpTool
 from tests.contracts.base import ADA, LATER, UNTIL
+from tests.contracts.manifests import new_applied
+from tests.contracts.memory_git import PACK
 from tests.contracts.nodes import node_of
 from tests.contracts.openai_histories import new_chain
 from tests.contracts.organisations import MODEL, VECTOR, Property
@@ -192,7 +194,10 @@ OF_VERBS: Mapping[str, Any] = {
     **{f"skills.{verb}.name": "walrus" for verb in ("find", "add_use")},
     **{"openai_histories.add.rows": [new_chain("stolen")], "openai_histories.find.digests": ["d1"]},
     "skills.archive_unused.before": LATER,
+    **{"manifest_things.list.manifest": "office", "manifest_things.put.thing": new_applied("stolen")},
     **{"proposals.find_equal.state": "open", "proposals.decide.state": "approved"},
+    **{"memory_git.advance.pack": PACK, "memory_git.reasons.versions": [0], "memory_git.put_file.by": "stolen"},
+    "memory_git.put_file.path": "walrus.md",
     "runs.put_client_tools.digest": "other",
     **{"sources.settings_of_sharers.name": "companion", "sources.settings_of_sharers.but": "agent-nobody"},
     **{"graphs.find_by_name.name": "ada", "graphs.take_numbers.kind": "fact"},
@@ -365,6 +370,10 @@ class Values:
             "proposals.get.number": of.proposal.number,
             "snapshots.get.number": of.snapshot.number,
             "snapshots.delete.number": of.snapshot.number,
+            "memory_git.advance.before": of.git_history,
+            "memory_git.advance.after": replace(of.git_history, head="stolen"),
+            "memory_git.note_commits.hashes": {(of.block.id, 0): ("stolen", "stolen")},
+            "memory_git.reasons.thing": of.block.id,
             "callbacks.put.due": of.due,
             "callbacks.put.callback": replace(of.due.callback, url="https://stolen.example"),
         }

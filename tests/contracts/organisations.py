@@ -29,8 +29,11 @@ from perdure.features.groups.values import Group, GroupMember, GroupMessage, Gro
 from perdure.features.groups.work_tables import GroupTurns, Passes
 from perdure.features.helpers.tables import HelperAgent, HelperAgents
 from perdure.features.imports.tables import ImportedItems
+from perdure.features.manifests.tables import ManifestThings
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.values import McpServer, McpTool
+from perdure.features.memory_git.tables import MemoryGit
+from perdure.features.memory_git.values import GitHistory
 from perdure.features.openai_front.tables import OpenaiHistories
 from perdure.features.origins.tables import Erasures, Journal
 from perdure.features.origins.values import Erasure
@@ -44,6 +47,8 @@ from perdure.features.snapshots.tables import Snapshots
 from perdure.features.snapshots.values import Snapshot
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
+from tests.contracts.manifests import new_applied
+from tests.contracts.memory_git import PACK, new_git_history
 from tests.contracts.nodes import node_of
 from tests.contracts.openai_histories import new_chain
 from tests.contracts.proposals import new_proposal
@@ -107,6 +112,7 @@ class Property:
     skill: Skill
     proposal: Proposal
     snapshot: Snapshot
+    git_history: GitHistory
     memory_write: MemoryWrite
 
 
@@ -205,6 +211,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     erasure = tx.of(Erasures).add(agent.id, "a walrus", [("messages", agent.id)], at=AT)
     graph, rule, community = _fill_graph(contract, tx, agent)
     write = _fill_sources(tx, agent, block, message)
+    tx.of(ManifestThings).put(new_applied())
     group, turn = _fill_group(contract, tx, agent, block, message)
     return Property(
         agent=tx.agents.get(agent.id),
@@ -255,6 +262,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
         skill=_fill_skills(tx, agent, run),
         proposal=_fill_proposals(tx, agent, block),
         snapshot=tx.of(Snapshots).add(new_snapshot(agent.id)),
+        git_history=_fill_memory_git(tx, agent, block),
     )
 
 
@@ -353,6 +361,15 @@ def _fill_proposals(tx: Tx, agent: Agent, block: Block) -> Proposal:
     new = new_proposal(agent.id, target_id=block.id)
     tx.of(Proposals).decide(tx.of(Proposals).add(new), "refused", at=AT, by="ada", decision="no")
     return tx.of(Proposals).add(new)
+
+
+def _fill_memory_git(tx: Tx, agent: Agent, block: Block) -> GitHistory:
+    """Two packs of commits, one of which is a version of the block, and a further file."""
+    git, empty = tx.of(MemoryGit), GitHistory(agent_id=agent.id)
+    git.put_file(agent.id, "walrus.md", "a walrus", by="ada", at=AT)
+    git.note_commits(agent.id, {(block.id, 0): ("a", "a walrus")})
+    stored = git.advance(empty, new_git_history(agent.id), PACK)
+    return git.advance(stored, stored, PACK)
 
 
 def _fill_graph(contract: Contract, tx: Tx, agent: Agent) -> tuple[Graph, FactRule, Community]:

@@ -43,12 +43,15 @@ NO_TEXTS = {
         companion_passes.last_message_id companion_passes.run_id
         proposals.agent_id proposals.target_id proposals.proposer_id proposals.run_id proposals.message_id
         helpers.agent_id helpers.helper_id imported.agent_id imported.id
+        memory_histories.agent_id memory_packs.agent_id memory_commits.agent_id memory_commits.thing
+        memory_files.agent_id memory_files.author_id
         openai_histories.agent_id openai_histories.conversation_id openai_histories.said_in
         proposals.decided_by skills.agent_id skill_versions.agent_id skill_versions.run_id
         skill_versions.evidence_id skill_versions.written_by skill_uses.agent_id
         schedules.id schedules.agent_id schedule_firings.agent_id schedule_firings.run_id
         message_sources.agent_id memory_sources.owner_id memory_sources.ref memory_sources.agent_id
         memory_sources.run_id memory_sources.message_id memory_sources.reverted_by
+        manifest_things.org_id manifest_things.thing_id
         users.id users.org_id api_keys.id api_keys.org_id api_keys.user_id audit_entries.org_id audit_entries.user_id
         audit_entries.key_id audit_entries.object_id audit_entries.trace_id used.org_id used.owner_id
     """,
@@ -63,9 +66,10 @@ NO_TEXTS = {
         model_traits.model model_traits.traits
         token_factors.model vector_scopes.model embedding_cache.model passages.embedding_model graphs.name
         entities.type facts.type groups.termination_token group_turns.idempotency_key group_messages.sender_name
-        users.name api_keys.name helpers.name
+        users.name api_keys.name helpers.name manifest_things.manifest manifest_things.name
     """,
     "times": """
+        memory_files.changed_at
         agent_files.used_at agents.last_run_at agents.created_at agents.updated_at archives.created_at
         archives.updated_at batches.created_at batches.callback_due_at block_versions.created_at blocks.created_at
         blocks.updated_at call_starts.started_at captures.captured_at conversations.archived_at
@@ -91,7 +95,7 @@ NO_TEXTS = {
         proposals.created_at proposals.decided_at skills.archived_at skills.fresh_at skills.created_at
         skills.changed_at skill_versions.created_at skill_uses.used_at openai_histories.created_at
         schedules.next_at schedules.created_at schedules.updated_at schedule_firings.due_at schedule_firings.fired_at
-        memory_sources.created_at
+        memory_sources.created_at manifest_things.applied_at manifest_things.removed_at
         organisations.deleted_at users.created_at api_keys.created_at api_keys.expires_at api_keys.last_used_at
         api_keys.revoked_at audit_entries.created_at used.period
     """,
@@ -109,10 +113,10 @@ NO_TEXTS = {
         schedule_firings.outcome proposals.kind proposals.state skills.layer skill_versions.evidence
         message_sources.label message_sources.via
         memory_sources.kind memory_sources.label
-        api_keys.scope audit_entries.action
+        api_keys.scope audit_entries.action manifest_things.kind
     """,
     "numbers, ids and digests as JSON": """
-        helpers.digest imported.digest openai_histories.digest openai_histories.system_digest
+        helpers.digest imported.digest manifest_things.fields openai_histories.digest openai_histories.system_digest
         archives.embedding conversations.seen conversations.stubs erasures.after erasures.counts file_pages.starts
         prefixes.seen prefixes.parts prefixes.nodes prefixes.pinned prefixes.client_tools prefixes.marker runs.usage
         runs.client_tools steps.usage summary_nodes.children summary_nodes.usage system_messages.blocks
@@ -127,6 +131,12 @@ NO_TEXTS = {
         message_words.label message_words.words passage_words.label passage_words.words entity_names.name
     """,
     "an error of this text's embedding, which goes with the text's place in the queue": "embedding_queue.failure",
+    "commits of memories, which are dropped whole when a text is erased from them": """
+        memory_packs.pack memory_packs.pack_index memory_histories.entries
+    """,
+    "hashes, by which commits and forgotten texts are told apart": """
+        memory_histories.head memory_histories.forgotten memory_commits.hash
+    """,
     "the text that is being erased, emptied when it is done": "erasures.text",
     "bytes of files: nothing is erased before they are read and removed": "file_uploads.bytes",
     "programs and settings of an organisation, which are no memory: change or delete them": """

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.adapters.packages import frameworks as frameworks
 from tests.docs.example_types import write_examples
@@ -61,7 +62,7 @@ def test_every_block_is_written_for_the_type_checkers(tmp_path: Path) -> None:
         assert file.read_text().splitlines()[block.line - 1 :] == block.text.splitlines()
 
 
-SETTINGS: Mapping[str, Callable[[str], object]] = {"json": json.loads, "toml": tomllib.loads}
+SETTINGS: Mapping[str, Callable[[str], object]] = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}
 """Blocks that belong into files of other programs -> what reads them."""
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
 
 from perdure.testing import says
-from tests.ui.browser import dashboard, tags_of
+from tests.ui.browser import BASE, dashboard, tags_of
 
 
 async def _sorted(client: httpx.AsyncClient, path: str, rows: str, field: str) -> list[object]:
@@ -69,3 +71,25 @@ async def test_files_are_sorted_on_both_pages() -> None:
         assert await _sorted(client, f"{data}&sort=-added", "files", "name") == ["C.txt", "a.txt", "b.txt"]
         assert [one["name"] for one in shown] == ["a.txt", "C.txt", "b.txt"]
         assert f"?sort=-size&folder={folder.id}" in await _links(client, data)
+
+
+@pytest.mark.uses("files")
+async def test_an_action_keeps_the_order_of_its_page() -> None:
+    """The order that the address in the browser names, on the pages of tools, of all files and of an agent's."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        folder = await library.folders.create("Garden")
+        for name in ("b.txt", "a.txt", "d.txt", "c.txt"):
+            file = await folder.upload(b"x", name=name)
+        home, data = f"/agents/{agent.id}", f"/data?folder={folder.id}"
+        for path, action, column, rows in (
+            (f"{home}/tools?", f"{home}/tools/conversation_search/approval", "name", r"<code>(\w+)</code> *<"),
+            (f"{home}/files?", f"{home}/files/folders", "file", r'class="wrap">(\w).txt'),
+            (f"{data}&", f"/data/folders/{folder.id}/files/{file.id}/delete?folder={folder.id}", "file", r">(\w).txt"),
+        ):
+            shown = {"hx-current-url": f"{BASE}{path}sort=-{column}"}
+            page = await client.post(action, data={"required": "yes", "folder_id": folder.id}, headers=shown)
+            names = [*dict.fromkeys(re.findall(rows, page.text))]
+
+            assert page.status_code == 200 and f"?sort={column}" in page.text
+            assert len(names) > 2 and names == sorted(names, reverse=True)

@@ -7,10 +7,11 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from perdure.testing import HttpModel
@@ -30,6 +31,8 @@ class LettaCode:
     home: Path
     server: Server
     model: HttpModel
+    more: Mapping[str, str] = field(default_factory=dict)
+    """More variables of its environment."""
 
     async def run(self, *arguments: str) -> str:
         """What a call prints. Raises: AssertionError: it failed."""
@@ -39,6 +42,7 @@ class LettaCode:
             "PYTHONPATH": str(LETTA_CODE),
             "LETTA_BASE_URL": self.server.url,
             "LETTA_API_KEY": "none",
+            **self.more,
         }
         program = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", "import letta_code; letta_code.main()", *arguments),
@@ -121,3 +125,26 @@ async def test_the_mcp_servers_of_an_agent_are_listed(letta_code: LettaCode) -> 
     agent = (await letta_code.ask("hello", "--new-agent", "--model", MODEL))["agent_id"]
 
     assert json.loads(await letta_code.run("mcp", "list", "--agent", agent)) == []
+
+
+async def test_its_memory_is_a_git_repository_on_the_server(letta_code: LettaCode) -> None:
+    """It clones the memory, edits it by a tool of its own, and pushes; the server's edits reach it the next time."""
+    letta_code.more = {"LETTA_MEMFS_LOCAL": "1", "LETTA_MEMFS_BASE_URL": letta_code.server.url}
+    edit = (
+        "cd $MEMORY_DIR && echo 'Mangroves are ours.' >> system/human.md && git commit -qam 'They said so' && git log"
+    )
+    steps = [[["exec_command", {"cmd": edit, "description": "Edit memory"}]], "done"]
+    first = await letta_code.ask(f"hello !!{json.dumps(steps)}", "--new-agent", "--model", MODEL, "--yolo")
+    async with httpx.AsyncClient(base_url=letta_code.server.url) as client:
+        agent = f"/v1/agents/{first['agent_id']}"
+        human = (await client.get(f"{agent}/core-memory/blocks/human")).json()
+        state = (await client.get(agent)).json()
+        await client.patch(f"{agent}/core-memory/blocks/persona", json={"value": "A lighthouse keeper."})
+    look = "cd $MEMORY_DIR && git log --format=%s && cat system/persona.md"
+    steps = [[["exec_command", {"cmd": look, "description": "Read memory"}]], "done"]
+    await letta_code.ask(f"again !!{json.dumps(steps)}", "--conversation", first["conversation_id"], "--yolo")
+
+    assert human["value"].endswith("\nMangroves are ours.")
+    assert (state["memory"]["git_enabled"], "git-memory-enabled" in state["tags"]) == (True, True)
+    assert "They said so" in letta_code.last_request()
+    assert "A lighthouse keeper." in letta_code.last_request()

@@ -296,7 +296,7 @@ class ConversationBusy(Conflict):
     """Another run of the conversation has not ended."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"the conversation is busy with {run_id}: wait for it, cancel it, or send with if_busy='wait'")
+        super().__init__(f"an answer is still being made ({run_id}): wait until it has ended, or stop it")
         self.run_id = run_id
 
 
@@ -304,9 +304,7 @@ class GroupBusy(Conflict):
     """Another turn of the group has not ended."""
 
     def __init__(self, group_id: str, turn_seq: int) -> None:
-        super().__init__(
-            f"{group_id} is busy with its turn {turn_seq}: wait for it, cancel it, or send with if_busy='wait'"
-        )
+        super().__init__(f"{group_id} is still speaking (turn {turn_seq}): wait until it has ended, or stop it")
         self.group_id, self.turn_seq = group_id, turn_seq
 
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from perdure.features.helpers.service import AsyncHelpers
     from perdure.features.imports.service import AsyncImports
     from perdure.features.interfaces.interface import AgentInterface
+    from perdure.features.manifests.service import AsyncManifests
     from perdure.features.mcp.service import AsyncMcp
+    from perdure.features.memory_git.service import AsyncMemoryGit
     from perdure.features.notes.service import AsyncNotes
     from perdure.features.origins.find import Progress
     from perdure.features.origins.origin_values import AnswerOrigin, Origin
@@ -142,6 +144,13 @@ class AsyncStoreFeatures:
         from perdure.features.plugins.service import AsyncPlugins
 
         return AsyncPlugins(self._app)
+
+    @property
+    def manifests(self) -> AsyncManifests:
+        """Makes agents and what they use as files describe them."""
+        from perdure.features.manifests.service import AsyncManifests
+
+        return AsyncManifests(self._app)
 
     async def load_snapshot(
         self, document: Mapping[str, Any], *, name: str | None = None, author: Author | None = None
@@ -378,6 +387,13 @@ class AsyncAgentFeatures:
         from perdure.features.skills.service import AsyncSkills
 
         return AsyncSkills(self._app, self._agent_id)
+
+    @property
+    def memory_git(self) -> AsyncMemoryGit:
+        """The memory of one agent as a git repository: blocks, notes and skills as Markdown, every change a commit."""
+        from perdure.features.memory_git.service import AsyncMemoryGit
+
+        return AsyncMemoryGit(self._app, self._agent_id)
 
     @property
     def commands(self) -> AsyncSlashCommands:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from starlette.datastructures import URL
+from starlette.datastructures import URL, QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -26,6 +27,7 @@ from perdure.server.wire.errors import error_answer
 from perdure.server.wire.http import library_of, principal_of
 from perdure.ui.answers import address_of, page_answer
 from perdure.ui.conflicts import SavedMeanwhile
+from perdure.ui.live import feed_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -73,16 +75,19 @@ Act = Callable[[Request, AsyncPerdure], Awaitable[Notice]]
 
 
 class DashboardPage:
-    """A page: its template, the function that loads its data, and what features show on it."""
+    """A page: its template, the function that loads its data, and what features show on it; one that `is_live` is
+    loaded anew when what it shows has changed."""
 
-    def __init__(self, load: Load, template: str, sections: Sequence[Section] = ()) -> None:
-        self._load, self._template, self._sections = load, template, sections
+    def __init__(self, load: Load, template: str, sections: Sequence[Section] = (), *, is_live: bool = False) -> None:
+        self._load, self._template, self._sections, self._is_live = load, template, sections, is_live
 
     async def show(self, request: Request, notice: Notice | None = None, status: int = 200) -> Response:
         """Answer with the page as HTML or JSON, or with one that says why it can't be loaded; `status` is for HTML."""
         library = library_of(request)
         is_json = request.query_params.get("format") == "json"
         try:
+            # Before the page is read: what changes meanwhile is not missed.
+            feed = await feed_of(request, library) if self._is_live and not is_json else None
             data = await self._load(request, library)
             sections = {section.name: await section.load(request, library) for section in self._sections}
             for section in self._sections:
@@ -96,6 +101,7 @@ class DashboardPage:
             text = json.dumps({**sections, **data}, ensure_ascii=False, default=str)
             return Response(text, headers=dict(HEADERS), media_type=JSON)
         data |= {"waiting_calls": await library.approvals.count(), "conflict": getattr(request.state, "conflict", None)}
+        data["feed"] = feed
         shown = {one.name: sections[one.name] for one in self._sections if one.is_shown_empty or sections[one.name]}
         return html(self._template, data | {"sections": shown}, request, notice=notice, status=status)
 
@@ -136,12 +142,14 @@ class Pages:
         self.routes: list[BaseRoute] = []
         self.paths: list[str] = []
 
-    def get(self, path: str, template: str, *, sections: str = "") -> Callable[[Load], DashboardPage]:
+    def get(
+        self, path: str, template: str, *, sections: str = "", is_live: bool = False
+    ) -> Callable[[Load], DashboardPage]:
         """Register the function that loads a page's data; the page shows the features' sections for `sections`."""
 
         def register(load: Load) -> DashboardPage:
             shown = sections_of(sections)
-            page = DashboardPage(load, template, shown)
+            page = DashboardPage(load, template, shown, is_live=is_live)
             for section in shown:
                 for action, act in section.actions.items():
                     self.post(action, shows=page)(act)
@@ -202,7 +210,7 @@ def html(
     """The answer with a template's HTML."""
     # After an action the browser still shows the address of the page, not the action's.
     shown = request.url if request.method == "GET" else _current_url(request)
-    values = {**data, "notice": notice, "path": shown.path, "query": request.query_params}
+    values = {"sort": sort_of(request), **data, "notice": notice, "path": shown.path, "query": request.query_params}
     values["may_administer"] = principal_of(request).may("admin")
     values["snippets"] = _snippets(request, shown)
     text = environment().get_template(template).render(values)
@@ -258,7 +266,7 @@ def environment() -> Environment:
     )
     made.filters.update(FILTERS)
     made.globals["static"] = address_of
-    made.globals["waiting_calls"] = 0  # on pages that are not loaded from a store
+    made.globals |= {"waiting_calls": 0, "feed": None}  # on pages that are not loaded from a store
     made.globals["tabs"] = [tab for feature in find_features() for tab in feature.tabs.items()]
     of_features = [(one.pages.paths[0], one.pages.link) for one in feature_pages() if one.pages.link]
     made.globals["links"] = [LINKS[0], *of_features, *LINKS[1:]]
@@ -280,6 +288,12 @@ def field_of(form: Mapping[str, str], name: str) -> str:
     return value
 
 
+def in_words(error: InvalidInput, titles: Mapping[str, str]) -> InvalidInput:
+    """The error with the title of a field in place of the name, a key of `titles`, with which it begins."""
+    name = re.split("[ :]", str(error), maxsplit=1)[0]
+    return InvalidInput(titles[name] + str(error)[len(name) :]) if name in titles else error
+
+
 def is_number(text: str) -> bool:
     """Whether a text is a whole number that a store may hold. "²" is a digit to Python, and no number."""
     return text.isascii() and text.isdecimal() and len(text) <= 12
@@ -298,10 +312,16 @@ def agent_of(request: Request, library: AsyncPerdure) -> AsyncAgentById:
     return library.agent_of(agent_id_of(request))
 
 
+def sort_of(request: Request) -> str:
+    """The column by which the page in the browser is sorted, which an action on it keeps; empty: none."""
+    shown = request.query_params if request.method == "GET" else QueryParams(_current_url(request).query)
+    return shown.get("sort", "")
+
+
 def in_order(rows: Sequence[Data], request: Request, columns: Mapping[str, str]) -> list[Data]:
-    """The rows in the order of the query's `sort`, a column, with "-" in front the other way round; as they are without
+    """The rows in the order of the page's `sort`, a column, with "-" in front the other way round; as they are without
     one. `columns`: column -> its field. Rows that lack it come last."""
-    sort = request.query_params.get("sort", "")
+    sort = sort_of(request)
     name = columns.get(sort.removeprefix("-"))
     if name is None:
         return [*rows]

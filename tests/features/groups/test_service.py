@@ -103,7 +103,7 @@ async def test_a_turn_is_awaited_rejected_and_cancelled(tmp_path: Path) -> None:
         alone = await perdure.groups.create("round_robin", agents=[ann])
         first = await alone.submit("Where?")
         await model.speaking.wait()
-        with pytest.raises(GroupBusy, match="if_busy='wait'"):
+        with pytest.raises(GroupBusy, match="wait until it has ended"):
             await alone.send("How?", if_busy="reject")
         second = await alone.submit("When?")
         with pytest.raises(GroupBusy):

@@ -13,8 +13,8 @@ from perdure import Agent, Perdure
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import PassageId
 from perdure.domain.archives.passages import NewPassage
-from perdure.features.notes import service
-from perdure.features.notes.service import NOTES_MAX
+from perdure.features.notes import units
+from perdure.features.notes.units import NOTES_MAX
 from perdure.testing import ScriptedModel
 from tests.features.notes.examples import KINDS, fields_of, title_of
 from tests.support.library import open_sync
@@ -104,7 +104,7 @@ def test_an_agent_has_five_hundred_notes_and_room_for_more_once_some_are_archive
 
 def test_a_note_that_is_undeleted_may_pass_the_limit(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is lost for want of room; the next one that is added is told how many have to go."""
-    monkeypatch.setattr(service, "NOTES_MAX", 2)
+    monkeypatch.setattr(units, "NOTES_MAX", 2)
     ids = [agent.notes.add("doc", str(one), {"text": "x"})[0].id for one in range(2)]
     deleted = agent.notes.delete(ids[0])
     agent.notes.add("doc", "2", {"text": "x"})
@@ -117,7 +117,7 @@ def test_a_note_that_is_undeleted_may_pass_the_limit(agent: Agent, monkeypatch: 
 
 def test_a_note_is_changed_and_brought_back_whole_or_not_at_all(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the limit its title stays too."""
-    monkeypatch.setattr(service, "NOTES_MAX", 2)
+    monkeypatch.setattr(units, "NOTES_MAX", 2)
     away, _ = agent.notes.add("doc", "away", {"text": "x"})
     agent.notes.archive(away.id)
     others = [agent.notes.add("doc", str(one), {"text": "x"})[0].id for one in range(2)]
@@ -135,7 +135,7 @@ def test_a_note_is_changed_and_brought_back_whole_or_not_at_all(agent: Agent, mo
 async def test_two_writers_at_once_do_not_pass_the_limit(
     tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "NOTES_MAX", 5)
+    monkeypatch.setattr(units, "NOTES_MAX", 5)
     async with two_apps(await address_of(store, tmp_path), ScriptedModel()) as (first, second):
         agent = await first.create_agent("ann")
         writers = [first.agent_of(agent.id).notes, second.agent_of(agent.id).notes]

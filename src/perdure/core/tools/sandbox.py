@@ -189,10 +189,7 @@ _ENTRY_CHARS = 262
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _ENTRY = re.compile(rf"(?P<host>\*|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?")
 
-_FORM = (
-    "give a list of hosts, such as ['api.example.org', '*.example.com', 'db.example.net:5432'],"
-    " or ['*'] for every public host"
-)
+_FORM = "give hosts such as api.example.org, *.example.com or db.example.net:5432, or * for every public host"
 
 
 def check_hosts(value: object) -> tuple[str, ...]:

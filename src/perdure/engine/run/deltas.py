@@ -77,7 +77,7 @@ def withdraw(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Sequence[S
     run = tx.runs.get(run_id)
     waiting = tx.runs.waiting_input(run.key)
     if run.status != "queued" or run.resumes is not None or waiting is None:
-        raise Conflict(f"{run_id} does not wait any more: cancel it")
+        raise Conflict(f"{run_id} does not wait any more: its message is being answered, or was; stop it instead")
     drafts, _ = decode_drafts(waiting)
     tx.runs.begin_input(run.key, first_message_seq=None)
     run = tx.runs.end(run, reason="cancelled", usage=NO_USAGE, step_count=0, failure=None, at=inputs.now)

@@ -74,7 +74,7 @@ def _rules() -> list[ScopeRule]:
     ]
     built = [
         *("agents", "blocks", "archives", "folders", "sources", "tools", "groups", "identities", "mcp-servers"),
-        *("facts", "imports", "snapshots"),
+        *("facts", "imports", "manifests", "snapshots"),
     ]
     read = [*built, "conversations", "entities", "jobs", "messages", "models", "passages", "profiles", "providers"]
     read += ["proposals", "recall", "runs", "sandbox-config", "steps", "tags", "why", "health", "ready"]
@@ -97,6 +97,9 @@ def _rules() -> list[ScopeRule]:
             ScopeRule(WRITE, f"/v1/agents/*/{path}", "builder", audited=True)
             for path in ("companion", "proposals/protect")
         ),
+        ScopeRule(GET, "/v1/git/*/state.git/info/refs", "read-only"),
+        ScopeRule("POST", "/v1/git/*/state.git/git-upload-pack", "read-only"),
+        ScopeRule("POST", "/v1/git/*/state.git/git-receive-pack", "builder", audited=True),
         *(ScopeRule(methods, path, "user", audited=True) for methods, path in changes),
         *(ScopeRule(WRITE, path, "user") for path in talks),
         *(ScopeRule(WRITE, path, "user", audited=True) for path in memory),

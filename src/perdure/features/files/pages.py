@@ -17,7 +17,7 @@ from perdure.features.files.units import FolderChanges
 from perdure.features.files.values import File
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.render import Data, Notice, Section, field_of, form_of, in_order
+from perdure.ui.render import Data, Notice, Section, field_of, form_of, in_order, sort_of
 
 FOLDERS_MAX, FILES_MAX, NAMED_AGENTS = 100, 100, 5
 SORTED_MAX = 1_000
@@ -33,7 +33,7 @@ async def load(request: Request, library: AsyncPerdure) -> Data:
     query = request.query_params
     folders = await library.folders.page(Page(FOLDERS_MAX, ascending=True))
     opened = getattr(request.state, "folder", query.get("folder")) or (folders[0].id if len(folders) == 1 else None)
-    limit = SORTED_MAX if query.get("sort") else FILES_MAX
+    limit = SORTED_MAX if sort_of(request) else FILES_MAX
     page = Page(limit, ascending=False, after=query.get("after") or None)
     folder = None if opened is None else library.folders.by_id(FolderId(opened))
     files = [] if folder is None else await folder.list_files(page)

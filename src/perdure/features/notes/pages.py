@@ -13,7 +13,8 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import PassageId, is_id
 from perdure.core.text.reprs import attributes
-from perdure.features.notes.service import NOTES_MAX, AsyncNotes
+from perdure.features.notes.service import AsyncNotes
+from perdure.features.notes.units import NOTES_MAX
 from perdure.features.notes.values import NOTE_CHARS, TITLE_CHARS, Note, NoteKind, find_kind, label_of, note_kinds
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_frame, correction_notice
@@ -27,7 +28,7 @@ FILTERS = ("q", "kind", "view")
 pages = Pages()
 
 
-@pages.get("/agents/{agent_id}/notes", "notes.html")
+@pages.get("/agents/{agent_id}/notes", "notes.html", is_live=True)
 async def notes(request: Request, library: AsyncPerdure) -> Data:
     """A page of the notes that meet the filters, newest first, or with `q` the best that a search finds; and with `new`
     the fields of the kind of which one is to be written."""

@@ -4,35 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Correction
-from perdure.core.ids import AgentId, ArchiveId, PassageId, is_id
+from perdure.core.ids import ArchiveId, PassageId, is_id
 from perdure.core.passages import SEARCHED_STATES, Passage, PassageFilter, PassageState
-from perdure.domain.archives.passages import (
-    NewPassage,
-    get_passage,
-    insert_passage,
-    own_archive,
-    restore_passage,
-    shelve_passage,
-    update_passage,
-)
-from perdure.domain.corrections import passage_item, record
-from perdure.features.notes.state import clear_edits
-from perdure.features.notes.values import (
-    NOTE_TAG,
-    Note,
-    check_note_fields,
-    check_note_tags,
-    check_title,
-    find_kind,
-    get_note,
-    note_of,
-    to_markdown,
-)
+from perdure.domain.archives.passages import NewPassage, get_passage
+from perdure.features.notes.units import FOUND_MAX, add_note, count_notes, edit_note, metadata_of, put_away
+from perdure.features.notes.values import NOTE_TAG, Note, find_kind, get_note, note_of
 from perdure.library.memory.passages import AsyncArchival, from_outside
 from perdure.library.parts.checks import Page, check_limit, check_text
 from perdure.library.parts.part import AsyncPart, reads
@@ -41,14 +21,10 @@ from perdure.storage.tx import Tx
 
 T = TypeVar("T")
 
-NOTES_MAX = 500
-"""The most notes of an agent that are not archived."""
-FOUND_MAX = 10_000
 PREFIX_DIGITS = 4
 """So much of an id names a note, if no other one begins so."""
 PAGE_LEAST = 100
 """Passages that are read at once, at least, where others are among them."""
-_NOT_ARCHIVED = PassageFilter(tags=(NOTE_TAG,), states=SEARCHED_STATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +60,12 @@ class AsyncNotes(AsyncPart):
         new_id, now = ArchiveId(self._ports.ids.new("archive")), self._ports.clock.now()
         outside = from_outside(NewPassage(text=""))  # the transaction runs in a thread that does not know who asks
 
-        def write(tx: Tx) -> tuple[Note, Correction]:
-            _check_room(tx, self._id)
-            known = find_kind(kind)
-            text = to_markdown(check_title(title), check_note_fields(known, fields))
-            own_tags = (NOTE_TAG, known.name, *check_note_tags(known, tags))
-            new = replace(outside, text=text, tags=own_tags, metadata=_metadata(known.name, now))
-            archive = own_archive(tx, self._id, new_id, at=now)
-            passage = insert_passage(tx, archive.id, new, ids=self._ports.ids, at=now)
-            return _record(tx, self._id, None, passage, at=now)
-
-        return await self._write(write)
+        ids = self._ports.ids
+        return await self._write(
+            lambda tx: add_note(
+                tx, self._id, kind, title, fields, tags=tags, passage=outside, archive_id=new_id, ids=ids, at=now
+            )
+        )
 
     async def edit(
         self,
@@ -114,19 +85,9 @@ class AsyncNotes(AsyncPart):
             raise InvalidInput(f"fields is {fields!r:.80}: give an object from names of fields to texts")
         check_text("note_id", note_id)
         now = self._ports.clock.now()
-
-        def write(tx: Tx) -> tuple[Note, Correction]:
-            before = get_passage(tx, self._id, note_id)
-            note = get_note(before)
-            merged = check_note_fields(find_kind(note.kind), {**note.fields, **(fields or {})})
-            text = to_markdown(check_title(note.title if title is None else title), merged)
-            metadata = {**before.metadata, **_metadata(note.kind, now)}
-            after = update_passage(tx, before, {"text": text, "metadata": metadata}, at=now)
-            if archived is not None:
-                after = _put_away(tx, self._id, after, archived, at=now)
-            return _record(tx, self._id, before, after, at=now)
-
-        return await self._write(write)
+        return await self._write(
+            lambda tx: edit_note(tx, self._id, note_id, title=title, fields=fields, archived=archived, at=now)
+        )
 
     async def get(self, note_id: PassageId) -> Note:
         """The note of this id. Raises: NotFound: there is no such passage of the agent, or it is no note."""
@@ -204,7 +165,7 @@ class AsyncNotes(AsyncPart):
     @reads
     def count(self, tx: Tx) -> int:
         """How many notes there are that are not archived. Raises: NotFound: no such agent."""
-        return _count(tx, self._id)
+        return count_notes(tx, self._id)
 
     async def archive(self, note_id: PassageId) -> Note:
         """Have a note found only by searches that ask for archived ones; return it. Raises: NotFound."""
@@ -221,7 +182,7 @@ class AsyncNotes(AsyncPart):
         def write(tx: Tx) -> Note:
             passage = get_passage(tx, self._id, note_id)
             get_note(passage)  # another passage stays where it is
-            return get_note(_put_away(tx, self._id, passage, archived, at=now))
+            return get_note(put_away(tx, self._id, passage, archived, at=now))
 
         return await self._write(write)
 
@@ -233,7 +194,7 @@ class AsyncNotes(AsyncPart):
     async def keep(self, note_id: PassageId) -> Note:
         """Note that a review found a note still true: it is fresh again. Raises: NotFound."""
         passage = await self._archival.passage(note_id)
-        metadata = {**passage.metadata, **_metadata(get_note(passage).kind, self._ports.clock.now())}
+        metadata = {**passage.metadata, **metadata_of(get_note(passage).kind, self._ports.clock.now())}
         return get_note(await self._archival.update_passage(note_id, metadata=metadata))
 
     async def review(self, *, kind: str | None = None, days: int | None = None, limit: int = 50) -> Sequence[Note]:
@@ -252,52 +213,6 @@ class AsyncNotes(AsyncPart):
         done = await self._ports.store.write(unit)
         self._ports.unread.note((self._id, 0))
         return done
-
-
-def _metadata(kind: str, at: datetime) -> Mapping[str, Any]:
-    """What the passage of a note that is written at a time has beside its text."""
-    return {"kind": kind, "changed_at": at.isoformat()}
-
-
-def _record(
-    tx: Tx, agent_id: AgentId, before: Passage | None, after: Passage, *, at: datetime
-) -> tuple[Note, Correction]:
-    """Return a note that was written, with its correction; the count of edits since the last note begins anew."""
-    clear_edits(tx, agent_id)
-    what = f"new passage: {after.text}" if before is None else f"passage: {before.text}"
-    return get_note(after), record(tx, agent_id, "passage", what, [passage_item(before, after)], at=at)
-
-
-def _put_away(tx: Tx, agent_id: AgentId, passage: Passage, archived: bool, *, at: datetime) -> Passage:
-    """Archive a note's passage or bring it back; return it. Raises: InvalidInput: the agent has 500 notes."""
-    if archived:
-        return shelve_passage(tx, passage, at=at)
-    if passage.state == "archived":
-        _check_room(tx, agent_id)
-    return restore_passage(tx, passage, at=at)
-
-
-def _check_room(tx: Tx, agent_id: AgentId) -> None:
-    """Raise if there can be no further note. Others that write one wait until the end of the transaction. Raises:
-    InvalidInput: the agent has 500; NotFound: no such agent."""
-    tx.agents.lock(agent_id)
-    tx.agents.model(agent_id)
-    archives = tx.archives.list_by_agent(agent_id)
-    if sum(len(tx.passages.seqs(one.id, where=_NOT_ARCHIVED)) for one in archives) < NOTES_MAX:
-        return  # counting passages is quicker than reading notes
-    if (count := _count(tx, agent_id)) >= NOTES_MAX:
-        raise InvalidInput(
-            f"there are {count} notes, the limit is {NOTES_MAX}: archive at least {count - NOTES_MAX + 1}"
-            " (`perdure note review` lists the oldest)"
-        )
-
-
-def _count(tx: Tx, agent_id: AgentId) -> int:
-    """How many notes an agent has that are not archived. Raises: NotFound: no such agent."""
-    tx.agents.model(agent_id)
-    archives = tx.archives.list_by_agent(agent_id)
-    pages = (tx.passages.page(one.id, where=_NOT_ARCHIVED, limit=FOUND_MAX) for one in archives)
-    return sum(note_of(passage) is not None for page in pages for passage in page)
 
 
 def _tags(kind: str | None) -> tuple[str, ...]:

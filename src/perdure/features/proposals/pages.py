@@ -16,7 +16,7 @@ DECIDED_SHOWN, OPEN_SHOWN = 20, 100
 pages = Pages()
 
 
-@pages.get("/agents/{agent_id}/proposals", "proposals.html")
+@pages.get("/agents/{agent_id}/proposals", "proposals.html", is_live=True)
 async def proposals(request: Request, library: AsyncPerdure) -> Data:
     """The proposals that wait, and the newest that were decided; and which blocks only people change."""
     agent = await library.all_agents.resolve(agent_id_of(request))

@@ -11,6 +11,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, append_text
 from perdure.core.blocks import check_limit as check_block_limit
 from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.features import Point
 from perdure.core.ids import AgentId, BlockId, RunId
 from perdure.core.messages import Message
 from perdure.core.text.line_diff import unified_diff
@@ -33,6 +34,9 @@ from perdure.library.parts.part import AsyncPart, reads, writes
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
+
+VERSION_REASONS: Point[[Tx, BlockId, Sequence[int]], Mapping[int, str]] = Point("version_reasons")
+"""Version of a block -> why a person wrote it, where a feature knows."""
 
 Changes = Mapping[str, Any] | Callable[[Block], Mapping[str, Any]]
 """New values of some fields, or a function that builds them from the current block."""
@@ -113,7 +117,7 @@ class AsyncBlocks(AsyncPart):
     def history(self, tx: Tx, block_id: BlockId, *, limit: int = 100) -> Sequence[BlockVersion]:
         """As `agent.blocks.history`, of any block by its id. Raises: NotFound, InvalidInput."""
         check_limit(limit)
-        return _with_reasons(tx, tx.blocks.versions(tx.blocks.get(block_id).id, limit=limit))
+        return with_reasons(tx, tx.blocks.versions(tx.blocks.get(block_id).id, limit=limit))
 
     async def delete(self, block_id: BlockId) -> None:
         """Remove the block with its history from every agent, however many there are. Raises: NotFound."""
@@ -221,7 +225,7 @@ class AsyncAgentBlocks(AsyncPart):
         """Every version: value, diff, author, run and message; of agents also `agent_name`, and the `reason` that they
         gave for their edits. Newest first. Raises: BlockNotFound, InvalidInput."""
         check_limit(limit)
-        return _with_reasons(tx, tx.blocks.versions(_find_block(tx, self._id, label).id, limit=limit))
+        return with_reasons(tx, tx.blocks.versions(_find_block(tx, self._id, label).id, limit=limit))
 
     @reads
     def compare(self, tx: Tx, label: str, old: int, new: int) -> str:
@@ -282,7 +286,7 @@ def reason_in(messages: Sequence[Message]) -> str:
     return ""
 
 
-def _with_reasons(tx: Tx, versions: Sequence[BlockVersion]) -> Sequence[BlockVersion]:
+def with_reasons(tx: Tx, versions: Sequence[BlockVersion]) -> Sequence[BlockVersion]:
     """These versions of one block, with names of agents, the reasons that they gave, and sources, as far as known."""
     names: dict[AgentId, str] = {}
     reasons: dict[RunId, str] = {}
@@ -296,12 +300,15 @@ def _with_reasons(tx: Tx, versions: Sequence[BlockVersion]) -> Sequence[BlockVer
     refs = [str(version.version) for version in versions]
     writes = tx.sources.list_by_refs(versions[0].block_id, refs) if versions else ()
     sources = {write.ref: write.sources for write in writes}
+    numbers = [version.version for version in versions]
+    known = VERSION_REASONS(tx, versions[0].block_id, numbers) if versions else ()
+    given = {number: why for reasons_of in known for number, why in reasons_of.items()}
     return [
         replace(
             version,
             author=replace(version.author, sources=sources.get(str(version.version), ())),
             agent_name=names.get(version.author.agent_id or AgentId(""), ""),
-            reason=reasons.get(version.author.run_id or RunId(""), ""),
+            reason=given.get(version.version) or reasons.get(version.author.run_id or RunId(""), ""),
         )
         for version in versions
     ]

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from perdure.features.helpers.sync_service import Helpers
     from perdure.features.imports.sync_service import Imports
     from perdure.features.interfaces.interface import AgentInterface
+    from perdure.features.manifests.sync_service import Manifests
     from perdure.features.mcp.sync_service import Mcp
+    from perdure.features.memory_git.sync_service import MemoryGit
     from perdure.features.notes.sync_service import Notes
     from perdure.features.origins.find import Progress
     from perdure.features.origins.origin_values import Origin
@@ -133,6 +135,13 @@ class StoreFeatures:
         from perdure.features.plugins.sync_service import Plugins
 
         return Plugins(self._portal, self._inner.plugins)
+
+    @property
+    def manifests(self) -> Manifests:
+        """Makes agents and what they use as files describe them."""
+        from perdure.features.manifests.sync_service import Manifests
+
+        return Manifests(self._portal, self._inner.manifests)
 
     def load_snapshot(
         self, document: Mapping[str, Any], *, name: str | None = None, author: Author | None = None
@@ -339,6 +348,13 @@ class AgentFeatures:
         from perdure.features.skills.sync_service import Skills
 
         return Skills(self._portal, self._inner.skills)
+
+    @property
+    def memory_git(self) -> MemoryGit:
+        """The memory of one agent as a git repository: blocks, notes and skills as Markdown, every change a commit."""
+        from perdure.features.memory_git.sync_service import MemoryGit
+
+        return MemoryGit(self._portal, self._inner.memory_git)
 
     @property
     def commands(self) -> SlashCommands:

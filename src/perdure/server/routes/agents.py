@@ -19,7 +19,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.agents import AgentChangesIn, AgentIn, WireAgent, WireSecret, agent_shape, agent_type_of
 from perdure.server.wire.answers import Confirmation
 from perdure.server.wire.base import WIRE_SETTING, wire_members
-from perdure.server.wire.blocks import WireBlock, WireMemory
+from perdure.server.wire.blocks import GIT_TAG, WireBlock, WireMemory
 from perdure.server.wire.conversations import CompactIn, Context, WireCompaction, context_shape
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, IdentityIdIn, Items, Tags
 from perdure.server.wire.http import Library, Limit, Order, Router, ThisAgent, pages
@@ -156,7 +156,8 @@ async def core_memory(agent: ThisAgent, library: Library) -> WireMemory:
     owner, blocks = await agent.memory()
     files = (await _file_blocks(library, [owner]))[owner.id]
     shapes = [WireBlock.make(block) for block in blocks]
-    return WireMemory.make(None, agent_type=agent_type_of(owner), blocks=shapes, file_blocks=files)
+    fields = {"agent_type": agent_type_of(owner), "git_enabled": GIT_TAG in owner.tags}
+    return WireMemory.make(None, **fields, blocks=shapes, file_blocks=files)
 
 
 @router.get("/v1/agents/{agent_id}/context")

@@ -16,6 +16,7 @@ API. Their forms need the header that htmx sets, which no page of another origin
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
 import re
@@ -82,6 +83,8 @@ _UPLOAD = re.compile(
     r"|/agents/(?:import|[^/]+/(?:files/(?:upload|drop)|messages))"
 )
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^:\[\]/@?#\s]+)(?::(?P<port>\d{1,5}))?")
+_GIT = re.compile(r"/v1/git/.*")
+_GIT_BODY = re.compile(rb"application/x-git-(?:upload|receive)-pack-request")
 _JSON = re.compile(rb"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)")
 
 DEFAULT_PORTS = {"http": "80", "https": "443"}
@@ -194,6 +197,8 @@ class Guard:
         is_page = segment in PAGE_ROOTS
         if scope["path"] == METRICS_PATH:
             await self._gate.admit_promptly(scope, headers)
+        elif _GIT.fullmatch(scope["path"]):
+            await self._admit_git(scope, headers)
         elif segment not in OPEN_PAGES:
             await self._gate.admit(scope, headers, is_page=is_page)
         if is_page and scope["method"] not in WITHOUT_BODY and PAGE_HEADER not in headers:
@@ -223,9 +228,25 @@ class Guard:
 
         return replay
 
+    async def _admit_git(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """Admit a request of a git program, which sends a key as the password of a user with any name, and only when it
+        is asked to. Raises: NotAdmitted; StoreError."""
+        scheme, _, text = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() == b"basic":
+            with contextlib.suppress(ValueError):
+                key = base64.b64decode(text.strip(), validate=True).partition(b":")[2]
+                headers = {**headers, b"authorization": b"Bearer " + key}
+        try:
+            await self._gate.admit(scope, headers, is_page=False)
+        except NotAdmitted as refusal:
+            asks = [(b"www-authenticate", b'Basic realm="perdure", charset="UTF-8"')] if refusal.status == 401 else []
+            raise NotAdmitted(refusal.status, refusal.detail, *refusal.headers, *asks) from None
+
     def _check_body(self, body: bytes, headers: Mapping[bytes, bytes]) -> None:
         """Raises: NotAdmitted: the body is not JSON within the limits, or of a type that any web page could send."""
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if _GIT_BODY.fullmatch(kind):  # needs a preflight, too
+            return
         if body and not _JSON.fullmatch(kind):
             what = (
                 f"the body's Content-Type is {_quoted(kind)}" if kind else "the request has a body and no Content-Type"

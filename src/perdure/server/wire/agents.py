@@ -33,7 +33,7 @@ from perdure.server.wire import fields as ids
 from perdure.server.wire import models
 from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, join_texts, nulls
-from perdure.server.wire.blocks import NewWireBlock, WireBlock, WireMemory
+from perdure.server.wire.blocks import GIT_TAG, NewWireBlock, WireBlock, WireMemory
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
 from perdure.server.wire.errors import NotSupported
 from perdure.server.wire.identities import WireIdentity
@@ -460,7 +460,7 @@ def agent_shape(state: WholeAgent, facts: models.WireModelFacts, embedder: Embed
         model_settings=models.model_settings_shape(agent.model, facts, settings),
         compaction_settings=compaction_settings_shape(agent.model, wire_fields.get("compaction_settings", {})),
         response_format=settings.get("response_format"),
-        memory=WireMemory.make(None, agent_type=agent_type, blocks=blocks),
+        memory=WireMemory.make(None, agent_type=agent_type, git_enabled=GIT_TAG in agent.tags, blocks=blocks),
         blocks=blocks,
         tool_rules=list(settings.get("tool_rules", ())),
         tool_exec_environment_variables=secrets,

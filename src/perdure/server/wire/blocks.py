@@ -104,10 +104,17 @@ class WireBlock(
     hidden: bool | None = computed(lambda block: block.hidden or None)
 
 
+GIT_TAG = "git-memory-enabled"
+"""The tag by which Letta's clients know an agent whose memory they use as a git repository."""
+
+
 class WireMemory(
     WireShape,
     fields="agent_type git_enabled blocks file_blocks prompt_template",
-    unlisted={"git_enabled": False, "file_blocks": [], "prompt_template": ""},
+    unlisted={"file_blocks": [], "prompt_template": ""},
 ):
+    """The memory of an agent; `git_enabled`: clients use it as a git repository."""
+
     agent_type: str
+    git_enabled: bool
     blocks: list[WireBlock]

@@ -26,7 +26,7 @@ from perdure.ui.conflicts import WAS, SavedMeanwhile, changed_fields, three_ways
 from perdure.ui.pages.home import agent_frame, home, page_author
 from perdure.ui.pages.memory import edit_block
 from perdure.ui.pages.tool_forms import parse_json
-from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of
+from perdure.ui.render import Data, Notice, Pages, agent_of, field_of, form_of, in_words
 
 PERSONA = "persona"
 """The label of the block that says what an agent is like."""
@@ -193,14 +193,18 @@ async def set_values(request: Request, library: AsyncPerdure) -> Notice:
     changes: AgentChanges = {}
     if MODEL in mine and form[MODEL] != _model_choice(before):
         changes = await library.all_agents.model_changes(form[MODEL] or None)
-    _check_shapes(before.settings, with_fields(before.settings, values))
 
     def change(agent: Agent) -> AgentChanges:
         """The changes of the agent as it is now."""
         changed_fields(form, texts(agent, every), titles)
         return {**changes, "settings": with_fields(agent.settings, values)}
 
-    after = await own.edit(change, author=page_author())
+    try:
+        _check_shapes(before.settings, with_fields(before.settings, values))
+        after = await own.edit(change, author=page_author())
+    except InvalidInput as error:
+        words = {name: setting_fields()[path].title for path in every for name in (path, path.rpartition(".")[2])}
+        raise in_words(error, words) from error
     old = texts(before, values) | {WAS: json.dumps(texts(after, values))}
     count = sum(field_value(before.settings, path) != field_value(after.settings, path) for path in values)
     said = [f"{after.name} answers with {after.model} from now on."] if changes else []

@@ -15,7 +15,7 @@ from perdure.ui.render import Data, Notice, Pages, field_of, form_of
 pages = Pages()
 
 
-@pages.get("/approvals", "approvals.html")
+@pages.get("/approvals", "approvals.html", is_live=True)
 async def approvals(request: Request, library: AsyncPerdure) -> Data:
     """The calls that wait, those of clients left out."""
     waiting = await library.approvals.list_all()

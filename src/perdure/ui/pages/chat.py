@@ -36,7 +36,7 @@ MESSAGES_MAX = 50
 pages = Pages()
 
 
-@pages.get("/agents/{agent_id}", "chat.html", sections="chat")
+@pages.get("/agents/{agent_id}", "chat.html", sections="chat", is_live=True)
 async def chat(request: Request, library: AsyncPerdure) -> Data:
     """The newest messages of a conversation, or with `before` those before a number."""
     own = agent_of(request, library)

@@ -77,9 +77,9 @@ async def write_block(request: Request, library: AsyncPerdure) -> Notice:
             versions = await library.blocks.history(own.id, limit=VERSIONS_MAX)
             check_meanwhile(versions, own.label, changes["value"], since=late.expected)
             raise
-        fields = {"value": own.value, "version": str(block.version)}
-        text = f"Block {block.label!r} of this conversation was changed."
-        return Notice(text, undo=url_of(request), fields=fields)
+        fields = {"value": own.value, "version": str(block.version), "back": "yes"}
+        done = "is as it was before" if form.get("back") else "was changed"
+        return Notice(f"Block {block.label!r} of this conversation {done}.", undo=url_of(request), fields=fields)
     return await edit_block(request, library)
 
 

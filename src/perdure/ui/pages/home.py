@@ -16,7 +16,7 @@ from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
 from perdure.library.parts.checks import Page, outside
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, sections_of
+from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, sections_of, sort_of
 
 AGENTS_MAX, RUNS_MAX = 50, 10
 WAITING = "waiting"
@@ -26,7 +26,7 @@ SORTS = ("name", "messages", "updated", "created")
 pages = Pages()
 
 
-@pages.get("/", "home.html", sections="home")
+@pages.get("/", "home.html", sections="home", is_live=True)
 async def home(request: Request, library: AsyncPerdure) -> Data:
     """The agents but hidden ones, those used last first or in the order of `sort`, the newest runs, and the calls that
     wait for approval; with `discarded` the agents that were discarded."""
@@ -35,7 +35,7 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
     discarded = AgentFilter(tags=(DISCARDED,), hidden=True)
     is_discarded = bool(request.query_params.get("discarded"))
     where = discarded if is_discarded else AgentFilter(text=text or None, hidden=False)
-    sort = request.query_params.get("sort", "")
+    sort = sort_of(request)
     order = sort.removeprefix("-") if sort.removeprefix("-") in SORTS else "used"
     page = Page(AGENTS_MAX, order != "used" and not sort.startswith("-"), after)
     agents = await library.all_agents.page(where, page, cast(AgentOrder, order))

@@ -34,7 +34,7 @@ ROWS_MAX, ROW_CHARS = 24, 60
 pages = Pages()
 
 
-@pages.get("/agents/{agent_id}/memory", "memory.html", sections="memory")
+@pages.get("/agents/{agent_id}/memory", "memory.html", sections="memory", is_live=True)
 async def memory(request: Request, library: AsyncPerdure) -> Data:
     """The blocks, with `block` the versions of one, with `from` and `to` the difference of two; the archive, newest
     first or as a search finds it, with `tag` the texts that have it."""
@@ -196,12 +196,16 @@ async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
         check_meanwhile(await agent.blocks.history(label, limit=VERSIONS_MAX), label, value, since=conflict.expected)
         raise
     text = f"Block {label!r} was changed; the agent reads it with its next message."
-    if earlier:
+    if form.get("back"):
+        text = f"Block {label!r} is as it was before."
+    elif earlier:
         text = f"Block {label!r} is as it was in version {earlier}."
     if block.version != before.version + 1:  # nothing changed, or somebody else wrote in between
         return Notice(text if block.version > before.version else f"Block {label!r} is as it was.")
     # The undo is an edit against the version written here: what is written since is not lost.
-    return Notice(text, undo=url_of(request), fields={"value": before.value, "version": str(block.version)})
+    return Notice(
+        text, undo=url_of(request), fields={"value": before.value, "version": str(block.version), "back": "yes"}
+    )
 
 
 async def _value_of(agent: AsyncAgentById, label: str, number: int) -> str:

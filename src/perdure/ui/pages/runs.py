@@ -28,7 +28,7 @@ from perdure.server.wire.http import library_of, wants_page
 from perdure.ui.pages.chat_items import message_items
 from perdure.ui.pages.context import plot, step_shape
 from perdure.ui.pages.home import WAITING, agent_names, listed_run, run_shape
-from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, error_page, form_of, in_order
+from perdure.ui.render import HEADERS, JSON, Data, Notice, Pages, error_page, form_of, in_order, sort_of
 
 RUNS_MAX, STEPS_MAX, MESSAGES_MAX, PLOTTED_MIN = 50, 200, 500, 3
 WINDOW = 200
@@ -46,7 +46,7 @@ COLUMNS = {
 pages = Pages()
 
 
-@pages.get("/runs", "runs.html", sections="runs")
+@pages.get("/runs", "runs.html", sections="runs", is_live=True)
 async def runs(request: Request, library: AsyncPerdure) -> Data:
     """The newest runs that meet the filters: `status`, `agent`, `model`, `error` (a stop reason) and `day`; how long
     they took, and what they used. With `sort` those of the window in the order of a column."""
@@ -63,7 +63,7 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
     shapes = [_row(run, waiting, uses) | {"agent": names[run.key.agent_id]} for run in found]
     agents = [] if found or used else await library.all_agents.page(AgentFilter(hidden=False), ONE, "used")
     request.state.shown_runs = shapes  # for sections of features
-    sort = query.get("sort", "")
+    sort = sort_of(request)
     is_sorted = sort.removeprefix("-") in COLUMNS
     kept, shown = used | ({"sort": sort} if is_sorted else {}), WINDOW if is_sorted else RUNS_MAX
     has_more = len(found) == WINDOW if is_sorted else len(found) > RUNS_MAX

@@ -91,16 +91,19 @@ def _read(parameters: Mapping[str, Any], form: Mapping[str, str], before: Mappin
         if not text.strip() and not (field["required"] and kind == "string"):
             arguments.pop(name, None)
             continue
-        arguments[name] = text if kind == "string" or text in enum else parse_json(name, text)
+        arguments[name] = text if kind == "string" or text in enum else parse_json(name, text, kind)
     return arguments
 
 
-def parse_json(name: str, text: str) -> Any:
-    """The value of a field of JSON. Raises: InvalidInput."""
+def parse_json(name: str, text: str, kind: str = "json") -> Any:
+    """The value of a field of JSON, which is for a number if its `kind` is one. Raises: InvalidInput."""
     try:
         return json.loads(text)
     except ValueError as error:
-        raise InvalidInput(f"{name}: {error}; write JSON such as 3, true, [1, 2] or {{}}") from error
+        if kind in ("number", "integer"):
+            raise InvalidInput(f"{name} is {text!r:.40}: write a number") from error
+        place = f", from line {error.lineno} on" if isinstance(error, json.JSONDecodeError) else ""
+        raise InvalidInput(f"{name}: it is not JSON{place}; write JSON such as 3, true, [1, 2] or {{}}") from error
 
 
 async def approval_shape(library: AsyncPerdure, call: PendingCall) -> Data:

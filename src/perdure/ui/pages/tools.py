@@ -23,9 +23,11 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.tools.tools import ToolState
 from perdure.ui.pages.home import agent_frame, page_author
 from perdure.ui.pages.tool_forms import arguments_of, fields_of, parse_json
-from perdure.ui.render import Data, Notice, Pages, agent_id_of, agent_of, field_of, form_of, in_order
+from perdure.ui.render import Data, Notice, Pages, agent_id_of, agent_of, field_of, form_of, in_order, in_words
 
 TOOLS_MAX = 500
+SECONDS, MEMORY = "Seconds", "Memory in MB"
+"""The fields of the form of a tool's permissions."""
 RULES: Mapping[str, Mapping[str, str]] = tomllib.loads(
     Path(__file__).with_name("rules.toml").read_text(encoding="utf-8")
 )
@@ -152,7 +154,10 @@ async def set_permissions(request: Request, library: AsyncPerdure) -> Notice:
     """Change what a tool may reach and use, for all its agents."""
     agent_id, name = agent_id_of(request), request.path_params["tool"]
     changes, before = permissions_of(await form_of(request)), await library.tools.state(name)
-    await library.tools.edit(name, changes)
+    try:
+        await library.tools.edit(name, changes)
+    except InvalidInput as error:
+        raise in_words(error, {"timeout_s": SECONDS, "memory_mb": MEMORY, "network": "Hosts"}) from error
     code = before.code
     old = {
         "network": "" if code is None else ", ".join(code.network),
@@ -219,21 +224,26 @@ def permissions_of(form: Mapping[str, str]) -> ToolChanges:
     return {
         "network": _names(form.get("network", "")),
         "requirements": _names(form.get("requirements", "")),
-        "timeout_s": parse_json("timeout_s", timeout) if timeout else None,
-        "memory_mb": parse_json("memory_mb", memory) if memory else None,
+        "timeout_s": parse_json(SECONDS, timeout, "number") if timeout else None,
+        "memory_mb": parse_json(MEMORY, memory, "number") if memory else None,
     }
 
 
 def rule_of(form: Mapping[str, str], tools: Sequence[str]) -> dict[str, Any]:
-    """The rule that a form describes: its `type`, `tool_name`, the other `tools` that it needs, and its number."""
+    """The rule that a form describes: its `type`, `tool_name`, the other `tools` that it needs, and its number.
+    Raises: InvalidInput."""
     rule: dict[str, Any] = {"type": form.get("type", ""), "tool_name": form.get("tool_name", "")}
     match rule["type"]:
         case "constrain_child_tools" | "parent_last_tool":
+            if not tools:
+                raise InvalidInput("tick at least one tool for this rule")
             rule["children"] = list(tools)
         case "max_count_per_step":
-            rule["max_count_limit"] = parse_json("how often", form.get("count", "") or "1")
+            rule["max_count_limit"] = parse_json("How often", form.get("count", "") or "1", "number")
         case "conditional":
             lines = [line.partition("=") for line in form.get("outputs", "").splitlines() if line.strip()]
+            if not lines:
+                raise InvalidInput("write a line for each result, such as found = send_message")
             rule["child_output_mapping"] = {text.strip(): tool.strip() for text, _, tool in lines}
     return rule
 

@@ -89,12 +89,12 @@ document.addEventListener("htmx:afterRequest", () => { requests -= 1; });
 document.addEventListener("htmx:afterSettle", () => setTimeout(renew, 200));
 
 function listen() {
-  const address = document.hidden ? null : document.querySelector("[data-live]")?.dataset.live;
+  const { live: address, since } = (document.hidden ? null : document.querySelector("[data-live]"))?.dataset ?? {};
   if (feed?.address === address) return;
   feed?.source.close();
   feed = null;
   if (!address) return;
-  feed = { address, source: new EventSource(address) };
+  feed = { address, source: new EventSource(`${address}${address.includes("?") ? "&" : "?"}since=${since}`) };
   feed.source.addEventListener("changed", (event) => {
     if (isShown(JSON.parse(event.data))) return; // while it ran
     stale = true;

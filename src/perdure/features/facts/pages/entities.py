@@ -24,7 +24,7 @@ ENTITIES_MAX, COMMUNITIES_MAX, MEMBERS_MAX = 50, 10, 12
 pages = Pages()
 
 
-@pages.get("/agents/{agent_id}/facts/entities", "facts/entities.html")
+@pages.get("/agents/{agent_id}/facts/entities", "facts/entities.html", is_live=True)
 async def entities(request: Request, library: AsyncPerdure) -> Data:
     """Communities, the largest or those that `q` finds, and the people, places and things that facts are about, those
     of most facts first or in the order of `sort`."""

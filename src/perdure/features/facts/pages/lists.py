@@ -75,7 +75,7 @@ async def watch_graph(library: AsyncPerdure, agent_id: AgentId) -> Sequence[tupl
     return [] if graph is None else [(graph.id, graph.version)]
 
 
-@pages.get("/agents/{agent_id}/facts", "facts/list.html")
+@pages.get("/agents/{agent_id}/facts", "facts/list.html", is_live=True)
 async def facts(request: Request, library: AsyncPerdure) -> Data:
     """A page of the facts that meet the conditions, newest first, or with `q` the best that a search finds."""
     agent_id, query = agent_id_of(request), request.query_params
@@ -232,7 +232,7 @@ def rule_shape(rule: FactRule) -> Data:
 EVENTS_MAX = 100
 
 
-@pages.get("/agents/{agent_id}/facts/timeline", "facts/timeline.html")
+@pages.get("/agents/{agent_id}/facts/timeline", "facts/timeline.html", is_live=True)
 async def timeline(request: Request, library: AsyncPerdure) -> Data:
     """When facts began and ceased to be true, newest first, from `since` until `until`, about `entity` or all."""
     agent_id, query = agent_id_of(request), request.query_params

@@ -22,7 +22,7 @@ SLOT_NAMES = {"basic_info": "Person"}
 pages = Pages()
 
 
-@pages.get("/agents/{agent_id}/facts/profile", "facts/profile.html")
+@pages.get("/agents/{agent_id}/facts/profile", "facts/profile.html", is_live=True)
 async def profile(request: Request, library: AsyncPerdure) -> Data:
     """What is known about the user now, or about whom `user` names, by slots."""
     agent_id, user = agent_id_of(request), request.query_params.get("user", "").strip()

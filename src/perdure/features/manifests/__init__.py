@@ -1,0 +1,1 @@
+"""Agents described in files: planned, applied, compared and written."""

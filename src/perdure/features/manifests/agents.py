@@ -1,0 +1,204 @@
+"""The agents of manifests: their fields, their own blocks, and what they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perdure.core.agents import DEFAULT_AGENT_TYPE, DISCARDED, Agent, AgentFilter
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.forgetting.redaction import REDACTED, Redactor
+from perdure.core.ids import AgentId
+from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
+from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent, without_own
+from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, update_block
+from perdure.domain.conversations.agent_copies import list_forgotten
+from perdure.features.groups.companions import find_companion, kind_of_companion, set_companion
+from perdure.features.manifests.things import attach_archives, changed_fields, describe_block, new_block
+from perdure.features.manifests.values import Thing
+from perdure.features.manifests.work import Work, find_by_id
+from perdure.features.mcp.tables import Servers
+from perdure.storage.tx import Tx
+
+_FIELDS = ("model", "system", "description", "timezone", "tags", "metadata")
+_TEXTS = (*_FIELDS, "settings", "blocks")
+SHARED_MIN = 2
+
+
+class AgentKind:
+    """Agents."""
+
+    def find(self, work: Work, thing: Thing) -> str | None:
+        if (id_ := find_by_id(work, self, thing)) is not None:
+            return id_
+        found = work.tx.agents.page(where=AgentFilter(name=thing.name), limit=SHARED_MIN + 1)
+        found = [one for one in found if DISCARDED not in one.tags] or found
+        if len(found) > 1:
+            ids = ", ".join(one.id for one in found)
+            raise InvalidInput(f"several agents have the name {thing.name!r}: give the `id` of one, such as {ids}")
+        return found[0].id if found else None
+
+    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+        try:
+            agent = work.tx.agents.get(AgentId(id_))
+        except NotFound:
+            return None
+        return describe_agent(work, agent)
+
+    def create(self, work: Work, thing: Thing) -> str:
+        fields = thing.fields
+        _check_settings(thing)
+        agent_type = fields.get("agent_type", DEFAULT_AGENT_TYPE)
+        blocks: Mapping[str, Any] = fields.get("blocks", {"persona": {}, "human": {}})
+        own: Any = {name: fields[name] for name in _FIELDS if name in fields}
+        base = [*DEFAULT_TOOLS.get(agent_type, ()), *ARCHIVAL_TOOLS] if fields.get("base_tools", True) else []
+        new = NewAgent(
+            name=thing.name,
+            agent_type=agent_type,
+            settings=fields.get("settings", {}),
+            blocks=tuple(_own_block(label, one) for label, one in blocks.items()),
+            block_ids=tuple(work.blocks(thing)),
+            tools=tuple(dict.fromkeys([*base, *_tools(work, thing)])),
+            **{
+                "model": work.default_model,
+                "follows_default": "model" not in fields,
+                "timezone": work.ports.settings.timezone,
+                **own,
+                "tags": tuple(fields.get("tags", ())),
+            },
+        )
+        agent = create_agent(work.tx, new, ids=work.ports.ids, author=work.author, at=work.inputs.now)
+        self._give(work, agent.id, thing)
+        return agent.id
+
+    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+        agent_id, fields = AgentId(id_), thing.fields
+        _check_settings(thing)
+        _check_forgotten(work.tx, agent_id, thing)
+        changes: Any = changed_fields(fields, changed & {*_FIELDS})
+        if "settings" in fields:
+            changes["settings"] = {**work.tx.agents.get(agent_id).settings, **fields["settings"]}
+        found: AgentChanges = changes
+        update_agent(work.tx, agent_id, found, author=work.author, at=work.inputs.now)
+        for label, block in fields.get("blocks", {}).items():
+            self._put_block(work, agent_id, label, block, changed)
+        if missing := [one for one in work.blocks(thing) if one not in work.tx.blocks.list_versions(agent_id)]:
+            work.tx.blocks.attach(agent_id, *missing)
+        present = {tool.spec.name for tool in work.tx.tools.list_by_agent(agent_id)}
+        if new := [one for one in _tools(work, thing) if one not in present]:
+            work.tx.tools.attach(agent_id, *new)
+        self._give(work, agent_id, thing)
+        return id_
+
+    def _put_block(self, work: Work, agent_id: AgentId, label: str, fields: Any, changed: set[str]) -> None:
+        """Give an agent its own block of this label, or change the one that it has."""
+        own: Any = {"author": work.author, "at": work.inputs.now}
+        block = work.tx.blocks.find(agent_id, label)
+        if block is None:
+            create_block(work.tx, work.new_id("block"), _own_block(label, fields), agent_id=agent_id, **own)
+        else:
+            differing = {one.removeprefix(f"blocks.{label}.") for one in changed if one.startswith(f"blocks.{label}.")}
+            update_block(work.tx, block.id, changed_fields(fields, differing), **own)
+
+    def _give(self, work: Work, agent_id: AgentId, thing: Thing) -> None:
+        """Give an agent its archives and its companion."""
+        attach_archives(work, agent_id, thing)
+        kind = thing.fields.get("companion")
+        if kind is not None and kind != _companion_of(work.tx, agent_id):
+            if kind:
+                set_companion(work.tx, agent_id, False, work.author, work.inputs)
+            set_companion(work.tx, agent_id, kind, work.author, work.inputs)
+        BLOCKS_CHANGED(work.tx, agent_id)
+        work.touch(agent_id)
+
+    def is_removed(self, work: Work, id_: str) -> bool:
+        return DISCARDED in work.tx.agents.get(AgentId(id_)).tags
+
+    def restore(self, work: Work, id_: str) -> None:
+        tags = tuple(tag for tag in work.tx.agents.get(AgentId(id_)).tags if tag != DISCARDED)
+        changes: AgentChanges = {"hidden": False, "tags": tags}
+        update_agent(work.tx, AgentId(id_), changes, author=work.author, at=work.inputs.now)
+
+    def remove(self, work: Work, id_: str) -> str:
+        tags = work.tx.agents.get(AgentId(id_)).tags
+        changes: AgentChanges = {"hidden": True, "tags": (*tags, DISCARDED)}
+        update_agent(work.tx, AgentId(id_), changes, author=work.author, at=work.inputs.now)
+        return f"lists leave it out, and no schedule wakes it; {id_} keeps its memory until it is deleted"
+
+    def detach(self, work: Work, id_: str, path: str) -> None:
+        """Take what a path of `LISTS` or `blocks` names from an agent; the thing itself stays."""
+        agent_id, (name, _, key) = AgentId(id_), path.partition(".")
+        work.touch(agent_id)
+        if name == "tools":
+            if key in {tool.spec.name for tool in work.tx.tools.list_by_agent(agent_id)}:
+                work.tx.tools.detach(agent_id, key)
+        elif name == "archives":
+            for archive in work.tx.archives.list_by_agent(agent_id):
+                if work.name_of("archives", archive.id, archive.name) == key:
+                    work.tx.archives.detach(agent_id, archive.id)
+        else:
+            for block in work.tx.blocks.list_by_agent(agent_id):
+                shared = work.name_of("blocks", block.id, "")
+                if key == (shared if name == "shared_blocks" else block.label):
+                    work.tx.blocks.detach(agent_id, block.id)
+            BLOCKS_CHANGED(work.tx, agent_id)
+
+
+def describe_agent(work: Work, agent: Agent) -> dict[str, Any]:
+    """The fields of an agent as a file has them; `shared_blocks` has the names of the files, or ids."""
+    tx, tags = work.tx, [tag for tag in agent.tags if tag != DISCARDED]
+    found: dict[str, Any] = {name: getattr(agent, name) for name in _FIELDS} | {"tags": tags}
+    found |= {"metadata": dict(agent.metadata), "settings": without_own(agent.settings), "agent_type": agent.agent_type}
+    found["tools"] = [tool.spec.name for tool in tx.tools.list_by_agent(agent.id)]
+    archives = tx.archives.list_by_agent(agent.id)
+    found["archives"] = [work.name_of("archives", one.id, one.name) for one in archives]
+    blocks = tx.blocks.list_by_agent(agent.id)
+    shared = {one.id: name for one in blocks if (name := work.name_of("blocks", one.id, ""))}
+    found["shared_blocks"] = [*shared.values()]
+    own = {one.label: describe_block(one) for one in blocks if one.id not in shared}
+    found["blocks"] = {label: {k: v for k, v in one.items() if k != "label"} for label, one in own.items()}
+    return found | {"companion": _companion_of(tx, agent.id)}
+
+
+def _companion_of(tx: Tx, agent_id: AgentId) -> Any:
+    """The kind of an agent's companion; False: it has none."""
+    group = find_companion(tx, agent_id)
+    return False if group is None else kind_of_companion(tx.agents.get(group.agent_ids[0]))
+
+
+def _own_block(label: str, fields: Any) -> NewBlock:
+    """The new block of an agent."""
+    return new_block(fields, label)
+
+
+def _tools(work: Work, thing: Thing) -> Sequence[str]:
+    """The names of the tools that a file gives an agent; those of MCP servers that were never read wait. Raises:
+    InvalidInput: there is none of a name."""
+    names: Sequence[str] = thing.fields.get("tools", ())
+    there = work.tx.tools.find_named(names)
+    for name in (one for one in names if one not in there):
+        server = work.tx.of(Servers).find_by_name(name.partition("__")[0])
+        if server is None or server.listed_at is not None:
+            raise InvalidInput(f"{thing.place(f'tools.{name}')}: there is no tool {name!r}, in the files or the store")
+        work.waiting.add(server.name)
+    return [name for name in names if name in there]
+
+
+def _check_settings(thing: Thing) -> None:
+    """Check that a file sets nothing that only the program sets. Raises: InvalidInput."""
+    settings = thing.fields.get("settings", {})
+    for name in sorted(settings.keys() - without_own(settings).keys()):
+        raise InvalidInput(f"{thing.place(f'settings.{name}')}: the setting {name!r} is the program's own")
+
+
+def _check_forgotten(tx: Tx, agent_id: AgentId, thing: Thing) -> None:
+    """Check that a file brings nothing back that the agent has forgotten. Raises: InvalidInput."""
+    for correction in list_forgotten(tx, agent_id):
+        if correction.needle != REDACTED:
+            redactor = Redactor(correction.needle)
+            for name in _TEXTS:
+                if name in thing.fields and redactor.redact_value(thing.fields[name]) != thing.fields[name]:
+                    raise InvalidInput(
+                        f"{thing.place(name)}: {name} has a text that the agent has forgotten on"
+                        f" {correction.created_at:%Y-%m-%d}: take it out of the file"
+                    )

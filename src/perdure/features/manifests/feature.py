@@ -1,0 +1,18 @@
+"""Agents described in files under version control, and what becomes of them: a plan, and then the change."""
+
+from __future__ import annotations
+
+from perdure.core.features import Feature, Noun, OrgTable
+
+FEATURE = Feature(
+    name="manifests",
+    uses=("groups", "mcp", "schedules"),
+    nouns={"agent": Noun(modules=("agent_commands",))},
+    verbs={
+        "apply": Noun(modules=("commands",), help="Make agents and what they use as files describe them."),
+        "diff": Noun(modules=("commands",), help="Show where agents differ from the files that describe them."),
+    },
+    routes=("routes",),
+    store_parts={"manifests": "service:AsyncManifests"},
+    org_tables=(OrgTable(name="manifest_things", why="a row for each thing that a file describes"),),
+)

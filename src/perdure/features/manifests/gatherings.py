@@ -1,0 +1,178 @@
+"""Groups and schedules of manifests: both name agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.core.errors import NotFound
+from perdure.core.ids import AgentId, GroupId, ScheduleId
+from perdure.core.messages import Text
+from perdure.core.text.zones import zone
+from perdure.engine.budget import check_agent_size
+from perdure.features.groups.tables import Groups
+from perdure.features.groups.units import create_group, update_group
+from perdure.features.manifests.values import Thing
+from perdure.features.manifests.work import Work, find_by_id
+from perdure.features.schedules.tables import Schedules
+from perdure.features.schedules.units import NewSchedule, create_schedule, resume_schedule
+from perdure.features.schedules.values import Schedule, ScheduledMessage, parse_interval, parse_moment, parse_quiet
+from perdure.features.schedules.worker import check_schedule
+
+_LIMITS = ("description", "max_turns", "max_tokens", "max_cost_usd", "termination_token")
+_COUNTS = ("max_firings", "missed", "missed_limit")
+SCHEDULES_MAX = 10_000
+
+
+class GroupKind:
+    """Groups. One that is taken out is hidden, and keeps its transcript."""
+
+    def find(self, work: Work, thing: Thing) -> str | None:
+        return find_by_id(work, self, thing)
+
+    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+        try:
+            group = work.tx.of(Groups).get(id_)
+        except NotFound:
+            return None
+        found: dict[str, Any] = {"kind": group.kind} | {name: getattr(group, name) for name in _LIMITS}
+        found["agents"] = [self._name(work, one) for one in group.agent_ids]
+        found["manager"] = None if group.manager_agent_id is None else self._name(work, group.manager_agent_id)
+        found["shared_blocks"] = [work.name_of("blocks", one, one) for one in group.shared_block_ids]
+        return found
+
+    def _name(self, work: Work, agent_id: AgentId) -> str:
+        """The name of an agent, in the files or of its own."""
+        return work.name_of("agents", agent_id, work.tx.agents.get(agent_id).name)
+
+    def create(self, work: Work, thing: Thing) -> str:
+        new: Any = {"kind": thing.fields.get("kind", "round_robin"), **self._fields(work, thing)}
+        return create_group(work.tx, new, ids=work.ports.ids, at=work.inputs.now).id
+
+    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+        if "kind" in changed:  # a group of another kind is another group
+            self.remove(work, id_)
+            return self.create(work, thing)
+        changes: Any = self._fields(work, thing)
+        update_group(work.tx, GroupId(id_), changes, ids=work.ports.ids, at=work.inputs.now)
+        work.touch(*work.tx.of(Groups).get(id_).members)
+        return id_
+
+    def _fields(self, work: Work, thing: Thing) -> dict[str, Any]:
+        """The fields of a group as units take them. Raises: InvalidInput: there is no such agent or block."""
+        found: dict[str, Any] = {name: thing.fields[name] for name in _LIMITS if name in thing.fields}
+        if "agents" in thing.fields:
+            found["agent_ids"] = [work.agent(thing, f"agents.{one}", one) for one in thing.fields["agents"]]
+        if "manager" in thing.fields:
+            found["manager_agent_id"] = work.agent(thing, "manager", thing.fields["manager"])
+        if "shared_blocks" in thing.fields:
+            found["shared_block_ids"] = work.blocks(thing)
+        return found
+
+    def is_removed(self, work: Work, id_: str) -> bool:
+        return work.tx.of(Groups).get(id_).hidden
+
+    def restore(self, work: Work, id_: str) -> None:
+        update_group(work.tx, GroupId(id_), {"hidden": False}, ids=work.ports.ids, at=work.inputs.now)
+
+    def remove(self, work: Work, id_: str) -> str:
+        update_group(work.tx, GroupId(id_), {"hidden": True}, ids=work.ports.ids, at=work.inputs.now)
+        return f"lists leave it out; {id_} keeps its transcript until it is deleted"
+
+
+class ScheduleKind:
+    """Schedules of agents. One that changes is cancelled, and made anew."""
+
+    def find(self, work: Work, thing: Thing) -> str | None:
+        if (id_ := find_by_id(work, self, thing)) is not None:
+            return id_
+        agent_id = work.agent(thing, "agent", thing.fields["agent"])
+        found = work.tx.of(Schedules).page(agent_id, statuses=("active", "paused"), limit=SCHEDULES_MAX)
+        return next((one.id for one in found if one.name == thing.name), None)
+
+    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+        try:
+            schedule = work.tx.of(Schedules).get(ScheduleId(id_))
+        except NotFound:
+            return None
+        name = work.tx.agents.get(schedule.agent_id).name
+        return {"agent": work.name_of("agents", schedule.agent_id, name), **describe_schedule(schedule)}
+
+    def create(self, work: Work, thing: Thing) -> str:
+        fields, tx, at = thing.fields, work.tx, work.inputs.now
+        agent_id = work.agent(thing, "agent", fields["agent"])
+        message = ScheduledMessage(parts=(Text(fields.get("message", "")),), role=fields.get("role", "system"))
+        messages = () if fields.get("companion") else (message,)
+        chars = check_schedule(messages, fields.get("max_steps"), work.ports.settings, may_be_empty=not messages)
+        check_agent_size(chars, tx.agents.get(agent_id))
+        own: Any = {name: fields[name] for name in _COUNTS if name in fields}
+        new = NewSchedule(
+            messages=messages,
+            name=thing.name,
+            at=fields.get("at"),
+            every_s=parse_interval(fields["every"]) if "every" in fields else None,
+            cron=fields.get("cron"),
+            timezone=fields.get("timezone"),
+            ends_at=fields.get("ends_at"),
+            quiet=fields.get("quiet_hours"),
+            in_quiet_hours=fields.get("in_quiet_hours", "move"),
+            max_steps=fields.get("max_steps"),
+            action="message" if messages else "companion",
+            **own,
+        )
+        return create_schedule(tx, work.new_id("schedule"), agent_id, new, made_by="user", at=at).id
+
+    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+        before = self.describe(work, id_) or {}
+        plain = normal_schedule(thing.fields, before.get("timezone", "UTC"), work)
+        if all(before.get(name) == value for name, value in plain.items()):
+            return id_
+        self.remove(work, id_)
+        return self.create(work, thing)
+
+    def is_removed(self, work: Work, id_: str) -> bool:
+        return work.tx.of(Schedules).get(ScheduleId(id_)).status == "cancelled"
+
+    def restore(self, work: Work, id_: str) -> None:
+        resume_schedule(work.tx, work.tx.of(Schedules).get(ScheduleId(id_)), at=work.inputs.now)
+
+    def remove(self, work: Work, id_: str) -> str:
+        work.tx.of(Schedules).cancel(work.tx.of(Schedules).get(ScheduleId(id_)), at=work.inputs.now)
+        return "it is cancelled"
+
+
+def describe_schedule(schedule: Schedule) -> dict[str, Any]:
+    """The fields of a schedule as a file has them, beside its agent; times are in its zone."""
+    timing, tz = schedule.timing, zone(schedule.timing.timezone)
+    found: dict[str, Any] = {"timezone": timing.timezone, "max_steps": schedule.max_steps}
+    found |= {name: getattr(timing, name) for name in _COUNTS}
+    for name in ("at", "ends_at"):
+        if (moment := getattr(timing, name)) is not None:
+            found[name] = moment.astimezone(tz).isoformat()
+    if timing.every_s is not None:
+        found["every"] = f"{timing.every_s}s"
+    if timing.cron is not None:
+        found["cron"] = timing.cron
+    if (quiet := timing.quiet) is not None:
+        found |= {"quiet_hours": f"{quiet.start:%H:%M}-{quiet.end:%H:%M}", "in_quiet_hours": quiet.then}
+    if schedule.action == "companion":
+        return found | {"companion": True}
+    texts = [part.text for message in schedule.messages for part in message.parts if isinstance(part, Text)]
+    return found | {"message": "\n".join(texts), "role": schedule.messages[0].role}
+
+
+def normal_schedule(fields: Any, timezone: str, work: Work) -> dict[str, Any]:
+    """The fields of a schedule in a file as `describe_schedule` has them. Raises: ScheduleInvalid, TimeZoneUnknown."""
+    found = {name: value for name, value in fields.items() if name != "id"}
+    tz, now = found.get("timezone", timezone), work.inputs.now
+    for name in ("at", "ends_at"):
+        if name in found:
+            moment = parse_moment(found[name], tz, now=now, end=name == "ends_at")
+            found[name] = moment.astimezone(zone(tz)).isoformat()
+    if "every" in found:
+        found["every"] = f"{parse_interval(found['every'])}s"
+    if "cron" in found:
+        found["cron"] = " ".join(found["cron"].split())
+    if "quiet_hours" in found:
+        quiet = parse_quiet(found["quiet_hours"])
+        found["quiet_hours"] = f"{quiet.start:%H:%M}-{quiet.end:%H:%M}"
+    return {name: value for name, value in found.items() if name != "companion" or value}

@@ -1,0 +1,131 @@
+"""Files of agents read into a `Manifest`, with the line of each error. Nothing of them runs, and nothing is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import get_args
+
+from perdure.core.errors import InvalidInput
+from perdure.features.manifests.files import join_path
+from perdure.features.manifests.schema import check_document
+from perdure.features.manifests.values import DEFAULT_NAME, KINDS, LISTS, Manifest, Place, Thing, ThingKind
+from perdure.features.manifests.yaml_nodes import Node, read_documents
+
+_TIMES = ("at", "every", "cron")
+
+
+def read_manifest(files: Mapping[str, str], names: Sequence[str]) -> Manifest:
+    """Return what the files with these paths describe together. Raises: InvalidInput, with file and line."""
+    found: dict[tuple[str, str], Thing] = {}
+    name: tuple[str, Place] | None = None
+    for file in names:
+        for document in read_documents(files[file], file):
+            check_document(document)
+            if (own := document.value.get("name")) is not None:
+                if name is not None and name[0] != own.value:
+                    raise InvalidInput(f"{own.place}: the name is {own.value!r}, but {name[0]!r} in {name[1]}")
+                name = own.value, own.place
+            for kind in get_args(ThingKind):
+                if (section := document.value.get(kind)) is None:
+                    continue
+                for key, node in section.value.items():
+                    thing = _read_thing(kind, key, node, section.keys[key], files)
+                    if before := found.get((kind, key)):
+                        raise InvalidInput(f"{thing.place()}: {KINDS[kind]} {key!r} is in {before.place()} already")
+                    found[kind, key] = thing
+    if not names or not found:
+        raise InvalidInput(f"{', '.join(names[:3]) or 'the files'}: there is nothing in it that could be applied")
+    order = {kind: number for number, kind in enumerate(KINDS)}
+    things = sorted(found.values(), key=lambda one: order[one.kind])
+    return Manifest(name=DEFAULT_NAME if name is None else name[0], things=_with_members(things))
+
+
+def _read_thing(kind: ThingKind, name: str, node: Node, at: Place, files: Mapping[str, str]) -> Thing:
+    """Return a thing that a file describes. Raises: InvalidInput."""
+    places = {"": at} | node.keys
+    for key in ("blocks", "settings", "metadata"):
+        if (inner := node.value.get(key)) is not None and isinstance(inner.value, dict):
+            for label, one in inner.value.items():
+                places[f"{key}.{label}"] = inner.keys[label]
+                places |= {f"{key}.{label}.{path}": place for path, place in one.keys.items()}
+    for key in (*LISTS, "agents", "groups"):
+        if (names := node.value.get(key)) is not None and isinstance(names.value, list):
+            for one in names.value:
+                if f"{key}.{one.value}" in places:
+                    raise InvalidInput(f"{one.place}: {one.value!r} is there twice")
+                places[f"{key}.{one.value}"] = one.place
+    thing = Thing(kind=kind, name=name, fields=node.plain(), places=places)
+    _check_thing(thing)
+    return _with_source(thing, files) if kind == "tools" else thing
+
+
+def _check_thing(thing: Thing) -> None:
+    """Check what goes together in a thing. Raises: InvalidInput."""
+    fields = thing.fields
+    for path, block in [("", fields)] * (thing.kind == "blocks") + [
+        (f"blocks.{label}.", one) for label, one in fields.get("blocks", {}).items()
+    ]:
+        if {"seed", "value"} <= block.keys():
+            raise InvalidInput(
+                f"{thing.place(path + 'value')}: give `seed`, the text of a new block, or `value`, the text that it is"
+                " to have; not both"
+            )
+    if thing.kind == "schedules":
+        if len(given := [one for one in _TIMES if one in fields]) != 1:
+            raise InvalidInput(f"{thing.place()}: give one of {', '.join(_TIMES)}; there are {len(given)}")
+        if bool(fields.get("message")) == bool(fields.get("companion")):
+            raise InvalidInput(f"{thing.place()}: give a message, or `companion: true`")
+    if thing.kind == "mcp_servers" and ("url" in fields) == ("command" in fields):
+        raise InvalidInput(f"{thing.place()}: an MCP server is a url or a command: give one of the two")
+
+
+def _with_source(thing: Thing, files: Mapping[str, str]) -> Thing:
+    """Return a tool with the text of its file as its source. Raises: InvalidInput: there is none, or it is outside."""
+    fields = dict(thing.fields)
+    if ("file" in fields) == ("source" in fields):
+        raise InvalidInput(f"{thing.place()}: give the tool's `file`, or its `source`")
+    if (path := fields.pop("file", None)) is not None:
+        at = thing.place("file")
+        if (joined := join_path(at.file, path)) is None:
+            raise InvalidInput(f"{at}: the file {path!r:.200} lies outside of the folder that is applied")
+        try:
+            fields["source"] = files[joined]
+        except KeyError:
+            raise InvalidInput(f"{at}: there is no file {path!r:.200}") from None
+        except InvalidInput as error:
+            raise InvalidInput(f"{at}: {error}") from error
+    return replace(thing, fields=fields, places={"source": thing.place("file"), **thing.places})
+
+
+def _with_members(things: Sequence[Thing]) -> Sequence[Thing]:
+    """Return the things, with the agents of all groups that a group names among its own. Raises: InvalidInput: a group
+    is not there, or is a part of itself."""
+    groups = {one.name: one for one in things if one.kind == "groups"}
+    members: dict[str, Sequence[str]] = {}
+
+    def members_of(group: Thing, path: Sequence[str]) -> Sequence[str]:
+        """The agents of a group; `path` are the groups that lead to it."""
+        if group.name not in members:
+            own = list(group.fields.get("agents", ()))
+            for name in group.fields.get("groups", ()):
+                at = group.place(f"groups.{name}")
+                if name not in groups:
+                    raise InvalidInput(f"{at}: there is no group {name!r} in the files")
+                if name in (*path, group.name):
+                    ring = " → ".join([*path, group.name, name][[*path, group.name].index(name) :])
+                    raise InvalidInput(f"{at}: the groups are a circle: {ring}")
+                if len(path) > 50:
+                    raise InvalidInput(f"{at}: groups are nested more than 50 levels deep")
+                own += members_of(groups[name], [*path, group.name])
+            members[group.name] = list(dict.fromkeys(own))
+        return members[group.name]
+
+    def whole(thing: Thing) -> Thing:
+        """A group with all its agents; another thing as it is."""
+        if thing.kind != "groups" or not {"agents", "groups"} & thing.fields.keys():
+            return thing
+        fields = {name: value for name, value in thing.fields.items() if name != "groups"}
+        return replace(thing, fields={**fields, "agents": members_of(thing, [])})
+
+    return [whole(one) for one in things]

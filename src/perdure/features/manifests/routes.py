@@ -1,0 +1,41 @@
+"""Agents as files over HTTP: planned, applied, written, and the schema of the files. No part of Letta's API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends
+from fastapi.responses import PlainTextResponse, Response
+
+from perdure.features.manifests.wire import ManifestIn, PlanShape
+from perdure.features.mcp.routes import McpGuard
+from perdure.server.wire.http import Library, Router, ThisAgent
+
+router = Router(tags=["manifests"])
+
+
+@router.post("/v1/manifests")
+async def apply_manifest(library: Library, body: ManifestIn, guard: Annotated[McpGuard, Depends()]) -> PlanShape:
+    """Make agents and what they use as files describe them; with `dry_run` only say what that would change."""
+    manifest = await library.manifests.read(body.files)
+    for thing in manifest.things:
+        if thing.kind == "mcp_servers":
+            guard.check_transport("stdio" if "command" in thing.fields else None)
+            await guard.private(thing.fields.get("url", ""))
+    do = library.manifests.plan if body.dry_run else library.manifests.apply
+    return PlanShape.make(await do(manifest, prune=body.prune))
+
+
+@router.get("/v1/manifests/schema")
+async def get_manifest_schema(library: Library) -> dict[str, Any]:
+    """Get the JSON schema of files of agents."""
+    return dict(library.manifests.schema())
+
+
+_EXAMPLE = {"text/plain": {"example": "agents:\n  ada:\n    blocks:\n      notes:\n        seed: Likes tea.\n"}}
+
+
+@router.get("/v1/agents/{agent_id}/manifest", response_class=PlainTextResponse, responses={200: {"content": _EXAMPLE}})
+async def get_agent_manifest(library: Library, agent: ThisAgent) -> Response:
+    """Get an agent and what it uses as a file in YAML that can be applied."""
+    return PlainTextResponse(await library.manifests.show(agent.id))

@@ -1,0 +1,138 @@
+"""Agents described in files: planned, applied, and written as such a file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from perdure.core.errors import Conflict, PerdureError
+from perdure.core.ids import AgentId
+from perdure.core.tools.threads import run_in_own_thread
+from perdure.domain.agents.options import CONTEXT_ENGINE
+from perdure.features.manifests.files import given_files, open_files
+from perdure.features.manifests.reading import read_manifest
+from perdure.features.manifests.schema import manifest_schema
+from perdure.features.manifests.units import TakenBack, apply_manifest
+from perdure.features.manifests.values import Manifest, Plan
+from perdure.features.manifests.work import Work
+from perdure.features.manifests.writing import agent_document, write_yaml
+from perdure.features.mcp.service import AsyncMcp
+from perdure.features.schedules.worker import ScheduleWorker
+from perdure.library.agents.agents import AllAgents
+from perdure.library.parts.checks import outside
+from perdure.library.parts.part import AsyncPart
+from perdure.storage.tx import Tx
+
+Files = str | Path | Mapping[str, str]
+"""A file or folder, or texts by their paths."""
+
+
+class AsyncManifests(AsyncPart):
+    """Makes agents and what they use as files describe them."""
+
+    async def read(self, files: Files) -> Manifest:
+        """What files describe. Nothing of it runs, and nothing is stored. Raises: InvalidInput, with file and line."""
+
+        def read() -> Manifest:
+            """Read the files, in a thread."""
+            return read_manifest(*(given_files(files) if isinstance(files, Mapping) else open_files(files)))
+
+        return await asyncio.to_thread(read)
+
+    async def plan(self, files: Files | Manifest, *, prune: bool = False) -> Plan:
+        """What `apply` would change: it is tried with all checks, and taken back. No tool runs, and no server is asked
+        for its tools. Raises: as `apply`."""
+        manifest = files if isinstance(files, Manifest) else await self.read(files)
+        return await self._apply(manifest, prune=prune, dry=True)
+
+    async def apply(self, files: Files | Manifest, *, prune: bool = False, plan: Plan | None = None) -> Plan:
+        """Make agents and what they use as files describe them, and return what changed: all in one transaction, or
+        nothing. Then new MCP servers are read whose tools agents are to have.
+
+        Args:
+            files: a file, a folder of them, or texts by their paths.
+            prune: whether what the files had once, and have no more, is taken out of use.
+            plan: what was looked at; if something else would change now, nothing is written.
+        Raises: InvalidInput, with file and line; Conflict: something has changed since `plan`; StoreError.
+        """
+        manifest = files if isinstance(files, Manifest) else await self.read(files)
+        done = await self._apply(manifest, prune=prune, dry=False, expected=plan)
+        if done.waiting and (waiting := await self._read_servers(done.waiting)) != list(done.waiting):
+            more = await self._apply(manifest, prune=prune, dry=False)
+            done = replace(done, changes=[*done.changes, *more.changes], waiting=waiting)
+        self._app.service(ScheduleWorker).wake()
+        return done
+
+    async def show(self, agent_id: AgentId) -> str:
+        """A file that describes an agent as it is, with what it uses, as YAML: applied here it changes nothing. Secrets
+        are named, never written. Raises: NotFound."""
+        inputs, by = self._ports.inputs(), outside()
+
+        def read(tx: Tx) -> dict[str, Any]:
+            """What the file holds."""
+            return agent_document(Work(tx=tx, ports=self._ports, inputs=inputs, author=by, default_model=""), agent_id)
+
+        return write_yaml(await self._store.read(read))
+
+    def schema(self) -> Mapping[str, Any]:
+        """The JSON schema of such files, by which editors complete them."""
+        return manifest_schema()
+
+    async def _apply(self, manifest: Manifest, *, prune: bool, dry: bool, expected: Plan | None = None) -> Plan:
+        """Apply a manifest; with `dry` take that back. Raises: as `apply`."""
+        default = await self._check(manifest, dry=dry)
+        private = {} if dry else await self._leads_inside(manifest)
+        inputs, by, context = self._ports.inputs(), outside(), contextvars.copy_context()
+
+        def unit(tx: Tx) -> Plan:
+            """Do it in one transaction."""
+            work = Work(tx=tx, ports=self._ports, inputs=inputs, author=by, default_model=default, private=private)
+            plan = apply_manifest(work, manifest, prune=prune)
+            if dry:
+                raise TakenBack(plan)
+            if expected is not None and plan.digest != expected.digest:
+                raise Conflict("something has changed since the plan was made: nothing was applied; look at it again")
+            return plan
+
+        try:
+            return await self._store.write(lambda tx: context.copy().run(unit, tx))
+        except TakenBack as end:
+            return end.plan
+
+    async def _check(self, manifest: Manifest, *, dry: bool) -> str:
+        """Check models and context engines of agents, and return the default model. Raises: InvalidInput,
+        ModelNotFound."""
+        agents, default = AllAgents(self._app), ""
+        for thing in (one for one in manifest.things if one.kind == "agents"):
+            try:
+                if (model := thing.fields.get("model")) is not None:
+                    await agents.check_model(model)
+                else:
+                    default = default or (await self._app.decide()).handle
+                settings = thing.fields.get("settings", {})
+                if not dry and settings.get(CONTEXT_ENGINE) is not None:  # this may import a package
+                    await run_in_own_thread(self._ports.engine_calls.engines.check, settings)
+            except PerdureError as error:
+                error.args = (f"{thing.place('model')}: {error}",)
+                raise
+        return default
+
+    async def _leads_inside(self, manifest: Manifest) -> Mapping[str, bool]:
+        """Name of an MCP server of a manifest -> whether its url leads to this machine or a private network now."""
+        mcp, servers = AsyncMcp(self._app), [one for one in manifest.things if one.kind == "mcp_servers"]
+        return {one.name: await mcp.leads_inside(one.fields["url"]) for one in servers if "url" in one.fields}
+
+    async def _read_servers(self, names: Any) -> list[str]:
+        """Read the tools of new MCP servers; return those that can't be reached."""
+        failed: list[str] = []
+        for name in names:
+            try:
+                async with asyncio.timeout(30):
+                    await AsyncMcp(self._app).refresh(name)
+            except (PerdureError, TimeoutError):  # the server's own failure says why
+                failed.append(name)
+        return failed

@@ -1,0 +1,238 @@
+"""Tools, blocks, archives and MCP servers of manifests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.core.blocks import DEFAULT_LIMIT_CHARS
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import ArchiveId, BlockId, McpServerId, ToolId
+from perdure.core.secrets import hide_secret
+from perdure.domain.archives.passages import NewPassage, insert_passage
+from perdure.domain.archives.units import ArchiveChanges, attach_archive, create_archive, update_archive
+from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, update_block
+from perdure.domain.tools.units import NewTool, create_tool, delete_tool, update_tool
+from perdure.features.manifests.values import Thing
+from perdure.features.manifests.work import Work, find_by_id
+from perdure.features.mcp.tables import Servers
+from perdure.features.mcp.units import (
+    McpChanges,
+    ServerOptions,
+    build_server,
+    change_server,
+    register_server,
+    remove_server_rows,
+)
+from perdure.features.mcp.values import unseal_server
+
+SERVER_TOOLS = 100_000
+NOT_SHOWN = "(not shown)"
+_BLOCK_FIELDS = ("label", "value", "description", "limit_chars", "read_only", "tags", "metadata")
+_SPEC_FIELDS = ("return_limit_chars", "requires_approval", "idempotent", "parallel", "timeout_s")
+_CODE_FIELDS = ("requirements", "network", "memory_mb")
+
+
+def describe_block(block: Any) -> dict[str, Any]:
+    """The fields of a block as files have them."""
+    found = {name: getattr(block, name) for name in _BLOCK_FIELDS}
+    return found | {"tags": [*block.tags], "metadata": dict(block.metadata)}
+
+
+def new_block(fields: Any, label: str) -> NewBlock:
+    """A new block of the fields in a file."""
+    own = {name: value for name, value in fields.items() if name not in ("seed", "id")}
+    return NewBlock(**{"label": label, "limit_chars": DEFAULT_LIMIT_CHARS, "value": fields.get("seed", ""), **own})
+
+
+def changed_fields(fields: Any, changed: set[str], *, without: tuple[str, ...] = ("id", "seed")) -> dict[str, Any]:
+    """The fields of a file that differ."""
+    return {name: value for name, value in fields.items() if name in changed and name not in without}
+
+
+class StaysThere:
+    """Things that stay in the store when they are taken out of use: they are only taken from agents."""
+
+    def is_removed(self, work: Work, id_: str) -> bool:
+        return False
+
+    def restore(self, work: Work, id_: str) -> None:
+        """Nothing was taken from the thing itself."""
+
+
+class ToolKind(StaysThere):
+    """Tools of Python."""
+
+    def find(self, work: Work, thing: Thing) -> str | None:
+        tool = work.tx.tools.find_by_name(thing.name)
+        return None if tool is None or tool.spec.kind != "custom" else tool.id
+
+    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+        try:
+            tool, code = work.tx.tools.get(ToolId(id_)), work.tx.tools.code(ToolId(id_))
+        except NotFound:
+            return None
+        if code is None:
+            return None
+        found: dict[str, Any] = {"source": code.source, "description": tool.spec.description}
+        found |= {name: getattr(tool.spec, name) for name in _SPEC_FIELDS}
+        found |= {name: getattr(code, name) for name in _CODE_FIELDS}
+        lists = {"requirements": [*code.requirements], "network": [*code.network], "tags": [*tool.tags]}
+        return found | lists | {"environment": code.visible_environment, "metadata": dict(tool.metadata)}
+
+    def create(self, work: Work, thing: Thing) -> str:
+        new = NewTool(name=thing.name, **thing.fields)
+        return create_tool(work.tx, new, work.new_id("tool"), cipher=work.cipher, at=work.inputs.now).id
+
+    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+        changes: Any = changed_fields(thing.fields, changed)
+        if "source" in changes:  # it brings a description and a name, unless they are given
+            changes |= {"name": thing.name, "description": thing.fields.get("description")}
+            changes = {name: value for name, value in changes.items() if value is not None}
+        return update_tool(work.tx, ToolId(id_), changes, cipher=work.cipher, at=work.inputs.now).id
+
+    def remove(self, work: Work, id_: str) -> str:
+        delete_tool(work.tx, ToolId(id_))
+        return "it is deleted, and no agent has it any more; a file that has it makes it again"
+
+
+class BlockKind(StaysThere):
+    """Blocks that several agents share."""
+
+    def find(self, work: Work, thing: Thing) -> str | None:
+        return find_by_id(work, self, thing)
+
+    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+        try:
+            return describe_block(work.tx.blocks.get(BlockId(id_)))
+        except NotFound:
+            return None
+
+    def create(self, work: Work, thing: Thing) -> str:
+        new = new_block(thing.fields, thing.name)
+        return create_block(work.tx, work.new_id("block"), new, author=work.author, at=work.inputs.now).id
+
+    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+        changes = changed_fields(thing.fields, changed)
+        update_block(work.tx, BlockId(id_), changes, author=work.author, at=work.inputs.now)
+        work.touch_owners("blocks", id_)
+        return id_
+
+    def remove(self, work: Work, id_: str) -> str:
+        work.touch_owners("blocks", id_)
+        for agent_id in work.tx.owners.list_agents("blocks", id_):
+            work.tx.blocks.detach(agent_id, BlockId(id_))
+            BLOCKS_CHANGED(work.tx, agent_id)
+        return f"no agent has it any more; {id_} stays in the store"
+
+
+class ArchiveKind(StaysThere):
+    """Archives."""
+
+    def find(self, work: Work, thing: Thing) -> str | None:
+        if (id_ := find_by_id(work, self, thing)) is not None:
+            return id_
+        found = work.tx.archives.list(name=thing.name, limit=2)
+        if len(found) > 1:
+            ids = ", ".join(one.id for one in found)
+            raise InvalidInput(f"several archives have the name {thing.name!r}: give the `id` of one, such as {ids}")
+        return found[0].id if found else None
+
+    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+        try:
+            archive = work.tx.archives.get(ArchiveId(id_))
+        except NotFound:
+            return None
+        return {"description": archive.description, "metadata": dict(archive.metadata)}
+
+    def create(self, work: Work, thing: Thing) -> str:
+        fields: Any = {"name": thing.name, **changed_fields(thing.fields, {"description", "metadata"})}
+        archive = create_archive(work.tx, work.new_id("archive"), fields, at=work.inputs.now)
+        for text in thing.fields.get("seed", ()):
+            insert_passage(work.tx, archive.id, NewPassage(text=text), ids=work.ports.ids, at=work.inputs.now)
+        return archive.id
+
+    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+        changes: Any = changed_fields(thing.fields, changed)
+        found: ArchiveChanges = changes
+        update_archive(work.tx, ArchiveId(id_), found, at=work.inputs.now)
+        return id_
+
+    def remove(self, work: Work, id_: str) -> str:
+        work.touch_owners("archives", id_)
+        work.tx.archives.detach_all(ArchiveId(id_), limit=SERVER_TOOLS)
+        return f"no agent has it any more; {id_} stays in the store with its texts"
+
+
+class McpServerKind(StaysThere):
+    """MCP servers. None is asked for its tools here."""
+
+    def find(self, work: Work, thing: Thing) -> str | None:
+        server = work.tx.of(Servers).find_by_name(thing.name)
+        return None if server is None else server.id
+
+    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+        try:
+            server = work.tx.of(Servers).get(McpServerId(id_))
+        except NotFound:
+            return None
+        secrets = unseal_server(server, cipher=work.cipher)
+        found: dict[str, Any] = {"transport": server.transport, "trusted": server.trusted}
+        found |= {"url": server.shown_url} if server.url else {"command": server.command, "args": [*server.args]}
+        values = {"headers": secrets.headers, "environment": secrets.environment}
+        for name, value in values.items():
+            if value:
+                found[name] = {key: _reference(one) for key, one in value.items()}
+        if secrets.token is not None:
+            found |= {"token": _reference(secrets.token), "auth_header": server.auth_header}
+        return found
+
+    def create(self, work: Work, thing: Thing) -> str:
+        options: Any = {**thing.fields, "private": work.private.get(thing.name)}
+        found: ServerOptions = options
+        ids, at = work.ports.ids, work.inputs.now
+        server = build_server(
+            work.tx, thing.name, found, server_id=work.new_id("mcp_server"), cipher=work.cipher, at=at
+        )
+        return register_server(work.tx, server, None, ids=ids, at=at).id
+
+    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+        fields: dict[str, Any] = changed_fields(thing.fields, changed)
+        if "url" in fields and hide_secret(fields["url"])[0] == work.tx.of(Servers).get(McpServerId(id_)).shown_url:
+            del fields["url"]
+        if "transport" in fields:
+            raise InvalidInput(
+                f"{thing.place('transport')}: the transport of a server can't change: take it out of the file,"
+                " apply that with --prune, and put it back"
+            )
+        if "args" in fields:
+            fields["args"] = tuple(fields["args"])
+        if "url" in fields:
+            fields["private"] = work.private.get(thing.name)
+        change_server(
+            work.tx, McpServerId(id_), McpChanges(**fields), ids=work.ports.ids, cipher=work.cipher, at=work.inputs.now
+        )
+        return id_
+
+    def remove(self, work: Work, id_: str) -> str:
+        remove_server_rows(work.tx, McpServerId(id_), limit=SERVER_TOOLS)
+        return "it is deleted with its tools; a file that has it registers it again"
+
+
+def _reference(value: str) -> str:
+    """A reference to a secret as it is; another value is not shown."""
+    return value if value.startswith("secret:") else NOT_SHOWN
+
+
+def attach_archives(work: Work, agent_id: Any, thing: Thing) -> None:
+    """Give an agent the archives that a file names. Raises: InvalidInput."""
+    own = {archive.id for archive in work.tx.archives.list_by_agent(agent_id)}
+    for name in thing.fields.get("archives", ()):
+        id_ = work.find("archives", name)
+        if id_ is None:
+            found = work.tx.archives.list(name=name, limit=2)
+            if len(found) != 1:
+                many = "several archives have" if found else "no archive has"
+                raise InvalidInput(f"{thing.place(f'archives.{name}')}: {many} the name {name!r}")
+            id_ = found[0].id
+        if id_ not in own:
+            attach_archive(work.tx, agent_id, ArchiveId(id_))

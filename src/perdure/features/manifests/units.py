@@ -1,0 +1,168 @@
+"""The unit of work that applies a manifest, and says what that changes.
+
+A plan is the same unit, taken back at its end: so it says what would happen, with all checks, and a manifest that was
+applied has an empty plan. It calls no tool, no server and no model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from perdure.core.errors import InvalidInput, PerdureError, StoreError
+from perdure.features.manifests.agents import AgentKind
+from perdure.features.manifests.gatherings import GroupKind, ScheduleKind
+from perdure.features.manifests.tables import ManifestThings
+from perdure.features.manifests.things import ArchiveKind, BlockKind, McpServerKind, ToolKind
+from perdure.features.manifests.values import (
+    KINDS,
+    Action,
+    AppliedThing,
+    Change,
+    FieldChange,
+    Manifest,
+    Plan,
+    Thing,
+    ThingKind,
+    digest_of,
+    flatten,
+    is_member,
+)
+from perdure.features.manifests.work import Kind, Work
+
+_KINDS: Mapping[ThingKind, Kind] = {
+    "mcp_servers": McpServerKind(),
+    "tools": ToolKind(),
+    "blocks": BlockKind(),
+    "archives": ArchiveKind(),
+    "agents": AgentKind(),
+    "groups": GroupKind(),
+    "schedules": ScheduleKind(),
+}
+_ONLY_NEW = ("id", "seed", "base_tools", "agent_type")
+
+
+class TakenBack(Exception):
+    """Ends the transaction of a plan, so that nothing of it is stored."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan = plan
+
+
+def apply_manifest(work: Work, manifest: Manifest, *, prune: bool) -> Plan:
+    """Make all things as a manifest describes them, and return what that has changed. `prune`: also take out of use
+    what the manifest had once. Raises: InvalidInput, with file and line."""
+    rows = {(row.kind, row.name): row for row in work.tx.of(ManifestThings).list(manifest.name)}
+    work.ids_of.update({key: row.thing_id for key, row in rows.items()})
+    changes: list[Change] = []
+    left: list[tuple[str, str]] = []
+    noted = 0
+    for thing in manifest.things:
+        row = rows.get((thing.kind, thing.name))
+        try:
+            change, after, kept = _apply_thing(work, thing, row, prune=prune)
+        except StoreError:
+            raise
+        except PerdureError as error:
+            raise _at(thing, error) from error
+        changes += [] if change is None else [change]
+        left += [(thing.kind, f"{thing.name} {path}") for path in kept]
+        wanted = AppliedThing(
+            manifest=manifest.name,
+            kind=thing.kind,
+            name=thing.name,
+            thing_id=work.ids_of[thing.kind, thing.name],
+            fields=after,
+            applied_at=work.inputs.now,
+        )
+        if row is None or replace(row, applied_at=wanted.applied_at) != wanted:
+            work.tx.of(ManifestThings).put(wanted)
+            noted += change is None
+    known = {(thing.kind, thing.name) for thing in manifest.things}
+    gone = [row for key, row in rows.items() if key not in known and row.removed_at is None]
+    for row in sorted(gone, key=lambda one: [*KINDS].index(one.kind), reverse=True):
+        found = _remove(work, row, prune=prune)
+        if isinstance(found, Change):
+            changes.append(found)
+        elif found:
+            left.append((row.kind, row.name))
+    work.finish()
+    waiting = sorted(work.waiting)
+    return Plan(changes=changes, left=left, noted=noted, total=len(manifest.things), waiting=waiting)
+
+
+def _apply_thing(
+    work: Work, thing: Thing, row: AppliedThing | None, *, prune: bool
+) -> tuple[Change | None, Mapping[str, str], Sequence[str]]:
+    """Make one thing as a file describes it; return what that changed, path -> digest of what the file says, and the
+    paths of what an agent still has that the file has no more. Raises: PerdureError."""
+    kind = _KINDS[thing.kind]
+    wanted = {path: value for path, value in flatten(thing.fields).items() if not _is_only_new(path)}
+    digests = {path: digest_of(value) for path, value in wanted.items()}
+    before = None if row is None else kind.describe(work, row.thing_id)
+    id_ = row.thing_id if row is not None and before is not None else kind.find(work, thing)
+    if id_ is None:
+        work.ids_of[thing.kind, thing.name] = id_ = kind.create(work, thing)
+        made = flatten(kind.describe(work, id_) or {})
+        shown = [path for path in made if path in wanted or (path.endswith("value") and made[path])]
+        fields = [FieldChange(path, None, made[path]) for path in shown]
+        note = "" if row is None else "it was deleted since it was applied"
+        return Change(action="create", kind=thing.kind, name=thing.name, fields=fields, note=note), digests, ()
+    work.ids_of[thing.kind, thing.name] = id_
+    was_removed = kind.is_removed(work, id_)
+    if was_removed:
+        kind.restore(work, id_)
+    old = flatten(kind.describe(work, id_) or {})
+    if changed := {path for path, value in wanted.items() if old.get(path) != value}:
+        work.ids_of[thing.kind, thing.name] = id_ = kind.change(work, id_, thing, changed)
+    applied = {} if row is None else row.fields
+    lost = [path for path in applied if path not in wanted and is_member(path) and path in old]
+    if prune and lost:
+        for path in lost:
+            AgentKind().detach(work, id_, path)
+    else:  # they are known until they are pruned
+        digests |= {path: applied[path] for path in lost}
+    new = flatten(kind.describe(work, id_) or {})
+    fields = [
+        FieldChange(path, old.get(path), new.get(path), path in wanted and applied.get(path) == digests[path])
+        for path in dict.fromkeys([*old, *new])
+        if old.get(path) != new.get(path)
+    ]
+    if was_removed or fields:
+        action: Action = "restore" if was_removed else "change"
+        return Change(action=action, kind=thing.kind, name=thing.name, fields=fields), digests, () if prune else lost
+    return None, digests, () if prune else lost
+
+
+def _remove(work: Work, row: AppliedThing, *, prune: bool) -> Change | bool:
+    """Take a thing out of use that the files have no more, and return that; without `prune`, whether it is there."""
+    kind = _KINDS[row.kind]
+    is_there = kind.describe(work, row.thing_id) is not None and not kind.is_removed(work, row.thing_id)
+    if is_there and not prune:
+        return True
+    note = kind.remove(work, row.thing_id) if is_there else ""
+    work.tx.of(ManifestThings).put(replace(row, removed_at=work.inputs.now))
+    return is_there and Change(action="remove", kind=row.kind, name=row.name, note=note)
+
+
+def _is_only_new(path: str) -> bool:
+    """Whether a field counts for new things only, or says which one is meant: it is not compared."""
+    return path in _ONLY_NEW or (path.startswith("blocks.") and path.endswith(".seed"))
+
+
+def _at(thing: Thing, error: PerdureError) -> InvalidInput:
+    """The error of a thing, with the place of the field that it names, else of the thing."""
+    text = str(error)
+    if any(text.startswith(f"{place}: ") for place in thing.places.values()):
+        return InvalidInput(text)
+    paths = sorted(filter(None, thing.places), key=len, reverse=True)
+    values = [path for path, value in flatten(thing.fields).items() if isinstance(value, str) and repr(value) in text]
+    path = next(iter([*(path for path in paths if _names(text, path)), *values, ""]))
+    return InvalidInput(f"{thing.place(path)}: {KINDS[thing.kind]} {thing.name!r}: {text}")
+
+
+def _names(text: str, path: str) -> bool:
+    """Whether an error names a field at its beginning."""
+    return re.search(rf"\b{re.escape(path.rpartition('.')[2])}\b", text[:80]) is not None

@@ -1,0 +1,126 @@
+"""What a manifest is applied with, and what each kind of things has to know for it. In one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from perdure.core.blocks import Author
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import AgentId, BlockId
+from perdure.core.secrets import Cipher
+from perdure.domain.corrections import MEMORY_CORRECTED
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.features.manifests.values import Thing, ThingKind
+from perdure.storage.tx import Tx
+
+AGENTS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One application of a manifest.
+
+    Args:
+        ids_of: (kind, name in the file) -> the id of the thing, of those that are there already.
+        default_model: what agents get that name no model.
+        private: name of an MCP server -> whether its url leads into a private network; None: that is not known.
+        touched: the agents whose memory has changed.
+        waiting: the MCP servers whose tools agents are to have, and that were never read.
+    """
+
+    tx: Tx
+    ports: Ports
+    inputs: UnitInputs
+    author: Author
+    default_model: str
+    private: Mapping[str, bool] = field(default_factory=dict)
+    ids_of: dict[tuple[str, str], str] = field(default_factory=dict)
+    touched: set[AgentId] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
+
+    @property
+    def cipher(self) -> Cipher:
+        """What encrypts secrets."""
+        return self.ports.cipher
+
+    def new_id(self, kind: str) -> Any:
+        """A new id of a kind of things."""
+        return self.ports.ids.new(kind)
+
+    def find(self, kind: ThingKind, name: str) -> Any:
+        """The id of a thing of this name in the files; None: they have none."""
+        return self.ids_of.get((kind, name))
+
+    def name_of(self, kind: ThingKind, id_: str, otherwise: str) -> str:
+        """The name in the files of the thing of this id, else `otherwise`."""
+        return next((name for (of, name), one in self.ids_of.items() if of == kind and one == id_), otherwise)
+
+    def touch(self, *agents: AgentId) -> None:
+        """Note agents whose prompt has to be made anew."""
+        self.touched.update(agents)
+
+    def touch_owners(self, table: str, id_: str) -> None:
+        """Note the agents that have this block or archive."""
+        self.touch(*self.tx.owners.list_agents(table, id_))
+
+    def finish(self) -> None:
+        """Make the prompts of the noted agents anew."""
+        for agent_id in sorted(self.touched):
+            with suppress(NotFound):
+                renew_system_message(self.tx, agent_id, 0, self.inputs)
+                MEMORY_CORRECTED(self.tx, agent_id)
+
+    def agent(self, thing: Thing, path: str, name: str) -> AgentId:
+        """The id of an agent of this name, of the files or the store. Raises: InvalidInput."""
+        if found := self.find("agents", name):
+            return AgentId(found)
+        agent = self.tx.agents.find_by_name(name)
+        if agent is None:
+            raise InvalidInput(
+                f"{thing.place(path)}: there is no agent {name!r}, neither in the files nor in the store"
+            )
+        return agent.id
+
+    def blocks(self, thing: Thing) -> Sequence[BlockId]:
+        """The ids of the shared blocks that a thing names. Raises: InvalidInput."""
+        found = []
+        for name in thing.fields.get("shared_blocks", ()):
+            if (block_id := self.find("blocks", name)) is None:
+                raise InvalidInput(f"{thing.place(f'shared_blocks.{name}')}: the files have no block {name!r}")
+            found.append(BlockId(block_id))
+        return found
+
+
+class Kind(Protocol):
+    """What can be done with things of one kind."""
+
+    def find(self, work: Work, thing: Thing) -> str | None:
+        """The id of a thing of the store that a file describes for the first time; None: it is new."""
+
+    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+        """The fields of a thing as a file has them; None: it is gone."""
+
+    def create(self, work: Work, thing: Thing) -> str:
+        """Make a thing, and return its id."""
+
+    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+        """Give a thing the fields of a file, of which these paths differ; return its id."""
+
+    def is_removed(self, work: Work, id_: str) -> bool:
+        """Whether a thing was taken out of use, and can be taken back."""
+
+    def restore(self, work: Work, id_: str) -> None:
+        """Take a thing back that was taken out of use."""
+
+    def remove(self, work: Work, id_: str) -> str:
+        """Take a thing out of use, and return what became of it, in words."""
+
+
+def find_by_id(work: Work, kind: Kind, thing: Thing) -> str | None:
+    """The id that a file gives, if there is such a thing here."""
+    id_ = thing.fields.get("id")
+    return id_ if id_ is not None and kind.describe(work, id_) is not None else None

@@ -1,0 +1,1 @@
+"""An agent's memory as a git repository; see `feature`."""

@@ -1,0 +1,264 @@
+"""Writes the commits of a push into the memory: in one transaction, or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from perdure.core.blocks import Author, Block
+from perdure.core.errors import Conflict, InvalidInput, NotFound, ToolError, VersionConflict
+from perdure.core.ids import AgentId, ArchiveId, BlockId, Ids, PassageId
+from perdure.domain.archives.passages import NewPassage, delete_passage, get_passage
+from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, update_block
+from perdure.domain.corrections import passage_item, record
+from perdure.engine.ports import UnitInputs
+from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.features.memory_git.layout import (
+    FileText,
+    digest_of,
+    kind_of,
+    label_of_path,
+    placeholder,
+    read_file,
+    refuse_file,
+)
+from perdure.features.memory_git.plan import plan_changes
+from perdure.features.memory_git.tables import MemoryGit
+from perdure.features.memory_git.values import GitHistory, HeadFile, MemoryMoved, Pack, PushedCommit, PushRefused
+from perdure.features.notes.units import add_note, edit_note
+from perdure.features.notes.values import find_kind, from_markdown
+from perdure.features.skills.admission import NewEntry
+from perdure.features.skills.tables import Skills
+from perdure.features.skills.units import archive, write_skill
+from perdure.storage.tx import Tx
+
+NAME_CHARS = 200
+_LIMIT_MIN = 1
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes files into the memory of an agent, in a transaction. `entries`: path -> what the file stands for."""
+
+    tx: Tx
+    agent_id: AgentId
+    author: Author
+    passage: NewPassage
+    ids: Ids
+    inputs: UnitInputs
+    entries: dict[str, HeadFile]
+    commits: dict[tuple[str, int], tuple[str, str]] = field(default_factory=dict)
+
+    def write(self, step: PushedCommit) -> None:
+        """Write what a commit changed. Raises: PushRefused, with the file; MemoryMoved; NotFound."""
+        moved = self._moved_blocks(step)
+        for path, text in step.files.items():
+            with _naming(path):
+                before = self.entries.get(path)
+                if text is None:
+                    if path not in moved and before is not None:
+                        _REMOVE[before.kind](self, before)
+                    self.entries.pop(path, None)
+        for path, text in step.files.items():
+            if text is not None:
+                with _naming(path):
+                    kind = kind_of(path)
+                    before = self.entries.get(path) or moved.get(path)
+                    thing, version = _WRITE[kind](self, before, path, text)
+                    self.entries[path] = HeadFile(kind, thing, version, digest_of(text.encode()))
+                    if kind in ("block", "skill") and (before is None or version > before.version):
+                        self.commits[thing, version] = step.hash, step.message
+
+    def _moved_blocks(self, step: PushedCommit) -> dict[str, HeadFile]:
+        """Path -> the block of a file that stood elsewhere and has the same text there: it is given another label. Also
+        the path that it had."""
+        gone = {path: one for path, text in step.files.items() if text is None and (one := self._block_at(path))}
+        moved: dict[str, HeadFile] = {}
+        for path, text in step.files.items():
+            if text is not None and path not in self.entries and kind_of(path) == "block":
+                body = read_file(path, text).body
+                for old, entry in gone.items():
+                    if old not in moved and self.tx.blocks.get(BlockId(entry.thing)).value == body:
+                        moved |= {old: entry, path: entry}
+                        break
+        return moved
+
+    def _block_at(self, path: str) -> HeadFile | None:
+        """The block of a file; None: it is none."""
+        entry = self.entries.get(path)
+        return entry if entry is not None and entry.kind == "block" else None
+
+    def block(self, before: HeadFile | None, path: str, text: str) -> tuple[str, int]:
+        """Write a block, and return its id and version."""
+        file, label = read_file(path, text), label_of_path(path)
+        if before is None:
+            values = _block_fields(file, None, label)
+            block_id, at = BlockId(self.ids.new("block")), self.inputs.now
+            new = NewBlock(label=label, **values)
+            made = create_block(self.tx, block_id, new, author=self.author, at=at, agent_id=self.agent_id)
+            return made.id, made.version
+        block = self.tx.blocks.get(BlockId(before.thing))
+        changes = _block_fields(file, block, label)
+        if (changes or label != block.label) and (block.read_only or block.is_protected):
+            raise file.refuse("read_only", "only a person changes this block: on the dashboard or by the API")
+        after = update_block(
+            self.tx,
+            block.id,
+            {**changes, "label": label},
+            author=self.author,
+            at=self.inputs.now,
+            expected=before.version,
+        )
+        return after.id, after.version
+
+    def remove_block(self, before: HeadFile) -> None:
+        """Take a block from the agent: the block itself stays."""
+        block = self.tx.blocks.get(BlockId(before.thing))
+        if block.read_only or block.is_protected:
+            raise InvalidInput("only a person takes this block away: on the dashboard or by the API")
+        self.tx.blocks.detach(self.agent_id, block.id)
+
+    def note(self, before: HeadFile | None, path: str, text: str) -> tuple[str, int]:
+        """Write a note, and return its id."""
+        file, at = read_file(path, text), self.inputs.now
+        kind = find_kind(file.text("kind") or "doc")
+        title, fields = from_markdown(kind, file.body)
+        title = title or path.rsplit("/", 1)[-1].removesuffix(".md")
+        if before is not None:
+            old = get_passage(self.tx, self.agent_id, PassageId(before.thing))
+            if old.metadata.get("kind") != kind.name:
+                raise file.refuse("kind", "a note keeps its kind: write another note")
+            all_fields = dict.fromkeys(kind.fields, "") | fields
+            edit_note(self.tx, self.agent_id, old.id, title=title, fields=all_fields, at=at)
+            return old.id, 0
+        tags = [tag.strip() for tag in (file.text("tags") or "").split(",") if tag.strip()]
+        made, _ = add_note(
+            self.tx,
+            self.agent_id,
+            kind.name,
+            title,
+            fields,
+            tags=tags,
+            passage=self.passage,
+            archive_id=ArchiveId(self.ids.new("archive")),
+            ids=self.ids,
+            at=at,
+        )
+        return made.id, 0
+
+    def remove_note(self, before: HeadFile) -> None:
+        """Delete a note; the agent's `undo` brings it back."""
+        at, passage = self.inputs.now, get_passage(self.tx, self.agent_id, PassageId(before.thing))
+        delete_passage(self.tx, passage, at=at)
+        items = [passage_item(passage, None)]
+        record(self.tx, self.agent_id, "passage", f"passage: {passage.text}", items, at=at)
+
+    def skill(self, before: HeadFile | None, path: str, text: str) -> tuple[str, int]:
+        """Write a skill, and return its number and version."""
+        file, name = read_file(path, text), path.split("/")[1]
+        if file.text("name") not in (None, name):
+            raise file.refuse("name", f"the name of the skill is that of its folder: {name}")
+        layer = file.text("layer") or "L3"
+        new = NewEntry(
+            layer=cast(Any, layer),
+            name=name,
+            text=file.body,
+            description=file.text("description") or "",
+            written_by=self.author.id,
+        )
+        skill, _ = write_skill(self.tx, self.tx.agents.get(self.agent_id), new, at=self.inputs.now)
+        return str(skill.seq), skill.version
+
+    def remove_skill(self, before: HeadFile) -> None:
+        """Put a skill into the archive."""
+        for skill in self.tx.of(Skills).list(self.agent_id):
+            if str(skill.seq) == before.thing:
+                archive(self.tx, self.agent_id, skill.name, at=self.inputs.now)
+
+    def file(self, before: HeadFile | None, path: str, text: str) -> tuple[str, int]:
+        """Keep another Markdown file."""
+        self.tx.of(MemoryGit).put_file(self.agent_id, path, text, by=self.author.id, at=self.inputs.now)
+        return path, 0
+
+    def remove_file(self, before: HeadFile) -> None:
+        """Keep a Markdown file no longer."""
+        self.tx.of(MemoryGit).put_file(self.agent_id, before.thing, None, by=self.author.id, at=self.inputs.now)
+
+
+_WRITE: Mapping[str, Callable[[_Writer, HeadFile | None, str, str], tuple[str, int]]] = {
+    "block": _Writer.block,
+    "note": _Writer.note,
+    "skill": _Writer.skill,
+    "file": _Writer.file,
+}
+_REMOVE: Mapping[str, Callable[[_Writer, HeadFile], None]] = {
+    "block": _Writer.remove_block,
+    "note": _Writer.remove_note,
+    "skill": _Writer.remove_skill,
+    "file": _Writer.remove_file,
+}
+
+
+def apply_push(
+    tx: Tx,
+    before: GitHistory,
+    steps: Sequence[PushedCommit],
+    pack: Pack,
+    *,
+    author: Author,
+    passage: NewPassage,
+    ids: Ids,
+    inputs: UnitInputs,
+) -> GitHistory:
+    """Write the commits of a push that begins at `before`, and return where the commits stand then.
+
+    Raises: PushRefused: a commit can't be memory; MemoryMoved: the memory has changed since `before`.
+    """
+    agent_id = before.agent_id
+    waiting = plan_changes(tx, agent_id, inputs.now)
+    if waiting.changes or waiting.history.generation != before.generation:
+        raise MemoryMoved
+    writer = _Writer(tx, agent_id, author, passage, ids, inputs, dict(before.entries))
+    for step in steps:
+        writer.write(step)
+    after = tx.of(MemoryGit).advance(before, before.moved_to(steps[-1].hash, writer.entries), pack)
+    tx.of(MemoryGit).note_commits(agent_id, writer.commits)
+    BLOCKS_CHANGED(tx, agent_id)
+    renew_system_message(tx, agent_id, 0, inputs)
+    return after
+
+
+def _block_fields(file: FileText, block: Block | None, label: str) -> dict[str, Any]:
+    """The fields of a block that a file has and that are others now. Raises: PushRefused."""
+    found: dict[str, Any] = {}
+    if block is None or file.body != block.value:
+        found["value"] = file.body
+    description = file.text("description")
+    known = "" if block is None else " ".join((block.description or placeholder(block.label)).split())
+    if description and description not in (placeholder(label), known):
+        found["description"] = description
+    limit = file.fields.get("limit")
+    if limit is not None and (block is None or limit != block.limit_chars):
+        if type(limit) is not int or limit < _LIMIT_MIN:
+            raise file.refuse("limit", f"limit is {limit!r:.40}: give a number of characters")
+        found["limit_chars"] = limit
+    is_read_only = file.fields.get("read_only", False)
+    if is_read_only not in (True, False) or is_read_only != (block is not None and block.read_only):
+        raise file.refuse("read_only", "whether a block is read-only is changed on the dashboard or by the API")
+    return found
+
+
+@contextmanager
+def _naming(path: str) -> Any:
+    """Say in errors which file they are about. Raises: PushRefused; MemoryMoved."""
+    try:
+        yield
+    except (PushRefused, MemoryMoved):
+        raise
+    except (VersionConflict, NotFound):
+        raise MemoryMoved from None
+    except (InvalidInput, ToolError, Conflict) as error:
+        raise refuse_file(path, re.sub(r"\s+", " ", str(error))) from None

@@ -1,0 +1,116 @@
+"""Memory over git's smart HTTP protocol: cloned, pushed, refused; with keys as passwords."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from perdure import AsyncPerdure
+from perdure.library.agent import AsyncAgent
+from perdure.server.config import ServerConfig
+from perdure.testing import ScriptedModel
+from tests.support.git_folders import GitFolder, clone
+from tests.support.servers import listening, open_library
+
+
+@dataclass(slots=True)
+class Served:
+    """A served store with an agent, and the address of its memory."""
+
+    perdure: AsyncPerdure
+    agent: AsyncAgent
+    url: str
+    path: Path
+
+    async def clone(self, name: str = "clone") -> GitFolder:
+        """A clone of the agent's memory."""
+        return await clone(self.url, self.path / name)
+
+
+async def push(folder: GitFolder) -> str:
+    """What git says of a push. Raises: AssertionError: it was refused."""
+    return await asyncio.to_thread(folder.git, "push", "origin", "main")
+
+
+async def refused(folder: GitFolder, *options: str) -> str:
+    """What git says of a push that is refused."""
+    code, said = await asyncio.to_thread(folder.try_git, "push", *options, "origin", "main")
+    assert code, said
+    return said
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    async with (
+        open_library(tmp_path, ScriptedModel(), ()) as perdure,
+        listening(perdure, ServerConfig(port=0)) as address,
+    ):
+        agent = await perdure.create_agent("ann", human="Name: Ada")
+        yield Served(perdure, agent, f"{address}/v1/git/{agent.id}/state.git", tmp_path)
+
+
+async def test_a_pushed_commit_is_a_version_by_the_person_with_its_message(served: Served) -> None:
+    folder = await served.clone()
+    folder.commit("She told me her town", {"system/human.md": "Name: Ada\nTown: Turin"})
+    await push(folder)
+
+    newest = (await served.agent.blocks.history("human"))[0]
+    assert (newest.value, newest.author.kind) == ("Name: Ada\nTown: Turin", "user")
+    assert newest.reason == "She told me her town"
+
+
+async def test_what_the_store_wrote_meanwhile_is_merged_as_git_does(served: Served) -> None:
+    """A push behind it is refused; after a merge both changes are there, in both places."""
+    await served.agent.blocks.update("human", "1\n2\n3\n4\n5\n6\n7\n8\n9")
+    folder = await served.clone()
+    await served.agent.blocks.update("human", "one\n2\n3\n4\n5\n6\n7\n8\n9")
+    folder.commit("nine", {"system/human.md": "1\n2\n3\n4\n5\n6\n7\n8\nnine"})
+
+    assert "fetch first" in await refused(folder)
+    await asyncio.to_thread(folder.git, "pull", "--no-rebase", "--quiet", "origin", "main")
+    await push(folder)
+    assert (await served.agent.blocks.get("human")).value == "one\n2\n3\n4\n5\n6\n7\n8\nnine"
+    commits = await served.agent.memory_git.commits()
+    assert len([one for one in commits if one.versions]) == 5  # persona, four of human: the merge is one version
+
+
+async def test_a_conflict_is_shown_as_git_shows_it(served: Served) -> None:
+    folder = await served.clone()
+    folder.commit("mine", {"system/human.md": "Name: Eva"})
+    await served.agent.blocks.update("human", "Name: Ida")
+    await refused(folder)
+    code, said = await asyncio.to_thread(folder.try_git, "pull", "--no-rebase", "origin", "main")
+
+    assert code and "CONFLICT (content): Merge conflict in system/human.md" in said
+    assert "<<<<<<< HEAD\nName: Eva\n=======\nName: Ida\n>>>>>>> " in folder.read("system/human.md")
+    folder.commit("both", {"system/human.md": "Name: Eva Ida"})
+    await push(folder)
+    assert (await served.agent.blocks.get("human")).value == "Name: Eva Ida"
+
+
+async def test_each_version_is_a_commit_and_each_commit_a_version(served: Served) -> None:
+    """A hundred edits from both sides, of blocks, skills and notes."""
+    folder = await served.clone()
+    for number in range(10):
+        for _ in range(5):
+            await served.agent.blocks.append("persona", f"store {number}")
+        await asyncio.to_thread(folder.git, "pull", "--quiet", "--rebase", "origin", "main")
+        for step in range(5):
+            folder.commit(f"edit {number} {step}", {"system/human.md": f"Name: {number} {step}"})
+        await push(folder)
+    history = await served.agent.blocks.history("human"), await served.agent.blocks.history("persona")
+    commits = await served.agent.memory_git.commits(limit=1_000)
+
+    made = [one.versions for one in commits[:-1]]
+    assert sorted(made) == sorted(
+        (f"{label} {one.version}",)
+        for label, versions in zip(("human", "persona"), history, strict=True)
+        for one in versions
+    )
+    assert commits[-1].versions == ()  # the first commit, of an empty memory
+    assert [one.subject for one in commits if one.versions[:1] == ("human 50",)] == ["edit 9 4"]
+    assert [one.reason for one in history[0][:5]] == [f"edit 9 {step}" for step in (4, 3, 2, 1, 0)]
