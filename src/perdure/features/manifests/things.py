@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS
@@ -120,7 +121,8 @@ class BlockKind(StaysThere):
     def remove(self, work: Work, id_: str) -> str:
         work.touch_owners("blocks", id_)
         for agent_id in work.tx.owners.list_agents("blocks", id_):
-            work.tx.blocks.detach(agent_id, BlockId(id_))
+            with suppress(NotFound):  # a companion has lost it with its agent
+                work.tx.blocks.detach(agent_id, BlockId(id_))
             BLOCKS_CHANGED(work.tx, agent_id)
         return f"no agent has it any more; {id_} stays in the store"
 
