@@ -243,7 +243,7 @@ class AsyncMemoryGit(AsyncPart):
 
 async def _owner_of(folder: Path) -> str:
     """The id of the agent whose memory a folder holds; empty: it holds none."""
-    if not await asyncio.to_thread((folder / ".git").is_dir):
+    if not await asyncio.to_thread(_is_taken, folder / ".git"):
         return ""
     _, out, _ = await run_git("config", "--local", "--get", _OWNER, folder=folder, as_user=True, fails=False)
     return out.decode("utf-8", "replace").strip()
