@@ -10,7 +10,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import Prefix
 from perdure.features.snapshots.tables import Snapshots
-from perdure.features.snapshots.values import BlockAt, Moment, Snapshot, WaitingRun
+from perdure.features.snapshots.values import BlockAt, Moment, QueuedRequest, Snapshot
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, Contract, list_texts, match_messages, raises
 
@@ -33,7 +33,7 @@ def new_snapshot(agent_id: AgentId, **fields: Any) -> Snapshot:
         tool_ids=("tool-1",),
         tool_names=("search",),
         blocks=(BlockAt(id="block-1", label="human", version=7),),
-        queue=(WaitingRun(run_id="run-1", seq=2, waiting_input="[]", max_steps=5, background=True),),
+        queue=(QueuedRequest(run_id="run-1", waiting_input="[]", max_steps=5, background=True),),
         **_LINE,
         **_AGENT,
     )

@@ -16,7 +16,7 @@ from perdure.engine.conversations.reset import delete_agent
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.prefixes import read_memory
 from perdure.engine.reading import AGAIN_MAX, ReadingChanged
-from perdure.features.snapshots.copied_rows import TABLES, AgentRows, LogTable, NewIds
+from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row
 from perdure.features.snapshots.moments import hash_of_request, request_of
 from perdure.features.snapshots.units import apply_moment, unforgotten_value
 from perdure.features.snapshots.values import Moment
@@ -101,16 +101,16 @@ async def _copy_rows(moment: Moment, target: AgentId, ports: Ports, progress: Pr
     upto = await ports.store.read(_end_of, moment)
     ids, done = _new_ids(moment, target), 0
 
-    def copy(tx: Tx, table: LogTable, after: Sequence[Any] | None) -> list[Mapping[str, Any]]:
+    def copy(tx: Tx, table: str, after: Sequence[Any] | None) -> list[Row]:
         """Copy the rows behind a key; return them."""
         rows = tx.of(AgentRows).read(table, moment.agent_id, after=after, upto=upto)
-        tx.of(AgentRows).add(table, target, rows, ids)
-        return [*rows]
+        tx.of(AgentRows).add(table, rows, ids)
+        return rows
 
-    for table in TABLES:
+    for table, (key, _) in TABLES.items():
         after = None
         while rows := await ports.store.write(copy, table, after):
-            after = [rows[-1][name] for name in table.key.split(", ")]
+            after = [rows[-1][name] for name in key.split(", ")]
             done += len(rows)
             progress(done)
 

@@ -17,10 +17,10 @@ from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.prefixes import read_memory
-from perdure.features.snapshots.copied_rows import LOG_TABLES, AgentRows, NewIds, Row
+from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row, columns_of
 from perdure.features.snapshots.moments import hash_of_request, request_of, rows_of
 from perdure.features.snapshots.units import apply_moment, unforgotten_value
-from perdure.features.snapshots.values import HASH, VERSION, BlockCopy, Clone, Document, Moment, hash_of
+from perdure.features.snapshots.values import HASH, VERSION, BlockCopy, Clone, Moment, SnapshotDocument, hash_of
 from perdure.storage.database.row_format import load
 from perdure.storage.tables.message_rows import PARTS
 from perdure.storage.tx import Tx
@@ -30,16 +30,16 @@ _NUMBER_MAX = 2**53
 
 
 @functools.cache
-def _adapter() -> TypeAdapter[Document]:
+def _adapter() -> TypeAdapter[SnapshotDocument]:
     """What makes JSON of a document, and reads it."""
-    return TypeAdapter(Document)
+    return TypeAdapter(SnapshotDocument)
 
 
 def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]:
     """Return a moment of an agent as one object, with all that its next request is built of. Raises: NotFound."""
     agent = tx.agents.get(moment.agent_id)
     rows = _rows(tx, moment)
-    document = Document(
+    document = SnapshotDocument(
         version=VERSION,
         name=agent.name,
         description=agent.description,
@@ -122,14 +122,14 @@ def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
 
 def _all(tx: Tx, table: str, moment: Moment, column: str, first: int, last: int) -> list[Row]:
     """Return all rows of a table with numbers in a column between two, both included; of `client_tools` all rows."""
-    within = "TRUE" if table == "client_tools" else f"{column} BETWEEN :first AND :last"
-    one = replace(LOG_TABLES[table], upto=within)
-    upto = {} if table == "client_tools" else {"first": first, "last": last}
+    where, upto = f"{column} BETWEEN :first AND :last", {"first": first, "last": last}
+    if table == "client_tools":
+        where, upto = "TRUE", {}
     found: list[Row] = []
     after = None
-    while page := tx.of(AgentRows).read(one, moment.agent_id, after=after, upto=upto):
+    while page := tx.of(AgentRows).read(table, moment.agent_id, after=after, upto=upto, where=where):
         found += page
-        after = [page[-1][name] for name in one.key.split(", ")]
+        after = [page[-1][name] for name in TABLES[table][0].split(", ")]
     return found
 
 
@@ -138,7 +138,7 @@ def _shown_row(row: Row, message: Message) -> Row:
     return {**row, "parts": PARTS.store(message.parts), "name": message.name, "revision": 0, "removed": 0}
 
 
-def read_document(value: Any) -> Document:
+def read_document(value: Any) -> SnapshotDocument:
     """Return a snapshot that was one object, after checking its form, version and hash. Raises: InvalidInput."""
     if not isinstance(value, Mapping):
         raise InvalidInput("a snapshot is a JSON object")
@@ -171,8 +171,7 @@ def _check_rows(table: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Check the names of columns of a document's rows, and that each row is there once. Raises: InvalidInput."""
     if table not in _IN_DOCUMENTS:
         raise InvalidInput(f"rows.{table:.40}: a snapshot has no such rows")
-    key = LOG_TABLES[table].key.split(", ")
-    columns = {*key, *LOG_TABLES[table].columns.split(", ")}
+    key, columns = TABLES[table][0].split(", "), {*columns_of(table)}
     for place, row in enumerate(rows):
         if row.keys() != columns:
             wrong = sorted(row.keys() ^ columns)[0]
@@ -186,7 +185,7 @@ _IN_DOCUMENTS = ("messages", "prefixes", "summary_nodes", "runs", "steps", "clie
 """The tables whose rows a document has."""
 
 
-def load_document(tx: Tx, document: Document, name: str | None, inputs: UnitInputs, *, author: Author) -> Clone:
+def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: UnitInputs, *, author: Author) -> Clone:
     """Make an agent of a snapshot that was one object. Its tools are those of the same names here.
 
     Raises: InvalidInput: what the document holds is no agent; NameInvalid, AlreadyExists, TooMany; SnapshotDiffers: no
@@ -260,11 +259,11 @@ def _add_block(
     tx.of(AgentRows).put_version(block_id, block.version)
 
 
-def _add_rows(tx: Tx, agent_id: AgentId, document: Document, ids: NewIds) -> None:
+def _add_rows(tx: Tx, agent_id: AgentId, document: SnapshotDocument, ids: NewIds) -> None:
     """Add the rows of the document to the log of the new agent, all in its first conversation. Raises: InvalidInput."""
     conversation = tx.conversations.get_by_seq(agent_id, 0)
     for table in _IN_DOCUMENTS:
         rows: Sequence[Row] = [dict(row) for row in document.rows.get(table, ())]
         for row in rows:
             row |= dict.fromkeys(row.keys() & {"conversation_seq", "revision", "removed"}, 0)
-        tx.of(AgentRows).add(LOG_TABLES[table], agent_id, rows, ids, conversation_id=conversation.id)
+        tx.of(AgentRows).add(table, rows, ids, conversation.id)

@@ -31,11 +31,10 @@ class BlockAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingRun:
+class QueuedRequest:
     """A request that waits behind another one: its messages, as `encode_drafts` writes them."""
 
     run_id: str
-    seq: int
     waiting_input: str
     max_steps: int
     background: bool
@@ -81,7 +80,7 @@ class Moment:
     tool_ids: Sequence[str] = ()
     tool_names: Sequence[str] = ()
     blocks: Sequence[BlockAt] = ()
-    queue: Sequence[WaitingRun] = ()
+    queue: Sequence[QueuedRequest] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +154,7 @@ class BlockCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class SnapshotDocument:
     """A snapshot as one object, which goes to others and comes back.
 
     Attributes:
