@@ -131,7 +131,8 @@ def _end_of(tx: Tx, moment: Moment) -> Mapping[str, int]:
     if moment.step_id is not None:
         step = tx.steps.get(moment.step_id)
         last = {"last_run": step.run_seq, "last_step": step.index, "last_prefix": step.recipe.prefix_seq}
-    return {"upto": moment.upto_seq, "revision": moment.settings_revision, **last}
+    of_line = {"line": moment.conversation_seq, "next_node": moment.next_node}
+    return {"upto": moment.upto_seq, "revision": moment.settings_revision, **of_line, **last}
 
 
 def _finish(
@@ -171,6 +172,7 @@ def _finish(
         inputs,
         author=author,
         expected=hash_of_request(request_of(tx, moment)),
+        original=moment.agent_id,
     )
     return left
 

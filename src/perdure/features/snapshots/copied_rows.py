@@ -35,7 +35,10 @@ TABLES: Mapping[str, tuple[str, str]] = {
     "message_revisions": ("seq, revision", "seq <= :upto"),
     "messages": ("seq", "seq <= :upto"),
     "prefixes": ("seq", "seq <= :last_prefix"),
-    "summary_nodes": ("conversation_seq, seq", "upto_message_seq <= :upto"),
+    "summary_nodes": (
+        "conversation_seq, seq",
+        "upto_message_seq <= :upto AND (conversation_seq <> :line OR seq < :next_node)",
+    ),
     "runs": ("seq", f"seq <= :last_run AND first_message_seq <= :upto AND ({_ENDED} OR seq = :last_run)"),
     "steps": (
         "run_seq, step_index",

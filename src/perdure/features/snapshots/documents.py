@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.prefixes import read_memory
 from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row, columns_of
 from perdure.features.snapshots.moments import hash_of_request, request_of, rows_of
-from perdure.features.snapshots.units import apply_moment, unforgotten_value
+from perdure.features.snapshots.units import apply_moment, list_forgotten_texts, unforgotten_value
 from perdure.features.snapshots.values import HASH, VERSION, BlockCopy, Clone, Moment, SnapshotDocument, hash_of
 from perdure.storage.database.row_format import load
 from perdure.storage.tables.message_rows import PARTS
@@ -50,7 +51,12 @@ def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]
         earlier_messages=max(0, tx.messages.count(agent.id) - len(rows["messages"])),
         rows=rows,
     )
-    shape: dict[str, Any] = _adapter().dump_python(document, mode="json")
+    before = text = json.dumps(_adapter().dump_python(document, mode="json"))
+    for redactor, _ in list_forgotten_texts(tx, agent.id):
+        text = redactor.redact(text)
+    shape: dict[str, Any] = json.loads(text)
+    if text != before:
+        shape["request_hash"] = ""  # it is not what the original was sent
     return {**shape, HASH: hash_of(shape)}
 
 
@@ -216,7 +222,10 @@ def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: 
     ids = NewIds(agent.id, {one.id: derived_id("block", agent.id, one.id) for one in document.blocks})
     for block in document.blocks:
         _add_block(tx, agent.id, block, BlockId(ids.blocks[block.id]), inputs, author)
-    _add_rows(tx, agent.id, document, ids)
+    try:
+        _add_rows(tx, agent.id, document, ids)
+    except (StoreDamaged, KeyError) as error:
+        raise InvalidInput(f"rows: they can't be read: {error}") from error
     conversation = tx.conversations.get_by_seq(agent.id, 0)
     memory = read_memory(tx, tx.conversations.get_state(agent.id, 0)).versions
     own = replace(
@@ -226,6 +235,7 @@ def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: 
         conversation_seq=0,
         first_seq=min((int(row["seq"] or 0) for row in document.rows.get("messages", ())), default=0),
         gaps=(),
+        next_node=_NUMBER_MAX,
         model=model,
         settings=agent.settings,
         seen={ids.blocks[key]: version for key, version in moment.seen.items() if key in ids.blocks}
@@ -236,7 +246,7 @@ def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: 
     )
     tx.of(AgentRows).finish(agent.id, own)
     try:
-        left += apply_moment(tx, agent.id, own, inputs, author=author, expected=document.request_hash)
+        left += apply_moment(tx, agent.id, own, inputs, author=author, expected=document.request_hash or None)
     except (StoreDamaged, NotFound, IllegalLog) as error:  # what the rows hold is no log
         raise InvalidInput(f"rows: they are not those of a conversation: {error}") from error
     return Clone(agent_id=agent.id, name=name, left=left)

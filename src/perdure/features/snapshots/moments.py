@@ -75,6 +75,7 @@ def _now(tx: Tx, agent: Agent, conversation: Conversation) -> dict[str, Any]:
     return {name: getattr(conversation, name) for name in names} | {
         "upto_seq": tx.messages.next_seq(agent.id) - 1,
         "settings_revision": agent.settings_revision,
+        "next_node": tx.nodes.next_seq(agent.id, conversation.seq),
         "gaps": tx.gaps.list(agent.id, conversation.seq),
         "blocks": [_at(block, isolated) for block, isolated in _blocks(tx, agent.id, conversation.seq)],
         "queue": waiting,
@@ -129,6 +130,7 @@ def _at_step(tx: Tx, agent: Agent, conversation: Conversation, step: Step) -> di
         "overcount": recipe.overcount if later is None else later.recipe.overcount,
         "pending_run_seq": run.key.seq if waits else None,
         "pending_from": rows[0].seq if waits else None,
+        "next_node": tx.nodes.next_seq(agent.id, seq, at=at),
         "gaps": tx.gaps.list(agent.id, seq, revision=recipe.settings_revision),
         "blocks": blocks,
     }
@@ -195,7 +197,7 @@ def rows_of(tx: Tx, moment: Moment, from_seq: int) -> Sequence[Message]:
         kinds=None,
         reset=True,
     )
-    return [row for row in rows if not any(first <= row.seq <= last for first, last in moment.gaps)]
+    return [row for row in rows if not any(first <= row.seq <= last for first, last, *_ in moment.gaps)]
 
 
 def request_of(tx: Tx, moment: Moment) -> bytes:

@@ -193,8 +193,8 @@ class Resets(Table):
         )
 
 
-Gap = tuple[int, int]
-"""The first and last number of messages that are out of view."""
+Gap = tuple[int, int, int, int]
+"""The first and last number of messages that are out of view, and of the summaries that were made meanwhile."""
 
 
 class Gaps(Table):
@@ -207,14 +207,21 @@ class Gaps(Table):
         if revision is not None:
             at = "since_revision <= :revision AND (until_revision IS NULL OR until_revision > :revision)"
         sql = (
-            "SELECT from_seq, upto_seq FROM view_gaps WHERE agent_id = :agent_id AND conversation_seq = :seq"
-            f" AND {at} AND {OWN_AGENT} ORDER BY from_seq"
+            "SELECT from_seq, upto_seq, from_node, upto_node FROM view_gaps"
+            f" WHERE agent_id = :agent_id AND conversation_seq = :seq AND {at} AND {OWN_AGENT} ORDER BY from_seq"
         )
         rows = self._rows(sql, agent_id=agent_id, seq=conversation_seq, revision=revision)
-        return [(row[0], row[1]) for row in rows]
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
 
     def put_view(
-        self, conversation: Conversation, *, first_seq: int, upto_seq: int, gaps: Sequence[Gap], revision: int
+        self,
+        conversation: Conversation,
+        *,
+        first_seq: int,
+        upto_seq: int,
+        next_node: int,
+        gaps: Sequence[Gap],
+        revision: int,
     ) -> None:
         """Leave in view only the messages of a conversation in [first_seq, upto_seq] that are in none of these gaps;
         those that a reset or an earlier restore took out of view come back. Removed messages stay removed.
@@ -222,6 +229,7 @@ class Gaps(Table):
         The caller holds the agent's lock, has checked that no run is active and that no reset waits to be carried out.
 
         Args:
+            next_node: the first number of summaries that were not there yet: these are not used.
             revision: the settings revision of the agent's next request, which no request has had.
         """
         agent_id, seq = conversation.agent_id, conversation.seq
@@ -235,9 +243,11 @@ class Gaps(Table):
         )
         gaps = [gap for gap in gaps if gap[0] <= upto_seq]
         if upto_seq < next_seq - 1:
-            gaps.append((upto_seq + 1, next_seq - 1))
+            last_node = "SELECT MAX(seq) FROM summary_nodes WHERE agent_id = :agent_id AND conversation_seq = :seq"
+            found = self._value(last_node, agent_id=agent_id, seq=seq)
+            gaps.append((upto_seq + 1, next_seq - 1, next_node, -1 if found is None else int(found)))
         shown = f"seq >= {int(first_seq)}"
-        shown += "".join(f" AND NOT seq BETWEEN {int(start)} AND {int(end)}" for start, end in gaps)
+        shown += "".join(f" AND NOT seq BETWEEN {int(start)} AND {int(end)}" for start, end, *_ in gaps)
         hidden = self._seqs(conversation, f"removed = 0 AND NOT ({shown})")
         if hidden:
             words = indexed_words_of(self._db, agent_id, min(hidden), max(hidden), conversation_seq=seq)
@@ -265,9 +275,9 @@ class Gaps(Table):
             revision=revision,
             **key,
         )
-        columns = "agent_id, conversation_seq, from_seq, since_revision, upto_seq"
-        rows = [{**key, "from_seq": one[0], "upto_seq": one[1], "since_revision": revision} for one in gaps]
-        self._db.run_many(insert_into("view_gaps", columns), rows)
+        columns = "from_seq, upto_seq, from_node, upto_node"
+        rows = [{**key, "since_revision": revision, **dict(zip(columns.split(", "), gap, strict=True))} for gap in gaps]
+        self._db.run_many(insert_into("view_gaps", f"agent_id, conversation_seq, since_revision, {columns}"), rows)
         self._set("conversations", {"agent_id": agent_id, "seq": seq}, first_seq=first_seq)
 
     def _seqs(self, conversation: Conversation, where: str) -> dict[int, bool]:
