@@ -124,7 +124,9 @@ def _plain(one: Snapshot) -> Snapshot:
     """A snapshot with tuples in place of lists."""
     moment = one.moment
     names = ("gaps", "tool_ids", "tool_names", "blocks", "queue")
-    fields = {name: tuple(tuple(x) if isinstance(x, list) else x for x in getattr(moment, name)) for name in names}
+    fields: dict[str, Any] = {
+        name: tuple(tuple(x) if isinstance(x, list) else x for x in getattr(moment, name)) for name in names
+    }
     return replace(one, moment=replace(moment, **fields))
 
 

@@ -11,7 +11,8 @@ from perdure.core.agents import OWN_TAGS, AgentFilter, check_name
 from perdure.core.blocks import Author
 from perdure.core.errors import AlreadyExists
 from perdure.core.ids import AgentId, BlockId, ConversationId, derived_id
-from perdure.domain.conversations.agent_copies import copy_agent, find_own_archive, restore_agent
+from perdure.domain.archives.passages import find_own_archive
+from perdure.domain.conversations.agent_copies import copy_agent, restore_agent
 from perdure.engine.conversations.reset import delete_agent
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.prefixes import read_memory

@@ -22,7 +22,7 @@ from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Ro
 from perdure.features.snapshots.moments import hash_of_request, request_of, rows_of
 from perdure.features.snapshots.units import apply_moment, list_forgotten_texts, unforgotten_value
 from perdure.features.snapshots.values import HASH, VERSION, BlockCopy, Clone, Moment, SnapshotDocument, hash_of
-from perdure.storage.database.row_format import load
+from perdure.storage.database.row_format import load, storable
 from perdure.storage.tables.message_rows import PARTS
 from perdure.storage.tx import Tx
 
@@ -84,16 +84,11 @@ def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
     """Return the rows of the log that the next request is built of: messages in view as they are shown now, their runs,
     the prefix with its summaries, and the steps that it was sent with."""
     agent_id, seq = moment.agent_id, moment.conversation_seq
-    from_seq, pinned, nodes, client_tools = moment.first_seq, (), (), None
     prefix_seq = -1 if moment.prefix_seq is None else moment.prefix_seq
-    if moment.prefix_seq is not None:
-        prefix = tx.prefixes.get(agent_id, moment.prefix_seq)
-        from_seq, pinned, nodes, client_tools = (
-            prefix.from_message_seq,
-            prefix.pinned,
-            prefix.nodes,
-            prefix.client_tools,
-        )
+    prefix = None if moment.prefix_seq is None else tx.prefixes.get(agent_id, moment.prefix_seq)
+    from_seq = moment.first_seq if prefix is None else prefix.from_message_seq
+    pinned, nodes = ((), ()) if prefix is None else (prefix.pinned, prefix.nodes)
+    client_tools = None if prefix is None else prefix.client_tools
     shown = {row.seq: row for row in rows_of(tx, moment, min((from_seq, *pinned)))}
     shown = {number: row for number, row in shown.items() if number >= from_seq or number in pinned}
     run_seqs = {row.run_seq for row in shown.values() if row.run_seq is not None}
@@ -141,7 +136,13 @@ def _all(tx: Tx, table: str, moment: Moment, column: str, first: int, last: int)
 
 def _shown_row(row: Row, message: Message) -> Row:
     """Return the row of a message as it is shown now, without its earlier versions."""
-    return {**row, "parts": PARTS.store(message.parts), "name": message.name, "revision": 0, "removed": 0}
+    return {
+        **row,
+        "parts": PARTS.store(message.parts),
+        "name": message.name and storable(message.name),
+        "revision": 0,
+        "removed": 0,
+    }
 
 
 def read_document(value: Any) -> SnapshotDocument:

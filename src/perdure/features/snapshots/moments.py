@@ -125,7 +125,7 @@ def _at_step(tx: Tx, agent: Agent, conversation: Conversation, step: Step) -> di
         "first_seq": min(first_seq, prefix.from_message_seq, *prefix.pinned),
         "prefix_seq": prefix.seq,
         "settings_revision": recipe.settings_revision,
-        "seen": {key: version for key, version in conversation.seen.items() if not is_block_key(key)} | seen,
+        "seen": {key: version for key, version in conversation.seen.items() if not is_block_key(key)} | {**seen},
         "stubs": recipe.stubs,
         "overcount": recipe.overcount if later is None else later.recipe.overcount,
         "pending_run_seq": run.key.seq if waits else None,
