@@ -1,4 +1,4 @@
-"""A process that clones an agent and goes back, and kills itself: `python -m tests.faults.snapshot_program STORE MOMENT`.
+"""A process that clones, goes back and kills itself: `python -m tests.faults.snapshot_program STORE MOMENT`.
 
 MOMENT counts the moments before and after each transaction that writes, from 0; after the last one the process prints
 how many there were.

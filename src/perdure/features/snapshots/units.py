@@ -167,11 +167,11 @@ def _restore_tools(work: _Work) -> None:
     now = {tool.id: tool.spec.name for tool in tx.tools.list_by_agent(work.agent_id)}
     for tool_id in now.keys() - had.keys():
         tx.tools.detach(work.agent_id, now[tool_id])
-    for tool_id in [one for one in had if one not in now]:
+    for missing in [one for one in had if one not in now]:
         try:
-            tx.tools.attach(work.agent_id, tx.tools.get(ToolId(tool_id)).spec.name)
+            tx.tools.attach(work.agent_id, tx.tools.get(ToolId(missing)).spec.name)
         except NotFound:
-            work.left.append(f"its tool {had[tool_id]} was deleted")
+            work.left.append(f"its tool {had[missing]} was deleted")
 
 
 def _restore_blocks(work: _Work) -> None:
