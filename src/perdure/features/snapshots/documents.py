@@ -14,6 +14,7 @@ from perdure.core.blocks import Author
 from perdure.core.errors import AlreadyExists, IllegalLog, InvalidInput, NotFound, StoreDamaged
 from perdure.core.ids import AgentId, BlockId, derived_id
 from perdure.core.messages import Message
+from perdure.core.text.json_strings import json_start
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.engine.ports import UnitInputs
@@ -150,7 +151,8 @@ def read_document(value: Any) -> SnapshotDocument:
     if not isinstance(value, Mapping):
         raise InvalidInput("a snapshot is a JSON object")
     if value.get("version") != VERSION:
-        raise InvalidInput(f"version: {value.get('version')!r:.40} is not a version of snapshots, which is {VERSION}")
+        named = json_start(value.get("version"), 40)
+        raise InvalidInput(f"version: {named} is not a version of snapshots, which is {VERSION}")
     try:
         if value.get(HASH) != hash_of(value):
             raise InvalidInput("hash: the snapshot was changed since it was written, so it is not used")
