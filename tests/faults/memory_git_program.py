@@ -40,8 +40,8 @@ async def main(address: str, folder: str, moment: int) -> None:
         agent = await perdure.agent("ann")
         store = perdure.app.ports.store
         write = store.write
-        store.write = counted(write)  # type: ignore[method-assign]
-        git.run_git = service.run_git = counted(git.run_git)  # type: ignore[assignment]
+        store.write = counted(write)  # type: ignore[method-assign,assignment]
+        git.run_git = service.run_git = counted(git.run_git)  # type: ignore[assignment,attr-defined]
         await agent.memory_git.push(folder)
         print(count, flush=True)
         store.write = write  # type: ignore[method-assign]

@@ -227,7 +227,8 @@ class AsyncMemoryGit(AsyncPart):
         owner = await _owner_of(target)
         if owner == self._id:
             return False
-        if owner or await asyncio.to_thread(_is_taken, target):
+        is_taken = bool(owner) or await asyncio.to_thread(_is_taken, target)
+        if is_taken:
             raise InvalidInput(
                 f"{target} holds something else: give a new folder, or one with the memory of this agent"
             )
