@@ -58,7 +58,7 @@ NEW = "00000000-0000-4000-8000-ffffffffffff"
 
 PLAIN: Mapping[str, Any] = {
     "revision": 1_000,
-    **{"gaps": [], "first_seq": 0},
+    **{"gaps": [], "first_seq": 0, "next_node": 0},
     **{"action": "companion", "traits": {"calling": "text"}, "sort": "name", "offset": 0},
     **{"above": None, "below": None, "newest_first": True, "rows": 0, "words": [Clause(("text",))]},
     **{"after": -1, "after_seq": -1, "after_version": -1, "again": LATER, "answer": {}, "at": LATER, "author": ADA},

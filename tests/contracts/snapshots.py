@@ -10,7 +10,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import Prefix
 from perdure.features.snapshots.tables import Snapshots
-from perdure.features.snapshots.values import BlockAt, Moment, Snapshot, WaitingRun
+from perdure.features.snapshots.values import BlockAt, Moment, QueuedRequest, Snapshot
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, Contract, list_texts, match_messages, raises
 
@@ -26,14 +26,14 @@ def new_snapshot(agent_id: AgentId, **fields: Any) -> Snapshot:
         conversation_seq=0,
         seen={"block-1": 7},
         stubs={3: 100},
-        gaps=((4, 5),),
+        gaps=((4, 5, 0, -1),),
         timezone="UTC",
         system=AWKWARD[0],
         settings={"guards": False, "tool_rules": [{"type": "exit_loop", "tool_name": "x"}]},
         tool_ids=("tool-1",),
         tool_names=("search",),
         blocks=(BlockAt(id="block-1", label="human", version=7),),
-        queue=(WaitingRun(run_id="run-1", seq=2, waiting_input="[]", max_steps=5, background=True),),
+        queue=(QueuedRequest(run_id="run-1", waiting_input="[]", max_steps=5, background=True),),
         **_LINE,
         **_AGENT,
     )
@@ -67,9 +67,9 @@ class SnapshotContract(Contract):
         async with self.open_store() as store:
             agent = await store.write(self._with_messages)
 
-            def back(tx: Tx, upto: int, revision: int, *gaps: tuple[int, int]) -> None:
+            def back(tx: Tx, upto: int, revision: int, *gaps: tuple[int, int, int, int]) -> None:
                 line = tx.conversations.get_by_seq(agent.id, 0)
-                tx.gaps.put_view(line, first_seq=0, upto_seq=upto, gaps=gaps, revision=revision)
+                tx.gaps.put_view(line, first_seq=0, upto_seq=upto, next_node=0, gaps=gaps, revision=revision)
 
             await store.write(back, 1, 5)
             texts = await store.read(list_texts, agent.id)
@@ -84,7 +84,7 @@ class SnapshotContract(Contract):
             views += [await store.read(_view, agent.id, revision) for revision in (4, 5, 6)]
 
             assert (texts, found, count) == (["a walrus", "a second walrus"], [0, 1], 2)
-            assert gaps == [(2, 3)]
+            assert gaps == [(2, 3, 0, -1)]
             everything = ["a walrus", "a second walrus", "a third walrus", "a fourth walrus", "a fifth walrus"]
             first, second = everything, [*everything[:2], everything[4]]
             assert views == [first, second, first, second, everything[:4]]
@@ -124,7 +124,9 @@ def _plain(one: Snapshot) -> Snapshot:
     """A snapshot with tuples in place of lists."""
     moment = one.moment
     names = ("gaps", "tool_ids", "tool_names", "blocks", "queue")
-    fields = {name: tuple(tuple(x) if isinstance(x, list) else x for x in getattr(moment, name)) for name in names}
+    fields: dict[str, Any] = {
+        name: tuple(tuple(x) if isinstance(x, list) else x for x in getattr(moment, name)) for name in names
+    }
     return replace(one, moment=replace(moment, **fields))
 
 

@@ -38,6 +38,8 @@ async def main(address: str, source: Any, place: str, moment: int) -> None:
         store.write = counted  # type: ignore[method-assign]
         if source == "letta":
             await perdure.imports.run_server(place)
+        elif source == "manifest":
+            await perdure.manifests.apply(place)
         else:
             await perdure.imports.run(source, place)
         store.write = write  # type: ignore[method-assign]

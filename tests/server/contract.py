@@ -37,6 +37,8 @@ NAMED = 0.7
 """How often a generated request names something that is there."""
 
 RULES: Mapping[str, str] = {
+    "version: .* is not a version of snapshots|hash: the snapshot": "a snapshot as one object says what it is",
+    r"give (the number of a snapshot|a snapshot's number or a step)": "either a number or a step",
     "Failed to derive json schema": "a source has to be Python with a function in it",
     "source_type is": "or typescript",
     "the file is no": "an agent file, which is JSON",

@@ -30,6 +30,10 @@ NOTHING_TO_DO = {
     "POST /v1/agents/{agent_id}/memory-sources/revert-writes": 404,
     "POST /v1/agents/{agent_id}/proposals/{number}/refuse": 404,
     "POST /v1/agents/{agent_id}/proposals/protect": 404,
+    "POST /v1/agents/{agent_id}/snapshots": 409,
+    "POST /v1/agents/{agent_id}/snapshots/restore": 422,
+    "POST /v1/agents/{agent_id}/clone": 409,
+    "POST /v1/snapshots/load": 422,
     "POST /v1/entities/{entity_id}/merge": 404,
 }
 """Operation -> its answer where there is nothing to do, or nothing that does it."""

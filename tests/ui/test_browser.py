@@ -18,7 +18,7 @@ from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.errors import ModelError, ModelRequestRefused
 from perdure.server.config import ServerConfig
 from perdure.testing import ScriptedModel, calls, says
-from tests.support.servers import Tools, listening, open_library
+from tests.support.servers import Tools, listening, open_library, served
 from tests.ui.chromium import Theme, launch, needs_chromium, open_page, serious_findings
 from tests.ui.hostile import WHOLE, fill_hostile, pay
 
@@ -479,3 +479,38 @@ async def test_a_foreign_page_can_neither_frame_nor_call_the_dashboard(chromium:
             await page.wait_for_load_state()
             assert "not allowed" in await page.inner_text("body")
         assert len(await library.agents()) == 1
+
+
+async def test_who_is_signed_out_keeps_what_was_entered(chromium: Browser, tmp_path: Path) -> None:
+    """In the form of a page and in the chat; after signing in elsewhere the same buttons work."""
+    config = ServerConfig(port=0, api_key="a-key-that-is-long-enough")
+    async with (
+        served(tmp_path, says("Good."), config=config) as (address, library),
+        open_page(chromium, address) as (page, _),
+    ):
+        agent = await library.create_agent("Ada", human="Likes tea.")
+        other = await page.context.new_page()
+
+        async def sign_in() -> None:
+            await other.goto(f"{address}/sign-in")
+            await other.fill("input[name=key]", config.api_key or "")
+            await other.press("input[name=key]", "Enter")
+            await other.wait_for_selector("#find")
+
+        for path, field, button in (
+            ("/memory", "#block-human textarea", "#block-human button"),
+            ("", "#text", "#composer button"),
+        ):
+            await sign_in()
+            await page.goto(f"{address}/agents/{agent.id}{path}")
+            await page.fill(field, "Likes milk.")
+            await page.context.clear_cookies()
+            await page.click(button)
+            await page.wait_for_selector("#main > .notice:has-text('Sign in')")
+            kept = await page.input_value(field)
+            await sign_in()
+            await page.click(button)
+            await page.wait_for_selector(".notice:has-text('was changed')" if path else ".item.assistant")
+
+            assert kept == "Likes milk."
+        assert (await agent.blocks.get("human")).value == "Likes milk."

@@ -243,7 +243,7 @@ async def test_an_answer_that_is_no_page_leaves_the_page(chromium: Browser, tmp_
         refused = {"status": 401, "content_type": "application/json", "body": '{"detail": "sign in first"}'}
         await page.route("**/agents/*", lambda route: route.fulfill(**refused))
         await page.evaluate("refresh()")
-        await page.wait_for_selector("#main > .notice.error:has-text('sign in first')")
+        await page.wait_for_selector("#main > .notice.error:has-text('not signed in any more')")
         await expect(page.locator("#text")).to_have_value("a long draft")
         await page.unroute("**/agents/*")
 

@@ -63,8 +63,10 @@ async def test_nothing_is_wider_than_a_phone(chromium: Browser, tmp_path: Path) 
 @needs_chromium
 @pytest.mark.uses("origins")
 async def test_what_is_pressed_is_at_least_24_pixels_large(chromium: Browser, tmp_path: Path) -> None:
-    async with open_dashboard(tmp_path, EDIT, says("Noted.")) as (address, library):
+    async with open_dashboard(tmp_path, EDIT, says("You like coffee in the garden.")) as (address, library):
         paths, found = await fill(library), {}
+        step = (await (await library.agent("Ada")).steps(limit=1))[0]
+        paths.append(f"/why?of={step.id}")
         async with open_page(chromium, address) as (page, _):
             for path in paths:
                 await page.goto(address + path)

@@ -11,13 +11,12 @@ from typing import TypeVar
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
-from perdure.storage.tables.agents import Agents
+from perdure.storage.tables.agents import AgentRevisions, Agents
 from perdure.storage.tables.archives import Archives
 from perdure.storage.tables.batches import Batches, Callbacks
 from perdure.storage.tables.blocks import Blocks
 from perdure.storage.tables.conversations import Captures, Conversations
 from perdure.storage.tables.counts import Queues, UseCounts
-from perdure.storage.tables.earlier import AgentRevisions, Gaps
 from perdure.storage.tables.events import Events
 from perdure.storage.tables.identities import Identities
 from perdure.storage.tables.message_rows import IdStarts
@@ -25,7 +24,7 @@ from perdure.storage.tables.messages import Messages
 from perdure.storage.tables.nodes import Nodes
 from perdure.storage.tables.passages import Passages
 from perdure.storage.tables.providers import Providers
-from perdure.storage.tables.resets import Resets
+from perdure.storage.tables.resets import Gaps, Resets
 from perdure.storage.tables.runs import Runs
 from perdure.storage.tables.secrets import SandboxTable, Secrets
 from perdure.storage.tables.sources import Owners, Sources

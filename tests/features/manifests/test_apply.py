@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from perdure import AsyncPerdure
 from perdure.features.manifests.values import Plan
 from tests.features.manifests.office_files import OFFICE, RAN, write_office
 from tests.support.library import open_async
+from tests.support.stores import new_address
 
 
 def said(plan: Plan) -> list[str]:
@@ -25,10 +28,11 @@ async def labels(library: AsyncPerdure, name: str) -> dict[str, str]:
     return {block.label: block.value for block in await (await library.agent(name)).blocks.list()}
 
 
-async def test_every_kind_is_applied_and_the_second_plan_is_empty(tmp_path: Path) -> None:
+@pytest.mark.parametrize("postgres", [False, True])
+async def test_every_kind_is_applied_and_the_second_plan_is_empty(tmp_path: Path, postgres: bool) -> None:
     """A plan stores nothing and runs nothing; what it says is done; then there is nothing to do."""
-    file = write_office(tmp_path)
-    async with await open_async(tmp_path / "store.db") as library:
+    file, address = write_office(tmp_path), new_address(tmp_path, postgres=postgres)
+    async with await open_async(address) as library:  # type: ignore[arg-type]
         plan = await library.manifests.plan(file)
         nothing = await library.agents()
         done = await library.manifests.apply(file, plan=plan)

@@ -48,7 +48,8 @@ async def test_files_are_applied_over_http(tmp_path: Path) -> None:
     async with routed() as server:
         dry = await server.post("/v1/manifests", {"files": files, "dry_run": True})
         nothing = await server.library.agents()
-        done = await server.post("/v1/manifests", {"files": files})
+        other = await server.refused("POST", "/v1/manifests", {"files": files, "digest": "0" * 64})
+        done = await server.post("/v1/manifests", {"files": files, "digest": dry["digest"]})
         again = await server.post("/v1/manifests", {"files": files})
         schema = await server.get("/v1/manifests/schema")
         refused = await server.refused("POST", "/v1/manifests", {"files": {"a.yaml": "agents: {ada: {modle: x}}"}})
@@ -58,7 +59,7 @@ async def test_files_are_applied_over_http(tmp_path: Path) -> None:
         shown = await server.http.get(f"/v1/agents/{agent['id']}/manifest")
 
     assert nothing == [] and dry["digest"] == done["digest"] and len(done["changes"]) == 10
-    assert again["changes"] == []
+    assert again["changes"] == [] and other[0] == 409
     assert schema["title"] == "Perdure agents as files"
     assert refused[0] == 422 or refused[0] == 400
     assert "a.yaml:1" in json.dumps(refused[1]) and "did you mean 'model'" in json.dumps(refused[1])

@@ -1,56 +1,12 @@
-"""Memory over git's smart HTTP protocol: cloned, pushed, refused; with keys as passwords."""
+"""Memory over git's smart HTTP protocol: cloned, merged, pushed; what was forgotten or erased is in no commit."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from pathlib import Path
 
-import pytest
+from tests.features.memory_git.serving import Served, push, refused, served
 
-from perdure import AsyncPerdure
-from perdure.library.agent import AsyncAgent
-from perdure.server.config import ServerConfig
-from perdure.testing import ScriptedModel
-from tests.support.git_folders import GitFolder, clone
-from tests.support.servers import listening, open_library
-
-
-@dataclass(slots=True)
-class Served:
-    """A served store with an agent, and the address of its memory."""
-
-    perdure: AsyncPerdure
-    agent: AsyncAgent
-    url: str
-    path: Path
-
-    async def clone(self, name: str = "clone") -> GitFolder:
-        """A clone of the agent's memory."""
-        return await clone(self.url, self.path / name)
-
-
-async def push(folder: GitFolder) -> str:
-    """What git says of a push. Raises: AssertionError: it was refused."""
-    return await asyncio.to_thread(folder.git, "push", "origin", "main")
-
-
-async def refused(folder: GitFolder, *options: str) -> str:
-    """What git says of a push that is refused."""
-    code, said = await asyncio.to_thread(folder.try_git, "push", *options, "origin", "main")
-    assert code, said
-    return said
-
-
-@pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    async with (
-        open_library(tmp_path, ScriptedModel(), ()) as perdure,
-        listening(perdure, ServerConfig(port=0)) as address,
-    ):
-        agent = await perdure.create_agent("ann", human="Name: Ada")
-        yield Served(perdure, agent, f"{address}/v1/git/{agent.id}/state.git", tmp_path)
+__all__ = ["served"]
 
 
 async def test_a_pushed_commit_is_a_version_by_the_person_with_its_message(served: Served) -> None:
@@ -105,7 +61,7 @@ async def test_each_version_is_a_commit_and_each_commit_a_version(served: Served
     history = await served.agent.blocks.history("human"), await served.agent.blocks.history("persona")
     commits = await served.agent.memory_git.commits(limit=1_000)
 
-    made = [one.versions for one in commits[:-1]]
+    made = [tuple(one.versions) for one in commits[:-1]]
     assert sorted(made) == sorted(
         (f"{label} {one.version}",)
         for label, versions in zip(("human", "persona"), history, strict=True)
@@ -114,3 +70,31 @@ async def test_each_version_is_a_commit_and_each_commit_a_version(served: Served
     assert commits[-1].versions == ()  # the first commit, of an empty memory
     assert [one.subject for one in commits if one.versions[:1] == ("human 50",)] == ["edit 9 4"]
     assert [one.reason for one in history[0][:5]] == [f"edit 9 {step}" for step in (4, 3, 2, 1, 0)]
+
+
+async def test_what_is_forgotten_or_erased_is_in_no_commit(served: Served) -> None:
+    """The commits are made anew: an old clone can't be merged, and its commits are refused."""
+    await served.agent.blocks.update("human", "Name: Ada\nPIN: walrus 42")
+    folder = await served.clone()
+    folder.commit("more walrus 42", {"reference/pin.md": "walrus 42", "system/persona.md": "Kind.\nwalrus 42"})
+    await push(folder)
+    await served.agent.forget("walrus 42")
+    fresh = await served.clone("fresh")
+    assert "walrus 42" not in await asyncio.to_thread(fresh.git, "log", "--patch", "--all")
+    assert "[redacted]" in fresh.read("reference/pin.md")
+
+    await served.agent.undo()
+    again = await served.clone("again")
+    assert "walrus 42" in await asyncio.to_thread(again.git, "log", "--patch", "--all")
+    assert (again.read("reference/pin.md"), again.body("system/persona.md")) == ("walrus 42", "Kind.\nwalrus 42")
+
+    await served.agent.forget("walrus 42", erase=True)
+    data = b"".join(path.read_bytes() for path in served.path.glob("p.db*"))
+    last = await served.clone("last")
+    assert "walrus 42" not in await asyncio.to_thread(last.git, "log", "--patch", "--all")
+    assert b"walrus 42" not in data
+    code, said = await asyncio.to_thread(again.try_git, "pull", "--no-rebase", "origin", "main")
+    assert code and "unrelated histories" in said
+    again.git("merge", "--quiet", "--allow-unrelated-histories", "-X", "ours", "-m", "both", "FETCH_HEAD")
+    assert "rejected" in await refused(again)
+    assert "nothing in common" in await refused(again)

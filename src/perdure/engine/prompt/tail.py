@@ -87,10 +87,13 @@ def _was_told(tx: Tx, agent: Agent, prefix: Prefix, oldest: str) -> bool:
     """Return whether a model has read the notice since messages last left the view. `oldest`: handle of the oldest."""
     sign = f"from {oldest} on"
     begins = {prefix.seq: prefix.from_message_seq}
+    gaps = tx.gaps.list(agent.id, prefix.conversation_seq)  # what was told behind a restored state is not in view
     last: Step | None = None
     for _ in range(WARNED_PAGES):
         steps = tx.steps.list(agent.id, conversation_seq=prefix.conversation_seq, limit=PAGE, before=last)
         for last in steps:
+            if any(first <= last.recipe.upto_message_seq <= end for first, end, *_ in gaps):
+                continue
             seq = last.recipe.prefix_seq
             if seq not in begins:
                 begins[seq] = tx.prefixes.get(agent.id, seq).from_message_seq

@@ -97,9 +97,7 @@ def _rules() -> list[ScopeRule]:
             ScopeRule(WRITE, f"/v1/agents/*/{path}", "builder", audited=True)
             for path in ("companion", "proposals/protect")
         ),
-        ScopeRule(GET, "/v1/git/*/state.git/info/refs", "read-only"),
-        ScopeRule("POST", "/v1/git/*/state.git/git-upload-pack", "read-only"),
-        ScopeRule("POST", "/v1/git/*/state.git/git-receive-pack", "builder", audited=True),
+        *_GIT,
         *(ScopeRule(methods, path, "user", audited=True) for methods, path in changes),
         *(ScopeRule(WRITE, path, "user") for path in talks),
         *(ScopeRule(WRITE, path, "user", audited=True) for path in memory),
@@ -125,6 +123,11 @@ def _rules() -> list[ScopeRule]:
     ]
 
 
+_GIT = (
+    ScopeRule(GET, "/v1/git/*/state.git/info/refs", "read-only"),
+    ScopeRule("POST", "/v1/git/*/state.git/git-upload-pack", "read-only"),
+    ScopeRule("POST", "/v1/git/*/state.git/git-receive-pack", "builder", audited=True),
+)
 _CHAT = ("messages", "stop", "take-back", "again", "answers", "reply")
 _MEMORY_PAGES = ("conversations", "memory", "facts", "forget", "sources", "notes", "proposals")
 _BUILT_IN_MEMORY = (

@@ -108,7 +108,7 @@ def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]
         return (tx.of(Entities).get(EntityId(name_or_id)).seq,)
     seqs = tuple(tx.of(Entities).find_by_names(graph.id, [name_or_id])[name_or_id])
     if not seqs:
-        hint = "`perdure fact entities AGENT` and GET /v1/entities list those that facts are about"
+        hint = "write the name as the list of entities has it, which `perdure fact entities AGENT` prints"
         raise NotFound("entity", name_or_id, hint=hint)
     return seqs
 

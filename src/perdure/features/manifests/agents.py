@@ -11,12 +11,12 @@ from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId
 from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent, without_own
-from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, update_block
+from perdure.domain.blocks.units import BLOCKS_CHANGED, create_block, update_block
 from perdure.domain.conversations.agent_copies import list_forgotten
 from perdure.features.groups.companions import find_companion, kind_of_companion, set_companion
 from perdure.features.manifests.things import attach_archives, changed_fields, describe_block, new_block
 from perdure.features.manifests.values import Thing
-from perdure.features.manifests.work import Work, find_by_id
+from perdure.features.manifests.work import Kind, Work
 from perdure.features.mcp.tables import Servers
 from perdure.storage.tx import Tx
 
@@ -25,11 +25,11 @@ _TEXTS = (*_FIELDS, "settings", "blocks")
 SHARED_MIN = 2
 
 
-class AgentKind:
+class AgentKind(Kind):
     """Agents."""
 
     def find(self, work: Work, thing: Thing) -> str | None:
-        if (id_ := find_by_id(work, self, thing)) is not None:
+        if (id_ := super().find(work, thing)) is not None:
             return id_
         found = work.tx.agents.page(where=AgentFilter(name=thing.name), limit=SHARED_MIN + 1)
         found = [one for one in found if DISCARDED not in one.tags] or found
@@ -56,7 +56,7 @@ class AgentKind:
             name=thing.name,
             agent_type=agent_type,
             settings=fields.get("settings", {}),
-            blocks=tuple(_own_block(label, one) for label, one in blocks.items()),
+            blocks=tuple(new_block(one, label) for label, one in blocks.items()),
             block_ids=tuple(work.blocks(thing)),
             tools=tuple(dict.fromkeys([*base, *_tools(work, thing)])),
             **{
@@ -95,7 +95,7 @@ class AgentKind:
         own: Any = {"author": work.author, "at": work.inputs.now}
         block = work.tx.blocks.find(agent_id, label)
         if block is None:
-            create_block(work.tx, work.new_id("block"), _own_block(label, fields), agent_id=agent_id, **own)
+            create_block(work.tx, work.new_id("block"), new_block(fields, label), agent_id=agent_id, **own)
         else:
             differing = {one.removeprefix(f"blocks.{label}.") for one in changed if one.startswith(f"blocks.{label}.")}
             update_block(work.tx, block.id, changed_fields(fields, differing), **own)
@@ -164,11 +164,6 @@ def _companion_of(tx: Tx, agent_id: AgentId) -> Any:
     """The kind of an agent's companion; False: it has none."""
     group = find_companion(tx, agent_id)
     return False if group is None else kind_of_companion(tx.agents.get(group.agent_ids[0]))
-
-
-def _own_block(label: str, fields: Any) -> NewBlock:
-    """The new block of an agent."""
-    return new_block(fields, label)
 
 
 def _tools(work: Work, thing: Thing) -> Sequence[str]:

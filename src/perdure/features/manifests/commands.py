@@ -1,21 +1,23 @@
-"""`perdure apply` and `perdure diff`."""
+"""`perdure apply`, `perdure diff` and `perdure agent show`."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from perdure.cli.commands.run import Org, Yes, command, flag, for_work, option
+from perdure.cli.commands.run import Agent, Org, Yes, command, flag, for_work, option
 
 if for_work(__name__):
     import json
 
     import typer
 
+    from perdure.cli.session.agent_choice import shell_word
     from perdure.cli.session.work import confirm, open_store
-    from perdure.cli.views.view import Output
+    from perdure.cli.views.view import Output, plural
     from perdure.core.errors import InvalidInput
     from perdure.features.manifests.schema import manifest_schema
     from perdure.features.manifests.views import plan_lines, plan_shape, summary_line
+    from perdure.library.perdure import AsyncPerdure
 
 Place = Annotated[str | None, option("The YAML file, or a folder of them.", "PATH", name="-f")]
 Prune = Annotated[bool, flag("--prune", "Take out of use what the files had once, and have no more.")]
@@ -65,3 +67,36 @@ async def diff(view: Output, place: Place = None, prune: Prune = False, org: Org
         plan = await perdure.manifests.plan(place, prune=prune)
         view.show(plan_shape(plan), *plan_lines(plan), summary_line(plan, done=False))
     return 2 if plan.changes else 0
+
+
+@command("agent show")
+async def show_agent(
+    view: Output,
+    perdure: AsyncPerdure,
+    agent: Agent,
+    as_yaml: Annotated[bool, flag("--yaml", "As a file that `perdure apply` takes.")] = False,
+) -> None:
+    """Show an agent: its model, its memory and its tools."""
+    if as_yaml:
+        text = await perdure.manifests.show(agent.id)
+        view.show({"yaml": text}, text.rstrip("\n"))
+        return
+    state = await agent.state()
+    found = {
+        "id": agent.id,
+        "name": agent.name,
+        "model": state.agent.model,
+        "description": state.agent.description,
+        "tags": [*state.agent.tags],
+        "blocks": {block.label: len(block.value) for block in state.blocks},
+        "tools": [tool.spec.name for tool in state.tools],
+    }
+    view.show(
+        found,
+        f"{agent.name} ({agent.id})",
+        f"Model: {state.agent.model}",
+        *([f"Description: {state.agent.description}"] if state.agent.description else []),
+        *(f"Block {block.label}: {plural(len(block.value), 'character')}" for block in state.blocks),
+        f"Tools: {', '.join(tool.spec.name for tool in state.tools) or 'none'}",
+    )
+    view.hint(f"`perdure agent show {shell_word(agent.name)} --yaml` writes a file of it.")

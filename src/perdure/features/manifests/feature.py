@@ -7,7 +7,7 @@ from perdure.core.features import Feature, Noun, OrgTable
 FEATURE = Feature(
     name="manifests",
     uses=("groups", "mcp", "schedules"),
-    nouns={"agent": Noun(modules=("agent_commands",))},
+    nouns={"agent": Noun(modules=("commands",))},
     verbs={
         "apply": Noun(modules=("commands",), help="Make agents and what they use as files describe them."),
         "diff": Noun(modules=("commands",), help="Show where agents differ from the files that describe them."),

@@ -12,7 +12,7 @@ from perdure.engine.budget import check_agent_size
 from perdure.features.groups.tables import Groups
 from perdure.features.groups.units import create_group, update_group
 from perdure.features.manifests.values import Thing
-from perdure.features.manifests.work import Work, find_by_id
+from perdure.features.manifests.work import Kind, Work
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.units import NewSchedule, create_schedule, resume_schedule
 from perdure.features.schedules.values import Schedule, ScheduledMessage, parse_interval, parse_moment, parse_quiet
@@ -23,11 +23,8 @@ _COUNTS = ("max_firings", "missed", "missed_limit")
 SCHEDULES_MAX = 10_000
 
 
-class GroupKind:
+class GroupKind(Kind):
     """Groups. One that is taken out is hidden, and keeps its transcript."""
-
-    def find(self, work: Work, thing: Thing) -> str | None:
-        return find_by_id(work, self, thing)
 
     def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
         try:
@@ -79,11 +76,11 @@ class GroupKind:
         return f"lists leave it out; {id_} keeps its transcript until it is deleted"
 
 
-class ScheduleKind:
+class ScheduleKind(Kind):
     """Schedules of agents. One that changes is cancelled, and made anew."""
 
     def find(self, work: Work, thing: Thing) -> str | None:
-        if (id_ := find_by_id(work, self, thing)) is not None:
+        if (id_ := super().find(work, thing)) is not None:
             return id_
         agent_id = work.agent(thing, "agent", thing.fields["agent"])
         found = work.tx.of(Schedules).page(agent_id, statuses=("active", "paused"), limit=SCHEDULES_MAX)

@@ -12,6 +12,8 @@ from perdure.features.manifests.schema import check_document
 from perdure.features.manifests.values import DEFAULT_NAME, KINDS, LISTS, Manifest, Place, Thing, ThingKind
 from perdure.features.manifests.yaml_nodes import Node, read_documents
 
+THINGS_MAX = 500
+"""The most things of a set: other writers wait while it is applied."""
 _TIMES = ("at", "every", "cron")
 
 
@@ -36,6 +38,10 @@ def read_manifest(files: Mapping[str, str], names: Sequence[str]) -> Manifest:
                     found[kind, key] = thing
     if not names or not found:
         raise InvalidInput(f"{', '.join(names[:3]) or 'the files'}: there is nothing in it that could be applied")
+    if len(found) > THINGS_MAX:
+        raise InvalidInput(
+            f"the files describe {len(found):,} things, the limit is {THINGS_MAX:,}: give parts a `name`"
+        )
     order = {kind: number for number, kind in enumerate(KINDS)}
     things = sorted(found.values(), key=lambda one: order[one.kind])
     return Manifest(name=DEFAULT_NAME if name is None else name[0], things=_with_members(things))

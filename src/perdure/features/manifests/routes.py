@@ -22,8 +22,9 @@ async def apply_manifest(library: Library, body: ManifestIn, guard: Annotated[Mc
         if thing.kind == "mcp_servers":
             guard.check_transport("stdio" if "command" in thing.fields else None)
             await guard.private(thing.fields.get("url", ""))
-    do = library.manifests.plan if body.dry_run else library.manifests.apply
-    return PlanShape.make(await do(manifest, prune=body.prune))
+    if body.dry_run:
+        return PlanShape.make(await library.manifests.plan(manifest, prune=body.prune))
+    return PlanShape.make(await library.manifests.apply(manifest, prune=body.prune, plan=body.digest))
 
 
 @router.get("/v1/manifests/schema")

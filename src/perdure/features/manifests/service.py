@@ -49,14 +49,14 @@ class AsyncManifests(AsyncPart):
         manifest = files if isinstance(files, Manifest) else await self.read(files)
         return await self._apply(manifest, prune=prune, dry=True)
 
-    async def apply(self, files: Files | Manifest, *, prune: bool = False, plan: Plan | None = None) -> Plan:
+    async def apply(self, files: Files | Manifest, *, prune: bool = False, plan: Plan | str | None = None) -> Plan:
         """Make agents and what they use as files describe them, and return what changed: all in one transaction, or
         nothing. Then new MCP servers are read whose tools agents are to have.
 
         Args:
             files: a file, a folder of them, or texts by their paths.
             prune: whether what the files had once, and have no more, is taken out of use.
-            plan: what was looked at; if something else would change now, nothing is written.
+            plan: what was looked at, or its digest; if something else would change now, nothing is written.
         Raises: InvalidInput, with file and line; Conflict: something has changed since `plan`; StoreError.
         """
         manifest = files if isinstance(files, Manifest) else await self.read(files)
@@ -82,7 +82,7 @@ class AsyncManifests(AsyncPart):
         """The JSON schema of such files, by which editors complete them."""
         return manifest_schema()
 
-    async def _apply(self, manifest: Manifest, *, prune: bool, dry: bool, expected: Plan | None = None) -> Plan:
+    async def _apply(self, manifest: Manifest, *, prune: bool, dry: bool, expected: Plan | str | None = None) -> Plan:
         """Apply a manifest; with `dry` take that back. Raises: as `apply`."""
         default = await self._check(manifest, dry=dry)
         private = {} if dry else await self._leads_inside(manifest)
@@ -94,8 +94,9 @@ class AsyncManifests(AsyncPart):
             plan = apply_manifest(work, manifest, prune=prune)
             if dry:
                 raise TakenBack(plan)
-            if expected is not None and plan.digest != expected.digest:
+            if expected is not None and plan.digest != (expected if isinstance(expected, str) else expected.digest):
                 raise Conflict("something has changed since the plan was made: nothing was applied; look at it again")
+            work.finish()
             return plan
 
         try:

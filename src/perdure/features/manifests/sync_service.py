@@ -28,14 +28,14 @@ class Manifests(Part):
         for its tools. Raises: as `apply`."""
         return self._portal.run(self._inner.plan(files, prune=prune))
 
-    def apply(self, files: Files | Manifest, *, prune: bool = False, plan: Plan | None = None) -> Plan:
+    def apply(self, files: Files | Manifest, *, prune: bool = False, plan: Plan | str | None = None) -> Plan:
         """Make agents and what they use as files describe them, and return what changed: all in one transaction, or
         nothing. Then new MCP servers are read whose tools agents are to have.
 
         Args:
             files: a file, a folder of them, or texts by their paths.
             prune: whether what the files had once, and have no more, is taken out of use.
-            plan: what was looked at; if something else would change now, nothing is written.
+            plan: what was looked at, or its digest; if something else would change now, nothing is written.
         Raises: InvalidInput, with file and line; Conflict: something has changed since `plan`; StoreError.
         """
         return self._portal.run(self._inner.apply(files, prune=prune, plan=plan))

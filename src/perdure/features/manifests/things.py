@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS
@@ -13,7 +14,7 @@ from perdure.domain.archives.units import ArchiveChanges, attach_archive, create
 from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, update_block
 from perdure.domain.tools.units import NewTool, create_tool, delete_tool, update_tool
 from perdure.features.manifests.values import Thing
-from perdure.features.manifests.work import Work, find_by_id
+from perdure.features.manifests.work import Kind, Work
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.units import (
     McpChanges,
@@ -49,17 +50,7 @@ def changed_fields(fields: Any, changed: set[str], *, without: tuple[str, ...] =
     return {name: value for name, value in fields.items() if name in changed and name not in without}
 
 
-class StaysThere:
-    """Things that stay in the store when they are taken out of use: they are only taken from agents."""
-
-    def is_removed(self, work: Work, id_: str) -> bool:
-        return False
-
-    def restore(self, work: Work, id_: str) -> None:
-        """Nothing was taken from the thing itself."""
-
-
-class ToolKind(StaysThere):
+class ToolKind(Kind):
     """Tools of Python."""
 
     def find(self, work: Work, thing: Thing) -> str | None:
@@ -95,11 +86,8 @@ class ToolKind(StaysThere):
         return "it is deleted, and no agent has it any more; a file that has it makes it again"
 
 
-class BlockKind(StaysThere):
+class BlockKind(Kind):
     """Blocks that several agents share."""
-
-    def find(self, work: Work, thing: Thing) -> str | None:
-        return find_by_id(work, self, thing)
 
     def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
         try:
@@ -120,16 +108,17 @@ class BlockKind(StaysThere):
     def remove(self, work: Work, id_: str) -> str:
         work.touch_owners("blocks", id_)
         for agent_id in work.tx.owners.list_agents("blocks", id_):
-            work.tx.blocks.detach(agent_id, BlockId(id_))
+            with suppress(NotFound):  # a companion has lost it with its agent
+                work.tx.blocks.detach(agent_id, BlockId(id_))
             BLOCKS_CHANGED(work.tx, agent_id)
         return f"no agent has it any more; {id_} stays in the store"
 
 
-class ArchiveKind(StaysThere):
+class ArchiveKind(Kind):
     """Archives."""
 
     def find(self, work: Work, thing: Thing) -> str | None:
-        if (id_ := find_by_id(work, self, thing)) is not None:
+        if (id_ := super().find(work, thing)) is not None:
             return id_
         found = work.tx.archives.list(name=thing.name, limit=2)
         if len(found) > 1:
@@ -163,7 +152,7 @@ class ArchiveKind(StaysThere):
         return f"no agent has it any more; {id_} stays in the store with its texts"
 
 
-class McpServerKind(StaysThere):
+class McpServerKind(Kind):
     """MCP servers. None is asked for its tools here."""
 
     def find(self, work: Work, thing: Thing) -> str | None:

@@ -88,9 +88,7 @@ def apply_manifest(work: Work, manifest: Manifest, *, prune: bool) -> Plan:
             changes.append(found)
         elif found:
             left.append((row.kind, row.name))
-    work.finish()
-    waiting = sorted(work.waiting)
-    return Plan(changes=changes, left=left, noted=noted, total=len(manifest.things), waiting=waiting)
+    return Plan(changes=changes, left=left, noted=noted, total=len(manifest.things), waiting=sorted(work.waiting))
 
 
 def _apply_thing(

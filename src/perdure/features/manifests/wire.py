@@ -15,7 +15,7 @@ FILES_MAX, FILE_CHARS, PATH_CHARS = 100, 1_000_000, 300
 
 class ManifestIn(WireRequest):
     """Files of agents and the Python files that they name, by their paths. `prune`: also take out of use what the files
-    had once, and have no more."""
+    had once, and have no more; `digest`: that of the plan that was looked at, so that nothing else is applied."""
 
     files: Annotated[
         dict[Annotated[str, Field(min_length=1, max_length=PATH_CHARS)], Annotated[str, Field(max_length=FILE_CHARS)]],
@@ -23,6 +23,7 @@ class ManifestIn(WireRequest):
     ]
     prune: bool = False
     dry_run: bool = False
+    digest: Annotated[str, Field(max_length=64)] | None = None
 
 
 class FieldChangeShape(WireShape, of=FieldChange, fields="path before after drifted"):

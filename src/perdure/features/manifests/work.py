@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
@@ -95,32 +96,33 @@ class Work:
         return found
 
 
-class Kind(Protocol):
-    """What can be done with things of one kind."""
+class Kind(ABC):
+    """What can be done with things of one kind. By default one that is taken out of use is only taken from agents."""
 
     def find(self, work: Work, thing: Thing) -> str | None:
         """The id of a thing of the store that a file describes for the first time; None: it is new."""
+        id_ = thing.fields.get("id")
+        return id_ if id_ is not None and self.describe(work, id_) is not None else None
 
+    @abstractmethod
     def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
         """The fields of a thing as a file has them; None: it is gone."""
 
+    @abstractmethod
     def create(self, work: Work, thing: Thing) -> str:
         """Make a thing, and return its id."""
 
+    @abstractmethod
     def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
         """Give a thing the fields of a file, of which these paths differ; return its id."""
 
-    def is_removed(self, work: Work, id_: str) -> bool:
-        """Whether a thing was taken out of use, and can be taken back."""
-
-    def restore(self, work: Work, id_: str) -> None:
-        """Take a thing back that was taken out of use."""
-
+    @abstractmethod
     def remove(self, work: Work, id_: str) -> str:
         """Take a thing out of use, and return what became of it, in words."""
 
+    def is_removed(self, work: Work, id_: str) -> bool:
+        """Whether a thing was taken out of use, and can be taken back."""
+        return False
 
-def find_by_id(work: Work, kind: Kind, thing: Thing) -> str | None:
-    """The id that a file gives, if there is such a thing here."""
-    id_ = thing.fields.get("id")
-    return id_ if id_ is not None and kind.describe(work, id_) is not None else None
+    def restore(self, work: Work, id_: str) -> None:  # noqa: B027  # most kinds have nothing to take back
+        """Take a thing back that was taken out of use."""

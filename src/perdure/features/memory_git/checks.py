@@ -60,7 +60,7 @@ async def read_push(repository: Repository, head: str, new: str) -> Sequence[Pus
     ]
 
 
-def _line(parents: Mapping[str, Sequence[str]], head: str, new: str) -> Sequence[str]:
+def _line(parents: dict[str, list[str]], head: str, new: str) -> Sequence[str]:
     """The commits that lead from `head` to `new`, one behind the other: what else was merged is part of the merge."""
     behind: set[str] = {head}
     for one in reversed(parents):  # parents stand behind their children

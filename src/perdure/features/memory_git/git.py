@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from perdure.core.errors import InvalidInput, PerdureError
-from perdure.features.memory_git.values import BRANCH, Change, Pack
+from perdure.features.memory_git.values import BRANCH, NewCommit, Pack
 from perdure.scratch import scratch_folder
 from perdure.toolbox.processes import end_group, start_group
 
@@ -132,7 +132,7 @@ class Repository:
         arguments = ("rev-parse", "--verify", "--quiet", f"{BRANCH}^{{commit}}")
         return (await self.run(*arguments, fails=False)).decode().strip()
 
-    async def commit(self, head: str, changes: Sequence[Change]) -> tuple[Sequence[str], Pack]:
+    async def commit(self, head: str, changes: Sequence[NewCommit]) -> tuple[Sequence[str], Pack]:
         """Add commits behind `head` (empty: behind none); return their hashes in order, and their objects."""
         known = {path.name for path in self._packs()}
         marks = self.folder / "marks"
@@ -184,7 +184,7 @@ def _write(folder: Path, head: str, packs: Sequence[Pack]) -> None:
         name.with_suffix(".idx").write_bytes(pack.pack_index)
 
 
-def _commit_stream(number: int, change: Change, head: str) -> bytes:
+def _commit_stream(number: int, change: NewCommit, head: str) -> bytes:
     """A commit as `git fast-import` reads it."""
     when = f"{int(change.at.timestamp())} +0000"
     message = change.text.replace("\0", "").encode("utf-8", "replace")

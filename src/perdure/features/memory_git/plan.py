@@ -25,7 +25,7 @@ from perdure.features.memory_git.layout import (
     skill_path,
 )
 from perdure.features.memory_git.tables import MemoryGit
-from perdure.features.memory_git.values import Change, FileKind, GitHistory, HeadFile
+from perdure.features.memory_git.values import FileKind, GitHistory, HeadFile, NewCommit
 from perdure.features.notes.values import NOTE_TAG, note_of
 from perdure.features.skills.tables import Skills
 from perdure.features.skills.values import Skill, SkillVersion
@@ -44,7 +44,7 @@ class CommitPlan:
     """What is to be committed next, and the history to which it is added: another one where texts were forgotten."""
 
     history: GitHistory
-    changes: Sequence[Change]
+    changes: Sequence[NewCommit]
     is_all: bool
 
 
@@ -58,7 +58,7 @@ def plan_changes(tx: Tx, agent_id: AgentId, at: datetime) -> CommitPlan:
         history = replace(history, generation=history.generation + 1, head="", entries={}, left={})
     history = replace(history, forgotten=mark)
     planner = _Planner(tx, agent_id, agent.name, history, forgotten, at)
-    changes: list[Change] = []
+    changes: list[NewCommit] = []
     if not history.head:
         # The number keeps two lines of commits apart: no merge brings the forgotten text of an older line back.
         text = f"Memory of {' '.join(agent.name.split())}\n\nLine: {history.generation + 1}\n"
@@ -99,9 +99,9 @@ class _Planner:
         reason: str = "",
         thing: str = "",
         version: int = 0,
-    ) -> Change:
+    ) -> NewCommit:
         """One commit."""
-        return Change(
+        return NewCommit(
             files=files,
             entries=entries,
             author=who[0],
@@ -126,7 +126,7 @@ class _Planner:
         text: str,
         before: str | None,
         reason: str = "",
-    ) -> Change:
+    ) -> NewCommit:
         """The commit by which a file says what a thing is now; `before`: the path that it had."""
         files: dict[str, bytes | None] = {path: data}
         entries: dict[str, HeadFile | None] = {path: HeadFile(kind, thing, version, digest_of(data))}
@@ -142,7 +142,7 @@ class _Planner:
                 text = redactor.redact(text)
         return text
 
-    def gone(self) -> Iterator[Change]:
+    def gone(self) -> Iterator[NewCommit]:
         """What the agent no longer has: the files go."""
         there = {("block", one.id) for one in self._own} | {("skill", str(one.seq)) for one in self._skills}
         there |= {("note", one.id) for one in self._notes}
@@ -152,7 +152,7 @@ class _Planner:
                 text = f"Remove {path}\n"
                 yield self.change({path: None}, {path: None}, _author(PERDURE, self._id), at=self._at, text=text)
 
-    def blocks(self) -> Iterator[Change]:
+    def blocks(self) -> Iterator[NewCommit]:
         """The versions of blocks."""
         for block in self._own:
             before, after = self._begin("block", block.id, block.version)
@@ -196,7 +196,7 @@ class _Planner:
             return None, min(left, newest - 1)
         return None, -1
 
-    def skills(self) -> Iterator[Change]:
+    def skills(self) -> Iterator[NewCommit]:
         """The versions of the skills that the agent and people wrote."""
         for skill in self._skills:
             before, after = self._begin("skill", str(skill.seq), skill.version)
@@ -205,7 +205,7 @@ class _Planner:
                 yield self._skill(skill, version, before)
                 before = skill_path(skill.name)
 
-    def _skill(self, skill: Skill, version: SkillVersion, before: str | None) -> Change:
+    def _skill(self, skill: Skill, version: SkillVersion, before: str | None) -> NewCommit:
         """The commit of a version of a skill."""
         shown, description = version.text, version.description
         if version.version < skill.version:
@@ -225,7 +225,7 @@ class _Planner:
             before=before,
         )
 
-    def notes(self) -> Iterator[Change]:
+    def notes(self) -> Iterator[NewCommit]:
         """The notes that are new or differ."""
         for note in self._notes:
             path, entry = self._known.get(("note", note.id), (note_path(note), None))
@@ -236,7 +236,7 @@ class _Planner:
                 text = self._without_forgotten(text, note.changed_at)
                 yield self._put("note", note.id, 0, path, data, who, at=note.changed_at, text=text, before=path)
 
-    def files(self) -> Iterator[Change]:
+    def files(self) -> Iterator[NewCommit]:
         """The other files that are new or differ."""
         for path, (kept, at, by) in self._files.items():
             data = self._without_forgotten(kept, at).encode("utf-8", "replace")

@@ -227,7 +227,8 @@ class AsyncMemoryGit(AsyncPart):
         owner = await _owner_of(target)
         if owner == self._id:
             return False
-        if owner or await asyncio.to_thread(_is_taken, target):
+        is_taken = bool(owner) or await asyncio.to_thread(_is_taken, target)
+        if is_taken:
             raise InvalidInput(
                 f"{target} holds something else: give a new folder, or one with the memory of this agent"
             )
@@ -243,7 +244,7 @@ class AsyncMemoryGit(AsyncPart):
 
 async def _owner_of(folder: Path) -> str:
     """The id of the agent whose memory a folder holds; empty: it holds none."""
-    if not await asyncio.to_thread((folder / ".git").is_dir):
+    if not await asyncio.to_thread(_is_taken, folder / ".git"):
         return ""
     _, out, _ = await run_git("config", "--local", "--get", _OWNER, folder=folder, as_user=True, fails=False)
     return out.decode("utf-8", "replace").strip()

@@ -77,7 +77,7 @@ class GitHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class NewCommit:
     """One commit that waits to be made of what the store holds.
 
     Args:

@@ -11,12 +11,13 @@ from perdure.core.agents import OWN_TAGS, AgentFilter, check_name
 from perdure.core.blocks import Author
 from perdure.core.errors import AlreadyExists
 from perdure.core.ids import AgentId, BlockId, ConversationId, derived_id
-from perdure.domain.conversations.agent_copies import copy_agent, find_own_archive, restore_agent
+from perdure.domain.archives.passages import find_own_archive
+from perdure.domain.conversations.agent_copies import copy_agent, restore_agent
 from perdure.engine.conversations.reset import delete_agent
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.prefixes import read_memory
 from perdure.engine.reading import AGAIN_MAX, ReadingChanged
-from perdure.features.snapshots.copied_rows import TABLES, AgentRows, LogTable, NewIds
+from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row
 from perdure.features.snapshots.moments import hash_of_request, request_of
 from perdure.features.snapshots.units import apply_moment, unforgotten_value
 from perdure.features.snapshots.values import Moment
@@ -101,16 +102,16 @@ async def _copy_rows(moment: Moment, target: AgentId, ports: Ports, progress: Pr
     upto = await ports.store.read(_end_of, moment)
     ids, done = _new_ids(moment, target), 0
 
-    def copy(tx: Tx, table: LogTable, after: Sequence[Any] | None) -> list[Mapping[str, Any]]:
+    def copy(tx: Tx, table: str, after: Sequence[Any] | None) -> list[Row]:
         """Copy the rows behind a key; return them."""
         rows = tx.of(AgentRows).read(table, moment.agent_id, after=after, upto=upto)
-        tx.of(AgentRows).add(table, target, rows, ids)
-        return [*rows]
+        tx.of(AgentRows).add(table, rows, ids)
+        return rows
 
-    for table in TABLES:
+    for table, (key, _) in TABLES.items():
         after = None
         while rows := await ports.store.write(copy, table, after):
-            after = [rows[-1][name] for name in table.key.split(", ")]
+            after = [rows[-1][name] for name in key.split(", ")]
             done += len(rows)
             progress(done)
 
@@ -131,7 +132,8 @@ def _end_of(tx: Tx, moment: Moment) -> Mapping[str, int]:
     if moment.step_id is not None:
         step = tx.steps.get(moment.step_id)
         last = {"last_run": step.run_seq, "last_step": step.index, "last_prefix": step.recipe.prefix_seq}
-    return {"upto": moment.upto_seq, "revision": moment.settings_revision, **last}
+    of_line = {"line": moment.conversation_seq, "next_node": moment.next_node}
+    return {"upto": moment.upto_seq, "revision": moment.settings_revision, **of_line, **last}
 
 
 def _finish(
@@ -171,6 +173,7 @@ def _finish(
         inputs,
         author=author,
         expected=hash_of_request(request_of(tx, moment)),
+        original=moment.agent_id,
     )
     return left
 

@@ -6,22 +6,17 @@ from those of the original and the new agent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from perdure.core.ids import (
-    AgentId,
-    BlockId,
-    ConversationId,
-    RunId,
-    derived_id,
-    derived_run_id,
-    id_in_other_run,
-    run_of,
-)
+from perdure.core.ids import PREFIXES, AgentId, BlockId, derived_id, derived_run_id, id_in_other_run, run_of
 from perdure.core.messages import is_embedded
 from perdure.features.snapshots.values import Moment
+from perdure.storage import migrations
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database.row_format import insert_into, storable
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
@@ -34,84 +29,44 @@ Row = dict[str, Any]
 ROWS_AT_ONCE = 200
 """Rows of one transaction."""
 
-
-@dataclass(frozen=True, slots=True)
-class LogTable:
-    """A table of the log: its key beside the agent, its other columns, and SQL for the rows up to a moment."""
-
-    name: str
-    key: str
-    columns: str
-    upto: str = "TRUE"
-
-
-TABLES = (
-    LogTable(
-        "conversations",
-        "seq",
-        "id, summary, settings, seen, prefix_seq, view_tokens, archived_at, created_at, updated_at, last_message_at,"
-        " stubs, overcount, pending_run_seq, pending_from, first_seq, hidden, removed_at",
-    ),
-    LogTable(
-        "message_revisions",
-        "seq, revision",
-        "parts, settings_revision, author_kind, author_id, created_at, checksum, name",
-        "seq <= :upto",
-    ),
-    LogTable(
-        "messages",
-        "seq",
-        "id, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens, revision,"
-        " removed, created_at, occurred_at, checksum",
-        "seq <= :upto",
-    ),
-    LogTable(
-        "prefixes",
-        "seq",
-        "conversation_seq, reason, system, tools, seen, from_message_seq, settings_revision, tokens, created_at,"
-        " summary, nodes, pinned, client_tools, marker, hides_notice, parts, changes, opening",
-        "seq <= :last_prefix",
-    ),
-    LogTable(
-        "summary_nodes",
+_ENDED = "status NOT IN ('queued', 'running')"
+TABLES: Mapping[str, tuple[str, str]] = {
+    "conversations": ("seq", "TRUE"),
+    "message_revisions": ("seq, revision", "seq <= :upto"),
+    "messages": ("seq", "seq <= :upto"),
+    "prefixes": ("seq", "seq <= :last_prefix"),
+    "summary_nodes": (
         "conversation_seq, seq",
-        "level, from_message_seq, upto_message_seq, children, message_count, since, until, text, tokens, made_by,"
-        " model, rejected, usage, created_at, method, revised_at",
-        "upto_message_seq <= :upto",
+        "upto_message_seq <= :upto AND (conversation_seq <> :line OR seq < :next_node)",
     ),
-    LogTable(
-        "runs",
-        "seq",
-        "id, org_id, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
-        " first_message_seq, lease_number, cancel_requested, usage, step_count, created_at, started_at, ended_at,"
-        " resumes, begins_at, turn_from, answer, input_waits, client_tools, hook_context, hidden, options",
-        "seq <= :last_run AND first_message_seq <= :upto AND (status NOT IN ('queued', 'running') OR seq = :last_run)",
-    ),
-    LogTable(
-        "steps",
+    "runs": ("seq", f"seq <= :last_run AND first_message_seq <= :upto AND ({_ENDED} OR seq = :last_run)"),
+    "steps": (
         "run_seq, step_index",
-        "id, status, model, recipe, lease_number, usage, stop_reason, failure, created_at, ended_at, feedback, tags",
         "(run_seq < :last_run OR run_seq = :last_run AND step_index <= :last_step) AND status <> 'pending'",
     ),
-    LogTable("client_tools", "digest", "tools"),
-    LogTable("message_sources", "conversation_seq, seq, place", "label, name, via", "seq <= :upto"),
-    LogTable("captures", "conversation_seq", "upto_seq, captured_at", "upto_seq <= :upto"),
-    LogTable(
-        "resets",
-        "conversation_seq, number",
-        "upto_seq, message_count, author_kind, author_id, created_at",
-        "upto_seq <= :upto",
-    ),
-    LogTable("view_gaps", "conversation_seq, from_seq, since_revision", "upto_seq, until_revision"),
-    LogTable(
-        "agent_revisions",
-        "revision",
-        "agent_type, model, follows_default, timezone, system, settings, tool_ids",
-        "revision < :revision",
-    ),
-)
-"""What a clone has of the log of its original, in the order in which it is copied."""
-LOG_TABLES: Mapping[str, LogTable] = {table.name: table for table in TABLES}
+    "client_tools": ("digest", "TRUE"),
+    "message_sources": ("conversation_seq, seq, place", "seq <= :upto"),
+    "captures": ("conversation_seq", "upto_seq <= :upto"),
+    "resets": ("conversation_seq, number", "upto_seq <= :upto"),
+    "view_gaps": ("conversation_seq, from_seq, since_revision", "from_seq <= :upto"),
+    "agent_revisions": ("revision", "revision < :revision"),
+}
+"""Table of the log -> its key beside the agent, and SQL for the rows up to a moment; in the order of copying."""
+_IDS = ("id", "run_id", "step_id", "conversation_id")
+"""The columns with ids that a copy has of its own."""
+_OF_HERE = ("lease_owner", "lease_until", "waiting_input", "callback", "callback_due_at", "batch_id", "origin_id")
+"""The columns of a run that are about its process and its caller."""
+_KINDS = {prefix: kind for kind, prefix in PREFIXES.items()}
+_SCHEMA = Path(migrations.__file__).with_name(migrations.SCHEMA_FILE)
+
+
+@functools.cache
+def columns_of(table: str) -> Sequence[str]:
+    """The columns of a table of the log, as the file says that makes the tables of a new store."""
+    found = re.search(rf"CREATE TABLE {table} \((.*?)\)(?: {{clustered}})?;\n", _SCHEMA.read_text("utf-8"), re.DOTALL)
+    assert found is not None, table
+    lines = re.sub(r"DEFAULT '[^']*'|PRIMARY KEY \([^)]*\)|\n", " ", found[1]).split(",")
+    return [line.split()[0] for line in lines if line.strip()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +76,29 @@ class NewIds:
     target: AgentId
     blocks: Mapping[str, str]
 
-    def conversation(self, id_: str) -> str:
-        """The id of a copied conversation."""
-        return derived_id("conversation", self.target, id_)
-
-    def run(self, id_: str) -> RunId:
-        """The id of a copied run."""
-        return derived_run_id(self.target, id_)
-
-    def of_run(self, kind: str, id_: str, run_id: str | None) -> str:
-        """The id of a copied message or step; of one whose id leads to its run, an id that leads to the copied run."""
-        if run_id is not None and run_of(id_) == run_id:
-            return id_in_other_run(id_, self.run(run_id))
+    def of(self, id_: str, run_id: str | None = None) -> str:
+        """The id of the copy of a conversation, run, message or step. One whose id leads to its run (None: to that of
+        its id) has one that leads to the copied run."""
+        kind = _KINDS[id_.partition("-")[0]]
+        if kind == "run":
+            return derived_run_id(self.target, id_)
+        of_run = run_of(id_)
+        if kind != "conversation" and of_run is not None and of_run == (run_id or of_run):
+            return id_in_other_run(id_, derived_run_id(self.target, of_run))
         return derived_id(kind, self.target, id_)
+
+    def row(self, table: str, row: Row) -> Row:
+        """The row of the copy. A run in it has ended."""
+        new = {**row, "agent_id": self.target} | dict.fromkeys(row.keys() & {*_OF_HERE})
+        for name in row.keys() & {*_IDS}:
+            of = row["run_id"] or "none" if (table, name) == ("messages", "id") else None
+            new[name] = row[name] and self.of(row[name], of)
+        for name in row.keys() & {"seen"} | ({"parts"} if table == "prefixes" else set()):
+            new[name] = self.renamed(row[name])
+        if row.get("status") in ("queued", "running"):
+            end = row["started_at"] or row["created_at"]
+            new |= {"status": "completed", "stop_reason": "end_turn", "ended_at": end}
+        return new
 
     def renamed(self, text: str) -> str:
         """A stored text that names blocks, with the names of their copies."""
@@ -146,63 +111,49 @@ class AgentRows(Table):
     """Rows of agents' logs, as the columns store them."""
 
     def read(
-        self, table: LogTable, agent_id: AgentId, *, after: Sequence[Any] | None, upto: Mapping[str, int]
+        self,
+        table: str,
+        agent_id: AgentId,
+        *,
+        after: Sequence[Any] | None,
+        upto: Mapping[str, int],
+        where: str | None = None,
     ) -> list[Row]:
-        """Some rows of an agent up to a moment, in the order of their key, behind the one with the key `after`."""
-        key = table.key.split(", ")
-        behind = ""
-        if after is not None:
-            behind = f" AND ({table.key}) > ({', '.join(f':after_{place}' for place in range(len(key)))})"
+        """Some rows of an agent up to a moment, in the order of their key, behind the one with the key `after`.
+
+        Args:
+            where: SQL for other rows.
+        """
+        key, within = TABLES[table]
         values = {f"after_{place}": value for place, value in enumerate(after or ())}
-        columns = f"{table.key}, {table.columns}"
+        behind = f" AND ({key}) > ({', '.join(f':{name}' for name in values)})" if values else ""
+        columns = columns_of(table)
         rows = self._rows(
-            f"SELECT {columns} FROM {table.name} WHERE agent_id = :agent_id AND {table.upto}{behind} AND {OWN_AGENT}"
-            f" ORDER BY {table.key} LIMIT :limit",
+            f"SELECT {', '.join(columns)} FROM {table} WHERE agent_id = :agent_id AND {where or within}{behind}"
+            f" AND {OWN_AGENT} ORDER BY {key} LIMIT :limit",
             agent_id=agent_id,
             limit=ROWS_AT_ONCE,
             **upto,
             **values,
         )
-        return [dict(zip(columns.split(", "), row, strict=True)) for row in rows]
+        return [dict(zip(columns, row, strict=True)) for row in rows]
 
-    def add(
-        self,
-        table: LogTable,
-        agent_id: AgentId,
-        rows: Sequence[Row],
-        ids: NewIds,
-        *,
-        conversation_id: ConversationId | None = None,
-    ) -> None:
-        """Add rows of another agent to this one, which has none with their keys.
-
-        Args:
-            conversation_id: the agent's conversation that takes them; None: the copies of the other agent's.
-        Raises: NotFound.
-        """
-        own = own_agent(self._db, self._org_id, agent_id)
-        added = [{**row, "agent_id": own} for row in rows]
-        if "org_id" in table.columns.split(", "):
-            added = [{**row, "org_id": self._org_id} for row in added]
-        if (change := _CHANGES.get(table.name)) is not None:
-            for row in added:
-                change(row, ids)
-                if conversation_id is not None and "conversation_id" in row:
-                    row["conversation_id"] = conversation_id
+    def add(self, table: str, rows: Sequence[Row], ids: NewIds, conversation_id: str | None = None) -> None:
+        """Add copies of rows to an agent that has none with their keys. `conversation_id`: of the only conversation
+        that the agent has; None: the ids are copied too. Raises: NotFound: the agent."""
+        own = own_agent(self._db, self._org_id, ids.target)
+        added = [ids.row(table, row) for row in rows]
+        for row in added if table == "runs" else ():
+            row |= {"org_id": self._org_id} | ({"conversation_id": conversation_id} if conversation_id else {})
         for checksums in (MESSAGE_CHECKSUMS, REVISION_CHECKSUMS):
-            if checksums.table == table.name:
-                for row in added:
-                    row["checksum"] = checksums.of(row)
-        self._db.run_many(insert_into(table.name, f"agent_id, {table.key}, {table.columns}"), added)
-        in_directory = {"conversations": added, "runs": added, "messages": added}.get(table.name, ())
-        register(
-            self._db,
-            self._org_id,
-            agent_id,
-            [(row["id"], row["seq"]) for row in in_directory if run_of(row["id"]) != row.get("run_id", "")],
-        )
-        if table.name == "messages" and added:
-            self._index(agent_id, added[0]["seq"], added[-1]["seq"])
+            for row in added if checksums.table == table else ():
+                row["checksum"] = checksums.of(row)
+        self._db.run_many(insert_into(table, ", ".join(columns_of(table))), added)
+        if table in ("conversations", "runs", "messages"):
+            unlinked = [(row["id"], row["seq"]) for row in added if run_of(row["id"]) != row.get("run_id", "")]
+            register(self._db, self._org_id, own, unlinked)
+        if table == "messages" and added:
+            self._index(ids.target, added[0]["seq"], added[-1]["seq"])
 
     def _index(self, agent_id: AgentId, first: int, last: int) -> None:
         """Let searches find these new messages."""
@@ -305,45 +256,3 @@ class AgentRows(Table):
             **of_agent,
         )
         self._run("DELETE FROM view_gaps WHERE agent_id = :agent_id AND from_seq > :upto", **of_agent)
-
-
-def _change_conversation(row: Row, ids: NewIds) -> None:
-    """Make a row of a conversation that of its copy."""
-    row |= {"id": ids.conversation(row["id"]), "seen": ids.renamed(row["seen"])}
-
-
-def _change_message(row: Row, ids: NewIds) -> None:
-    """Make a row of a message that of its copy."""
-    run_id, step_id = row["run_id"], row["step_id"]
-    row["id"] = ids.of_run("message", row["id"], run_id)
-    if run_id is not None:
-        row["run_id"] = ids.run(run_id)
-    if step_id is not None:
-        row["step_id"] = ids.of_run("step", step_id, run_of(step_id))
-
-
-def _change_prefix(row: Row, ids: NewIds) -> None:
-    """Make a row of a prefix that of its copy."""
-    row |= {"seen": ids.renamed(row["seen"]), "parts": ids.renamed(row["parts"])}
-
-
-def _change_run(row: Row, ids: NewIds) -> None:
-    """Make a row of a run that of its copy, which has ended."""
-    row |= {"id": ids.run(row["id"]), "conversation_id": ids.conversation(row["conversation_id"])}
-    if row["status"] in ("queued", "running"):
-        row |= {"status": "completed", "stop_reason": "end_turn", "ended_at": row["started_at"] or row["created_at"]}
-
-
-def _change_step(row: Row, ids: NewIds) -> None:
-    """Make a row of a step that of its copy."""
-    row["id"] = ids.of_run("step", row["id"], run_of(row["id"]))
-
-
-_CHANGES: Mapping[str, Callable[[Row, NewIds], None]] = {
-    "conversations": _change_conversation,
-    "messages": _change_message,
-    "prefixes": _change_prefix,
-    "runs": _change_run,
-    "steps": _change_step,
-}
-"""Table -> how a row of the original becomes one of the copy."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,15 +14,16 @@ from perdure.core.blocks import Author
 from perdure.core.errors import AlreadyExists, IllegalLog, InvalidInput, NotFound, StoreDamaged
 from perdure.core.ids import AgentId, BlockId, derived_id
 from perdure.core.messages import Message
+from perdure.core.text.json_strings import json_start
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.prefixes import read_memory
-from perdure.features.snapshots.copied_rows import LOG_TABLES, AgentRows, NewIds, Row
+from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row, columns_of
 from perdure.features.snapshots.moments import hash_of_request, request_of, rows_of
-from perdure.features.snapshots.units import apply_moment, unforgotten_value
-from perdure.features.snapshots.values import HASH, VERSION, BlockCopy, Clone, Document, Moment, hash_of
-from perdure.storage.database.row_format import load
+from perdure.features.snapshots.units import apply_moment, list_forgotten_texts, unforgotten_value
+from perdure.features.snapshots.values import HASH, VERSION, BlockCopy, Clone, Moment, SnapshotDocument, hash_of
+from perdure.storage.database.row_format import load, storable
 from perdure.storage.tables.message_rows import PARTS
 from perdure.storage.tx import Tx
 
@@ -30,16 +32,16 @@ _NUMBER_MAX = 2**53
 
 
 @functools.cache
-def _adapter() -> TypeAdapter[Document]:
+def _adapter() -> TypeAdapter[SnapshotDocument]:
     """What makes JSON of a document, and reads it."""
-    return TypeAdapter(Document)
+    return TypeAdapter(SnapshotDocument)
 
 
 def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]:
     """Return a moment of an agent as one object, with all that its next request is built of. Raises: NotFound."""
     agent = tx.agents.get(moment.agent_id)
     rows = _rows(tx, moment)
-    document = Document(
+    document = SnapshotDocument(
         version=VERSION,
         name=agent.name,
         description=agent.description,
@@ -50,7 +52,12 @@ def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]
         earlier_messages=max(0, tx.messages.count(agent.id) - len(rows["messages"])),
         rows=rows,
     )
-    shape: dict[str, Any] = _adapter().dump_python(document, mode="json")
+    before = text = json.dumps(_adapter().dump_python(document, mode="json"))
+    for redactor, _ in list_forgotten_texts(tx, agent.id):
+        text = redactor.redact(text)
+    shape: dict[str, Any] = json.loads(text)
+    if text != before:
+        shape["request_hash"] = ""  # it is not what the original was sent
     return {**shape, HASH: hash_of(shape)}
 
 
@@ -78,16 +85,11 @@ def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
     """Return the rows of the log that the next request is built of: messages in view as they are shown now, their runs,
     the prefix with its summaries, and the steps that it was sent with."""
     agent_id, seq = moment.agent_id, moment.conversation_seq
-    from_seq, pinned, nodes, client_tools = moment.first_seq, (), (), None
     prefix_seq = -1 if moment.prefix_seq is None else moment.prefix_seq
-    if moment.prefix_seq is not None:
-        prefix = tx.prefixes.get(agent_id, moment.prefix_seq)
-        from_seq, pinned, nodes, client_tools = (
-            prefix.from_message_seq,
-            prefix.pinned,
-            prefix.nodes,
-            prefix.client_tools,
-        )
+    prefix = None if moment.prefix_seq is None else tx.prefixes.get(agent_id, moment.prefix_seq)
+    from_seq = moment.first_seq if prefix is None else prefix.from_message_seq
+    pinned, nodes = ((), ()) if prefix is None else (prefix.pinned, prefix.nodes)
+    client_tools = None if prefix is None else prefix.client_tools
     shown = {row.seq: row for row in rows_of(tx, moment, min((from_seq, *pinned)))}
     shown = {number: row for number, row in shown.items() if number >= from_seq or number in pinned}
     run_seqs = {row.run_seq for row in shown.values() if row.run_seq is not None}
@@ -122,28 +124,35 @@ def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
 
 def _all(tx: Tx, table: str, moment: Moment, column: str, first: int, last: int) -> list[Row]:
     """Return all rows of a table with numbers in a column between two, both included; of `client_tools` all rows."""
-    within = "TRUE" if table == "client_tools" else f"{column} BETWEEN :first AND :last"
-    one = replace(LOG_TABLES[table], upto=within)
-    upto = {} if table == "client_tools" else {"first": first, "last": last}
+    where, upto = f"{column} BETWEEN :first AND :last", {"first": first, "last": last}
+    if table == "client_tools":
+        where, upto = "TRUE", {}
     found: list[Row] = []
     after = None
-    while page := tx.of(AgentRows).read(one, moment.agent_id, after=after, upto=upto):
+    while page := tx.of(AgentRows).read(table, moment.agent_id, after=after, upto=upto, where=where):
         found += page
-        after = [page[-1][name] for name in one.key.split(", ")]
+        after = [page[-1][name] for name in TABLES[table][0].split(", ")]
     return found
 
 
 def _shown_row(row: Row, message: Message) -> Row:
     """Return the row of a message as it is shown now, without its earlier versions."""
-    return {**row, "parts": PARTS.store(message.parts), "name": message.name, "revision": 0, "removed": 0}
+    return {
+        **row,
+        "parts": PARTS.store(message.parts),
+        "name": message.name and storable(message.name),
+        "revision": 0,
+        "removed": 0,
+    }
 
 
-def read_document(value: Any) -> Document:
+def read_document(value: Any) -> SnapshotDocument:
     """Return a snapshot that was one object, after checking its form, version and hash. Raises: InvalidInput."""
     if not isinstance(value, Mapping):
         raise InvalidInput("a snapshot is a JSON object")
     if value.get("version") != VERSION:
-        raise InvalidInput(f"version: {value.get('version')!r:.40} is not a version of snapshots, which is {VERSION}")
+        named = json_start(value.get("version"), 40)
+        raise InvalidInput(f"version: {named} is not a version of snapshots, which is {VERSION}")
     try:
         if value.get(HASH) != hash_of(value):
             raise InvalidInput("hash: the snapshot was changed since it was written, so it is not used")
@@ -171,8 +180,7 @@ def _check_rows(table: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Check the names of columns of a document's rows, and that each row is there once. Raises: InvalidInput."""
     if table not in _IN_DOCUMENTS:
         raise InvalidInput(f"rows.{table:.40}: a snapshot has no such rows")
-    key = LOG_TABLES[table].key.split(", ")
-    columns = {*key, *LOG_TABLES[table].columns.split(", ")}
+    key, columns = TABLES[table][0].split(", "), {*columns_of(table)}
     for place, row in enumerate(rows):
         if row.keys() != columns:
             wrong = sorted(row.keys() ^ columns)[0]
@@ -186,7 +194,7 @@ _IN_DOCUMENTS = ("messages", "prefixes", "summary_nodes", "runs", "steps", "clie
 """The tables whose rows a document has."""
 
 
-def load_document(tx: Tx, document: Document, name: str | None, inputs: UnitInputs, *, author: Author) -> Clone:
+def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: UnitInputs, *, author: Author) -> Clone:
     """Make an agent of a snapshot that was one object. Its tools are those of the same names here.
 
     Raises: InvalidInput: what the document holds is no agent; NameInvalid, AlreadyExists, TooMany; SnapshotDiffers: no
@@ -217,7 +225,10 @@ def load_document(tx: Tx, document: Document, name: str | None, inputs: UnitInpu
     ids = NewIds(agent.id, {one.id: derived_id("block", agent.id, one.id) for one in document.blocks})
     for block in document.blocks:
         _add_block(tx, agent.id, block, BlockId(ids.blocks[block.id]), inputs, author)
-    _add_rows(tx, agent.id, document, ids)
+    try:
+        _add_rows(tx, agent.id, document, ids)
+    except (StoreDamaged, KeyError) as error:
+        raise InvalidInput(f"rows: they can't be read: {error}") from error
     conversation = tx.conversations.get_by_seq(agent.id, 0)
     memory = read_memory(tx, tx.conversations.get_state(agent.id, 0)).versions
     own = replace(
@@ -227,6 +238,7 @@ def load_document(tx: Tx, document: Document, name: str | None, inputs: UnitInpu
         conversation_seq=0,
         first_seq=min((int(row["seq"] or 0) for row in document.rows.get("messages", ())), default=0),
         gaps=(),
+        next_node=_NUMBER_MAX,
         model=model,
         settings=agent.settings,
         seen={ids.blocks[key]: version for key, version in moment.seen.items() if key in ids.blocks}
@@ -237,7 +249,7 @@ def load_document(tx: Tx, document: Document, name: str | None, inputs: UnitInpu
     )
     tx.of(AgentRows).finish(agent.id, own)
     try:
-        left += apply_moment(tx, agent.id, own, inputs, author=author, expected=document.request_hash)
+        left += apply_moment(tx, agent.id, own, inputs, author=author, expected=document.request_hash or None)
     except (StoreDamaged, NotFound, IllegalLog) as error:  # what the rows hold is no log
         raise InvalidInput(f"rows: they are not those of a conversation: {error}") from error
     return Clone(agent_id=agent.id, name=name, left=left)
@@ -260,11 +272,11 @@ def _add_block(
     tx.of(AgentRows).put_version(block_id, block.version)
 
 
-def _add_rows(tx: Tx, agent_id: AgentId, document: Document, ids: NewIds) -> None:
+def _add_rows(tx: Tx, agent_id: AgentId, document: SnapshotDocument, ids: NewIds) -> None:
     """Add the rows of the document to the log of the new agent, all in its first conversation. Raises: InvalidInput."""
     conversation = tx.conversations.get_by_seq(agent_id, 0)
     for table in _IN_DOCUMENTS:
         rows: Sequence[Row] = [dict(row) for row in document.rows.get(table, ())]
         for row in rows:
             row |= dict.fromkeys(row.keys() & {"conversation_seq", "revision", "removed"}, 0)
-        tx.of(AgentRows).add(LOG_TABLES[table], agent_id, rows, ids, conversation_id=conversation.id)
+        tx.of(AgentRows).add(table, rows, ids, conversation.id)

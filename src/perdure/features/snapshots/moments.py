@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -14,16 +13,16 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import ConversationBusy, NotFound
-from perdure.core.ids import AgentId, BlockId, StepId, ToolId
+from perdure.core.ids import AgentId, BlockId, ToolId
 from perdure.core.messages import Message, parts_to_json
 from perdure.core.runs import Prefix, Run, RunFilter, RunKey, Step, StepFilter
 from perdure.engine.compaction.room import without_open_calls
-from perdure.engine.ports import UnitInputs
-from perdure.engine.prompt.prefixes import delta_texts, read_memory
 from perdure.engine.records.rows import NEWEST
-from perdure.features.snapshots.values import BlockAt, Moment, WaitingRun
+from perdure.features.snapshots.values import BlockAt, Moment, QueuedRequest
 from perdure.storage.tx import Tx
 
+SHAPING = ("agent_type", "model", "follows_default", "timezone", "system", "settings")
+"""The fields of an agent that a moment has."""
 ALL = 1_000_000
 VERSIONS = 1_000
 """The newest versions of a block among which that of a step is looked for."""
@@ -31,68 +30,25 @@ LATER_STEPS = 50
 """Steps behind one among which the next of its conversation is looked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """What differs between a moment of now and one of a step."""
-
-    upto_seq: int
-    first_seq: int
-    prefix_seq: int | None
-    settings_revision: int
-    seen: Mapping[str, int]
-    stubs: Mapping[int, int]
-    overcount: int
-    pending: tuple[int | None, int | None]
-    gaps: Sequence[tuple[int, int]]
-    blocks: Sequence[BlockAt]
-    queue: Sequence[WaitingRun] = ()
-    step_id: StepId | None = None
-
-
 def take(tx: Tx, agent_id: AgentId, conversation_seq: int, step: Step | None = None) -> Moment:
     """Return the agent and a conversation as they are now, or as a step of the conversation left them. The caller has
     locked the agent. Raises: NotFound; ConversationBusy: a run goes on, so there is no moment of now."""
-    opening = tx.conversations.get_state(agent_id, conversation_seq)
-    agent, conversation = tx.agents.get(agent_id), opening.conversation
+    conversation = tx.conversations.get_state(agent_id, conversation_seq).conversation
+    agent = tx.agents.get(agent_id)
     line = _now(tx, agent, conversation) if step is None else _at_step(tx, agent, conversation, step)
-    return _moment(tx, agent, conversation, line)
-
-
-def _moment(tx: Tx, agent: Agent, conversation: Conversation, line: _Line) -> Moment:
-    """Return a moment of this line of messages, with the settings and tools that the agent had."""
-    before = tx.agent_revisions.find(agent.id, line.settings_revision)
+    before = tx.agent_revisions.find(agent.id, line["settings_revision"])
     shaping: Any = before or agent
     tools = {tool.id: tool.spec.name for tool in tx.tools.list_by_agent(agent.id)}
     tool_ids = [*tools] if before is None else before.tool_ids
-    for tool_id in tool_ids:
-        if tool_id not in tools:
-            tools[tool_id] = _tool_name(tx, tool_id)
     return Moment(
         agent_id=agent.id,
         conversation_id=conversation.id,
         conversation_seq=conversation.seq,
-        step_id=line.step_id,
-        upto_seq=line.upto_seq,
-        first_seq=line.first_seq,
-        prefix_seq=line.prefix_seq,
-        settings_revision=line.settings_revision,
-        seen=line.seen,
-        stubs=line.stubs,
-        overcount=line.overcount,
-        pending_run_seq=line.pending[0],
-        pending_from=line.pending[1],
-        gaps=line.gaps,
-        agent_type=shaping.agent_type,
-        model=shaping.model,
-        follows_default=shaping.follows_default,
-        timezone=shaping.timezone,
-        system=shaping.system,
-        settings=shaping.settings,
         conversation_settings=conversation.settings,
         tool_ids=tool_ids,
-        tool_names=[tools[tool_id] for tool_id in tool_ids],
-        blocks=line.blocks,
-        queue=line.queue,
+        tool_names=[tools.get(tool_id) or _tool_name(tx, tool_id) for tool_id in tool_ids],
+        **{name: getattr(shaping, name) for name in SHAPING},
+        **line,
     )
 
 
@@ -104,35 +60,26 @@ def _tool_name(tx: Tx, tool_id: ToolId) -> str:
         return tool_id
 
 
-def _now(tx: Tx, agent: Agent, conversation: Conversation) -> _Line:
-    """Return the conversation as it is. Raises: ConversationBusy."""
-    waiting: list[WaitingRun] = []
+def _now(tx: Tx, agent: Agent, conversation: Conversation) -> dict[str, Any]:
+    """Return the conversation as it is, by fields of a `Moment`. Raises: ConversationBusy."""
+    waiting: list[QueuedRequest] = []
     where = RunFilter(agent_ids=(agent.id,), conversation_seq=conversation.seq, statuses=("queued", "running"))
     for run in tx.runs.page(where, limit=ALL, newest_first=False):
         text = tx.runs.waiting_input(run.key)
         if run.status == "running" or text is None or run.resumes is not None:
             raise ConversationBusy(run.id)
-        waiting.append(_waiting(run, text))
-    return _Line(
-        upto_seq=tx.messages.next_seq(agent.id) - 1,
-        first_seq=conversation.first_seq,
-        prefix_seq=conversation.prefix_seq,
-        settings_revision=agent.settings_revision,
-        seen=conversation.seen,
-        stubs=conversation.stubs,
-        overcount=conversation.overcount,
-        pending=(conversation.pending_run_seq, conversation.pending_from),
-        gaps=tx.gaps.list(agent.id, conversation.seq),
-        blocks=[_at(block, isolated) for block, isolated in _blocks(tx, agent.id, conversation.seq)],
-        queue=waiting,
-    )
-
-
-def _waiting(run: Run, text: str) -> WaitingRun:
-    """Return a request that waits with this input."""
-    return WaitingRun(
-        run_id=run.id, seq=run.key.seq, waiting_input=text, max_steps=run.max_steps, background=run.background
-    )
+        waiting.append(
+            QueuedRequest(run_id=run.id, waiting_input=text, max_steps=run.max_steps, background=run.background)
+        )
+    names = ("first_seq", "prefix_seq", "seen", "stubs", "overcount", "pending_run_seq", "pending_from")
+    return {name: getattr(conversation, name) for name in names} | {
+        "upto_seq": tx.messages.next_seq(agent.id) - 1,
+        "settings_revision": agent.settings_revision,
+        "next_node": tx.nodes.next_seq(agent.id, conversation.seq),
+        "gaps": tx.gaps.list(agent.id, conversation.seq),
+        "blocks": [_at(block, isolated) for block, isolated in _blocks(tx, agent.id, conversation.seq)],
+        "queue": waiting,
+    }
 
 
 def _at(block: Block, isolated: bool, version: int | None = None) -> BlockAt:
@@ -148,7 +95,7 @@ def _blocks(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Iterator[tuple[
         yield block, block.id in isolated
 
 
-def _at_step(tx: Tx, agent: Agent, conversation: Conversation, step: Step) -> _Line:
+def _at_step(tx: Tx, agent: Agent, conversation: Conversation, step: Step) -> dict[str, Any]:
     """Return the conversation as a step left it: with the model's answer, and the results of its calls. An answer whose
     calls waited for a person waits again; one that was broken off is left out."""
     run = tx.runs.get_by_key(RunKey(agent.id, step.run_seq))
@@ -172,19 +119,21 @@ def _at_step(tx: Tx, agent: Agent, conversation: Conversation, step: Step) -> _L
     first_seq = max((upto + 1 for upto in resets if upto < upto_seq), default=0)
     later = _next_step(tx, conversation, step)
     blocks, seen = _blocks_at(tx, agent, conversation, prefix, run, step, at)
-    return _Line(
-        upto_seq=upto_seq,
-        first_seq=min(first_seq, prefix.from_message_seq, *prefix.pinned),
-        prefix_seq=prefix.seq,
-        settings_revision=recipe.settings_revision,
-        seen={key: version for key, version in conversation.seen.items() if not is_block_key(key)} | seen,
-        stubs=recipe.stubs,
-        overcount=recipe.overcount if later is None else later.recipe.overcount,
-        pending=(run.key.seq, rows[0].seq) if waits else (None, None),
-        gaps=tx.gaps.list(agent.id, seq, revision=recipe.settings_revision),
-        blocks=blocks,
-        step_id=step.id,
-    )
+    return {
+        "step_id": step.id,
+        "upto_seq": upto_seq,
+        "first_seq": min(first_seq, prefix.from_message_seq, *prefix.pinned),
+        "prefix_seq": prefix.seq,
+        "settings_revision": recipe.settings_revision,
+        "seen": {key: version for key, version in conversation.seen.items() if not is_block_key(key)} | {**seen},
+        "stubs": recipe.stubs,
+        "overcount": recipe.overcount if later is None else later.recipe.overcount,
+        "pending_run_seq": run.key.seq if waits else None,
+        "pending_from": rows[0].seq if waits else None,
+        "next_node": tx.nodes.next_seq(agent.id, seq, at=at),
+        "gaps": tx.gaps.list(agent.id, seq, revision=recipe.settings_revision),
+        "blocks": blocks,
+    }
 
 
 def _next_step(tx: Tx, conversation: Conversation, step: Step) -> Step | None:
@@ -248,7 +197,7 @@ def rows_of(tx: Tx, moment: Moment, from_seq: int) -> Sequence[Message]:
         kinds=None,
         reset=True,
     )
-    return [row for row in rows if not any(first <= row.seq <= last for first, last in moment.gaps)]
+    return [row for row in rows if not any(first <= row.seq <= last for first, last, *_ in moment.gaps)]
 
 
 def request_of(tx: Tx, moment: Moment) -> bytes:
@@ -271,17 +220,6 @@ def next_request(tx: Tx, agent_id: AgentId, conversation_seq: int) -> bytes:
     pinned = tx.messages.list_by_seqs(agent_id, prefix.pinned) if prefix.pinned else ()
     rows = tx.messages.view(agent_id, conversation_seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
     return _bytes(prefix, pinned, rows, conversation.stubs, model)
-
-
-def news_of(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> Sequence[str]:
-    """Return the changes of memory that the next request of a conversation tells."""
-    opening = tx.conversations.get_state(agent_id, conversation_seq)
-    conversation = opening.conversation
-    memory = read_memory(tx, opening)
-    if conversation.prefix_seq is None or memory.versions == conversation.seen:
-        return ()
-    prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)
-    return delta_texts(tx, opening.agent, conversation.seen, memory, prefix, inputs)
 
 
 def _bytes(

@@ -48,10 +48,7 @@ class Snapshots(Table):
     def get(self, agent_id: AgentId, number: int) -> Snapshot:
         """Return a snapshot. Raises: NotFound."""
         found = self._read("agent_id = :agent_id AND number = :number", 1, agent_id=agent_id, number=number)
-        hint = "`perdure agent snapshots` lists them"
-        if not found:
-            first((), "snapshot", str(number), hint=hint)
-        return found[0]
+        return first(found, "snapshot", str(number), hint="`perdure agent snapshots` lists them")
 
     def list(self, agent_id: AgentId, *, limit: int = 50, before: int | None = None) -> Sequence[Snapshot]:
         """The snapshots of an agent, newest first: those with a number below `before`."""
@@ -64,7 +61,7 @@ class Snapshots(Table):
         sql = f"DELETE FROM snapshots WHERE agent_id = :agent_id AND number = :number AND {OWN_AGENT}"
         self._change_one("snapshot", str(number), sql, agent_id=agent_id, number=number)
 
-    def _read(self, where: str, limit: int, **params: Any) -> list[Snapshot]:
+    def _read(self, where: str, limit: int, **params: Any) -> Sequence[Snapshot]:
         """Snapshots, newest first."""
         sql = f"SELECT {_SNAPSHOT.columns} FROM snapshots WHERE {where} AND {OWN_AGENT}"
         return self._all(_SNAPSHOT, f"{sql} ORDER BY number DESC LIMIT :limit", limit=limit, **params)

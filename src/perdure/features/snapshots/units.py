@@ -101,14 +101,16 @@ def apply_moment(
     author: Author,
     shared: bool = False,
     expected: str | None = None,
+    original: AgentId | None = None,
 ) -> Sequence[str]:
     """Bring an agent whose log has the messages of a moment to this moment; return what is not as it was.
 
     Args:
+        original: the agent that it is made of, whose forgotten texts are not brought back.
         expected: the hash of what the next request begins with; None: of what the log says.
     Raises: NotFound, SnapshotDiffers.
     """
-    work = _Work(tx, agent_id, moment, inputs, author, shared, forgotten=_list_forgotten(tx, agent_id))
+    work = _Work(tx, agent_id, moment, inputs, author, shared, forgotten=list_forgotten_texts(tx, original or agent_id))
     expected = hash_of_request(request_of(tx, moment)) if expected is None else expected
     _restore_agent(work)
     _restore_tools(work)
@@ -126,7 +128,7 @@ def apply_moment(
     return work.left
 
 
-def _list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[tuple[Redactor, datetime]]:
+def list_forgotten_texts(tx: Tx, agent_id: AgentId) -> Sequence[tuple[Redactor, datetime]]:
     """Return the texts that an agent has forgotten, each with the time; those that were erased are nowhere any more."""
     found = [(one.needle, one.created_at) for one in list_forgotten(tx, agent_id)]
     return [(Redactor(needle), at) for needle, at in found if needle != REDACTED]
@@ -165,11 +167,11 @@ def _restore_tools(work: _Work) -> None:
     now = {tool.id: tool.spec.name for tool in tx.tools.list_by_agent(work.agent_id)}
     for tool_id in now.keys() - had.keys():
         tx.tools.detach(work.agent_id, now[tool_id])
-    for tool_id in [one for one in had if one not in now]:
+    for missing in [one for one in had if one not in now]:
         try:
-            tx.tools.attach(work.agent_id, tx.tools.get(ToolId(tool_id)).spec.name)
+            tx.tools.attach(work.agent_id, tx.tools.get(ToolId(missing)).spec.name)
         except NotFound:
-            work.left.append(f"its tool {had[tool_id]} was deleted")
+            work.left.append(f"its tool {had[missing]} was deleted")
 
 
 def _restore_blocks(work: _Work) -> None:
@@ -202,7 +204,7 @@ def unforgotten_value(tx: Tx, agent_id: AgentId, at: BlockAt) -> str | None:
     except NotFound:
         return None
     value = version.value
-    for redactor, forgotten_at in _list_forgotten(tx, agent_id):
+    for redactor, forgotten_at in list_forgotten_texts(tx, agent_id):
         if version.created_at <= forgotten_at:
             value = redactor.drop_lines(value)
     return value
@@ -243,6 +245,7 @@ def _restore_view(work: _Work, agent: Agent, conversation: Conversation) -> bool
         conversation,
         first_seq=moment.first_seq,
         upto_seq=moment.upto_seq,
+        next_node=moment.next_node,
         gaps=moment.gaps,
         revision=agent.settings_revision,
     )

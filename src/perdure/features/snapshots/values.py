@@ -31,11 +31,10 @@ class BlockAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingRun:
+class QueuedRequest:
     """A request that waits behind another one: its messages, as `encode_drafts` writes them."""
 
     run_id: str
-    seq: int
     waiting_input: str
     max_steps: int
     background: bool
@@ -50,7 +49,8 @@ class Moment:
         step_id: the step at whose end it is; None: when the snapshot was made.
         upto_seq: the last message; later ones don't belong to it.
         settings_revision: of the agent's next request.
-        gaps: messages before it that were out of view, as (first, last).
+        next_node: the number of the next summary.
+        gaps: what before it was out of view, as the store has it.
         seen: the versions of memory that the log had shown.
         tool_ids, blocks: what the agent had, in order.
         tool_names: of these tools, for people.
@@ -70,7 +70,8 @@ class Moment:
     overcount: int
     pending_run_seq: int | None = None
     pending_from: int | None = None
-    gaps: Sequence[tuple[int, int]] = ()
+    next_node: int = 0
+    gaps: Sequence[tuple[int, int, int, int]] = ()
     agent_type: str
     model: str
     follows_default: bool
@@ -81,7 +82,7 @@ class Moment:
     tool_ids: Sequence[str] = ()
     tool_names: Sequence[str] = ()
     blocks: Sequence[BlockAt] = ()
-    queue: Sequence[WaitingRun] = ()
+    queue: Sequence[QueuedRequest] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +156,7 @@ class BlockCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class SnapshotDocument:
     """A snapshot as one object, which goes to others and comes back.
 
     Attributes:

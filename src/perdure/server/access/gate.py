@@ -92,7 +92,7 @@ class Gate:
         if (principal := await self.sessions.find(headers.get(b"cookie", b""))) is not None:
             return principal
         if PAGE_HEADER in headers or scope["method"] not in WITHOUT_BODY:
-            raise NotAdmitted(401, "sign in first: reload the page", (b"hx-redirect", SIGN_IN.encode()))
+            raise NotAdmitted(401, "sign in first")  # the page stays, with what was entered
         raise NotAdmitted(303, "sign in first", (b"location", SIGN_IN.encode()))
 
     async def principal_of(self, key: bytes) -> Principal | None:

@@ -614,6 +614,8 @@ CREATE TABLE view_gaps (
     from_seq BIGINT NOT NULL,
     since_revision BIGINT NOT NULL,
     upto_seq BIGINT NOT NULL,
+    from_node BIGINT NOT NULL,
+    upto_node BIGINT NOT NULL,
     until_revision BIGINT,
     PRIMARY KEY (agent_id, conversation_seq, from_seq, since_revision)
 ) {clustered};

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, AgentFilter, AgentOrder
 from perdure.core.errors import AlreadyExists
 from perdure.core.features import feature_roots
-from perdure.core.ids import AgentId
+from perdure.core.ids import AgentId, ToolId
 from perdure.core.loops import SLEEPTIME_TYPES
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
@@ -17,6 +17,7 @@ from perdure.storage.tables.deleted import hide_agent
 from perdure.storage.tables.identities import add_identity_conditions
 from perdure.storage.tables.table import (
     BY_ID,
+    OWN_AGENT,
     OwnId,
     Table,
     first,
@@ -199,3 +200,37 @@ def _conditions(where: AgentFilter) -> Conditions:
     conditions.hold("d.settings", where.holding)
     conditions.equal("a.hidden", where.hidden)
     return conditions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRevision:
+    """What shapes an agent's requests, up to and with one settings revision."""
+
+    agent_type: str
+    model: str
+    follows_default: bool
+    timezone: str
+    system: str | None
+    settings: dict[str, Any]
+    tool_ids: tuple[ToolId, ...]
+
+
+_REVISION = row_format.RowFormat(
+    AgentRevision,
+    {
+        row_format.JSON: "settings",
+        row_format.Codec(",".join, lambda text: tuple(text.split(",")) if text else ()): "tool_ids",
+    },
+)
+
+
+class AgentRevisions(Table):
+    """What agents were before their settings and tools changed; `keep_revision` writes it."""
+
+    def find(self, agent_id: AgentId, revision: int) -> AgentRevision | None:
+        """What the agent was at a settings revision; None: it is the same still, or nothing is known of it."""
+        sql = (
+            f"SELECT {_REVISION.columns} FROM agent_revisions WHERE agent_id = :agent_id AND revision >= :revision"
+            f" AND {OWN_AGENT} ORDER BY revision LIMIT 1"
+        )
+        return self._one(_REVISION, sql, agent_id=agent_id, revision=revision)

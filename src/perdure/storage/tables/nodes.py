@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from perdure.core.ids import AgentId
@@ -90,8 +91,20 @@ class Nodes(Table):
         )
 
     def list_newest(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 64) -> Sequence[SummaryNode]:
-        """The newest nodes, oldest first."""
-        return self._read("TRUE ORDER BY seq DESC LIMIT :limit", agent_id, conversation_seq, limit=limit)[::-1]
+        """The newest nodes, oldest first, but those that were made behind a state to which the agent was restored."""
+        left = (
+            "EXISTS (SELECT 1 FROM view_gaps g WHERE g.agent_id = :agent_id AND g.conversation_seq = :conversation"
+            " AND g.until_revision IS NULL AND summary_nodes.seq BETWEEN g.from_node AND g.upto_node)"
+        )
+        return self._read(f"NOT {left} ORDER BY seq DESC LIMIT :limit", agent_id, conversation_seq, limit=limit)[::-1]
+
+    def next_seq(self, agent_id: AgentId, conversation_seq: int, *, at: datetime | None = None) -> int:
+        """The number of the conversation's next node; `at`: at this time."""
+        sql = (
+            "SELECT COALESCE(MAX(seq) + 1, 0) FROM summary_nodes WHERE agent_id = :agent_id"
+            f" AND conversation_seq = :seq AND created_at <= :at AND {OWN_AGENT}"
+        )
+        return int(self._value(sql, agent_id=agent_id, seq=conversation_seq, at="9" if at is None else iso(at)))
 
     def is_outdated(self, node: SummaryNode) -> bool:
         """Whether one of the messages that a node stands for was changed or removed after the node was made."""

@@ -47,6 +47,11 @@ function restore() {
 // Just before the page is replaced: an action that was sent meanwhile, or a field, comes first.
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { elt, verb } = event.detail.requestConfig;
+  if (event.detail.xhr.status === 401) {
+    event.detail.shouldSwap = false;
+    showSignedOut();
+    return;
+  }
   if (elt !== document.body) {
     const { status } = event.detail.xhr;
     const isConflict = event.detail.serverResponse.includes("data-conflict"); // it holds what was typed
@@ -66,6 +71,12 @@ document.addEventListener("htmx:beforeSwap", (event) => {
 // action this key may not do; the notice says why or what.
 const holdsText = (form) => [...form.querySelectorAll("input:not([type=hidden]), textarea")]
   .some((field) => field.value !== field.defaultValue);
+
+// The page stays as it is, with what was entered.
+function showSignedOut() {
+  document.querySelector("#main > .notice")?.remove();
+  document.getElementById("main").prepend(document.getElementById("signed-out").content.cloneNode(true));
+}
 
 function showOnlyNotice(swap) {
   if (!swap.serverResponse.includes('id="notice"')) return;

@@ -35,7 +35,8 @@ async function load(action, fields) {
     loseConnection();
     return null;
   }
-  if (!answer.ok) showNotice(html);
+  if (answer.status === 401) showSignedOut();
+  else if (!answer.ok) showNotice(html);
   else if (number < shown) { if (action) load(); }
   else if (!action && busy()) stale = true;
   else show(html, number, action);

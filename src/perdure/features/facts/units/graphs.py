@@ -370,7 +370,7 @@ def check_fact(fact: Fact) -> Fact:
         raise InvalidInput(f"rating is {fact.rating!r:.80}: give a number from 0 to 1")
     if fact.valid_at is not None and fact.invalid_at is not None and fact.invalid_at < fact.valid_at:
         raise InvalidInput(
-            f"the fact ends at {fact.invalid_at.isoformat()}, before it begins at {fact.valid_at.isoformat()}"
+            f"the fact ends at {fact.invalid_at:%Y-%m-%d %H:%M}, before it begins at {fact.valid_at:%Y-%m-%d %H:%M}"
         )
     return fact
 

@@ -1,0 +1,76 @@
+"""`kill -9` in a push to a memory: all of its commits are versions then, or none is; the same push ends it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure import Perdure
+from tests.support.git_folders import GitFolder
+from tests.support.library import open_sync
+from tests.support.programs import environment
+
+FULL = os.environ.get("PERDURE_FAULTS") == "full"
+VALUES = ["Name: Ada", "Name: Eva", "Name: Ida", "Name: Ona"]
+
+pytestmark = [pytest.mark.faults, pytest.mark.uses("memory_git")]
+
+
+def prepare(folder: Path) -> GitFolder:
+    """A store with an agent, and a folder with three commits to push."""
+    with open_sync(folder / "perdure.db") as store:
+        agent = store.create_agent("ann", human=VALUES[0])
+        mine = GitFolder(Path(agent.memory_git.checkout(folder / "mine").folder))
+        for value in VALUES[1:]:
+            mine.commit(value, {"system/human.md": value, "further.md": value})
+    return mine
+
+
+def push(folder: Path, moment: int) -> int:
+    """Push in a process that is killed at this moment; return the number of moments, -1: it was killed."""
+    program = [sys.executable, "-m", "tests.faults.memory_git_program"]
+    command = [*program, str(folder / "perdure.db"), str(folder / "mine")]
+    ours = environment(folder, TMPDIR=str(folder), PERDURE_SCHEDULES="off")
+    done = subprocess.run([*command, str(moment)], env=ours, capture_output=True, timeout=60, check=False)
+    assert done.returncode in (0, -9), done.stderr.decode()
+    return int(done.stdout) if done.returncode == 0 else -1
+
+
+def versions(store: Perdure) -> tuple[list[str], list[tuple[str, ...]], str]:
+    """The values of the block, oldest first, what each commit is, and what the further file holds."""
+    agent = store.agent("ann")
+    values = [one.value for one in reversed(agent.blocks.history("human"))]
+    commits = agent.memory_git.commits()
+    return values, [tuple(one.versions) for one in reversed(commits)], commits[0].hash
+
+
+def test_a_push_that_was_killed_has_happened_whole_or_not_at_all(tmp_path: Path) -> None:
+    (whole := tmp_path / "whole").mkdir()
+    prepare(whole)
+    count = push(whole, -1)
+    outcomes = set()
+    for moment in range(0, count, 1 if FULL else 25):
+        (folder := tmp_path / f"killed{moment}").mkdir()
+        mine = prepare(folder)
+        head = mine.git("rev-parse", "HEAD").strip()
+        assert push(folder, moment) == -1
+        with open_sync(folder / "perdure.db") as store:
+            values, made, newest = versions(store)
+            is_done = newest == head
+            assert values == (VALUES if is_done else VALUES[:1])
+            assert [one for one in made if one[:1] != ("persona 0",)] == [
+                (),
+                *((f"human {number}",) for number in range(len(values))),
+            ]
+            store.agent("ann").memory_git.push(folder / "mine")
+            assert versions(store)[0] == VALUES and versions(store)[2] == head
+        outcomes.add(is_done)
+        shutil.rmtree(folder)
+
+    assert count > 10
+    assert outcomes == {True, False} or not FULL

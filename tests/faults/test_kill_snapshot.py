@@ -1,0 +1,59 @@
+"""`kill -9` in a clone or a restore: the clone is whole or not there, the agent is as before or as in its snapshot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.library import open_sync
+from tests.support.programs import environment
+
+FULL = os.environ.get("PERDURE_FAULTS") == "full"
+MOMENTS = 40 if FULL else 4
+
+pytestmark = [pytest.mark.faults, pytest.mark.uses("snapshots")]
+
+
+def prepare(address: Path) -> None:
+    """Make a store with an agent that was spoken to, before and after a snapshot."""
+    with open_sync(address) as store:
+        agent = store.create_agent("ann")
+        agent.send("one")
+        agent.snapshots.make()
+        agent.send("two")
+
+
+def run(address: Path, moment: int) -> int:
+    """Clone and restore in a process that is killed at this moment; return the number of moments, -1: it was killed."""
+    command = [sys.executable, "-m", "tests.faults.snapshot_program", str(address), str(moment)]
+    ours = environment(address.parent, PERDURE_SCHEDULES="off")
+    done = subprocess.run(command, env=ours, capture_output=True, timeout=60, check=False)
+    assert done.returncode in (0, -9), done.stderr.decode()
+    return int(done.stdout) if done.returncode == 0 else -1
+
+
+def test_a_killed_clone_or_restore_leaves_a_whole_state(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    prepare(whole := tmp_path / "whole" / "perdure.db")
+    count = run(whole, -1)
+    before, after = ["one", "OK.", "two", "OK."], ["one", "OK."]
+    assert count > 10
+
+    for number in range(MOMENTS):
+        (folder := tmp_path / f"killed{number}").mkdir()
+        prepare(address := folder / "perdure.db")
+        assert run(address, moment := number * count // MOMENTS) == -1
+        with open_sync(address) as store:
+            agents = {agent.name: agent for agent in store.agents() if not agent.info.hidden}
+            said = {name: [one.text for one in agent.messages()] for name, agent in agents.items()}
+            agents["ann"].snapshots.clone("another")
+            agents["ann"].send("three")
+            again = [one.text for one in store.agent("another").messages()]
+
+        assert said["ann"] in (before, after), moment
+        assert said.get("clone", before) == before, moment
+        assert again == said["ann"], moment

@@ -1,0 +1,192 @@
+"""What a snapshot brings back and what not: steps, calls that wait, forgotten texts, shared blocks, bad documents."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import ConversationBusy, InvalidInput, NotFound
+from perdure.context.sections.assemble import canonical
+from perdure.features.snapshots.values import HASH, hash_of
+from tests.features.snapshots.histories import EVERYTHING, FORGOTTEN, next_request, open_world
+from tests.support.library import SlowSpeaker, open_async, open_sync
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_after_going_back_to_a_step_the_same_message_is_the_same_request(tmp_path: Path, seed: int) -> None:
+    """Whatever happened behind the step: the recorded request of the next run is sent again, byte for byte."""
+    world = await open_world(tmp_path / "perdure.db", 1_000 + seed)
+    async with world.perdure:
+        for name in world.random.choices([one for one in EVERYTHING if one not in ("wait", "compact")], k=5):
+            await world.do(name)
+        step = (await world.agent.steps(limit=1))[0]
+        at = world.clock.now()
+        original = await next_request(world, world.agent, at)
+        for name in world.random.choices(EVERYTHING, k=4):
+            await world.do(name)
+        clone = await world.agent.snapshots.clone("clone", step=step.id)
+        restored = await world.agent.snapshots.restore(step=step.id)
+        again = await next_request(world, world.agent, at)
+        of_clone = await next_request(world, world.perdure.agent_of(clone.agent_id), at)
+
+        if b"memory_delta" not in original.splitlines()[-3]:  # an edit between the step and the message is no part
+            assert (restored.left, clone.left) == ([], [])
+            assert _messages(again) == _messages(original), world.done
+            assert _messages(of_clone) == _messages(original), world.done
+
+
+def _messages(request: bytes) -> list[bytes]:
+    """The lines of a request that are messages, without notices of edits."""
+    return [line for line in request.splitlines() if line.startswith(b'{"role"') and b"memory_delta" not in line]
+
+
+async def test_calls_that_waited_wait_again_and_are_answered_otherwise(tmp_path: Path) -> None:
+    world = await open_world(tmp_path / "perdure.db", 0)
+    async with world.perdure:
+        await world.do("wait")
+        (waiting,) = await world.agent.pending()
+        step = (await world.agent.steps(limit=1))[0]
+        kept = await world.agent.snapshots.make()
+        await world.agent.approve()
+        await world.agent.snapshots.restore(kept.number)
+        (again,) = await world.agent.pending()
+        await world.agent.deny()
+        texts = [result.text for one in await world.agent.messages() for result in one.results]
+        await world.agent.snapshots.restore(step=step.id)
+        (at_step,) = await world.agent.pending()
+        clone = world.perdure.agent_of((await world.agent.snapshots.clone("clone")).agent_id)
+        (of_clone,) = await clone.pending()
+        await clone.approve()
+
+        assert {one.call.call_id for one in (waiting, again, at_step, of_clone)} == {waiting.call.call_id}
+        assert ["denied" in text for text in texts] == [True]
+        assert "paid" in [result.text for one in await clone.messages() for result in one.results][-1]
+        assert len(await world.agent.pending()) == 1
+
+
+async def test_what_was_forgotten_does_not_come_back(tmp_path: Path) -> None:
+    """Neither by a restore nor in a clone nor in a file: not in messages, blocks, the prompt or settings."""
+    world = await open_world(tmp_path / "perdure.db", 0)
+    agent, secret = world.agent, "84213"
+    async with world.perdure:
+        await agent.blocks.update("human", f"Ann.\n{FORGOTTEN}.")
+        await agent.edit({"system": f"Be kind. {FORGOTTEN}."})
+        await agent.send(f"{FORGOTTEN}, remember.")
+        kept = await agent.snapshots.make()
+        await agent.blocks.update("human", "Ann.")
+        await agent.edit({"system": "Be kind."})
+        world.clock.advance(60)
+        await agent.forget(FORGOTTEN)
+        document = json.dumps(await agent.snapshots.document(kept.number))
+        clone = world.perdure.agent_of((await agent.snapshots.clone("clone", kept.number)).agent_id)
+        await agent.snapshots.restore(kept.number)
+        requests = [await next_request(world, one, world.clock.now()) for one in (agent, clone)]
+
+        for one in (agent, clone):
+            assert secret not in (await one.blocks.get("human")).value
+            assert not [said for said in await one.messages() if secret in said.text]
+        assert [secret.encode() in request for request in requests] == [False, False]
+        assert secret not in document
+
+
+def test_a_block_of_others_is_left_unless_it_is_asked_for(tmp_path: Path) -> None:
+    with open_sync(tmp_path / "perdure.db") as perdure:
+        ann, ben = perdure.create_agent("ann"), perdure.create_agent("ben")
+        shared = perdure.blocks.create("company", "We sell tea.")
+        for agent in (ann, ben):
+            agent.blocks.attach(shared.id)
+        kept = ann.snapshots.make()
+        ann.blocks.update("company", "We sell coffee.")
+        left = ann.snapshots.restore(kept.number)
+        stays = ben.blocks.get("company").value
+        ann.snapshots.restore(kept.number, shared=True)
+
+        assert ["other agents have it too" in one for one in left.left] == [True]
+        assert (stays, ben.blocks.get("company").value) == ("We sell coffee.", "We sell tea.")
+
+
+async def test_while_a_run_goes_on_only_its_earlier_steps_are_states(tmp_path: Path) -> None:
+    model = SlowSpeaker("Hel", "lo.")
+    async with await open_async(tmp_path / "perdure.db", model=model) as perdure:
+        agent = await perdure.create_agent("ann")
+        await agent.submit("Hello.")
+        await model.speaking.wait()
+        with pytest.raises(ConversationBusy):
+            await agent.snapshots.make()
+        with pytest.raises(ConversationBusy):
+            await agent.snapshots.clone("ben")
+        model.go.set()
+
+
+def test_what_left_the_view_is_not_found_and_past_requests_stay(tmp_path: Path) -> None:
+    """Searches see what is in view; every request that was made can be built again."""
+    with open_sync(tmp_path / "perdure.db", tools=()) as perdure:
+        agent = perdure.create_agent("ann")
+        agent.send("I keep a walrus.")
+        kept = agent.snapshots.make()
+        agent.send("I keep an ocelot.")
+        undo = agent.snapshots.restore(kept.number).undo
+        agent.send("I keep a heron.")
+        hidden = [hit.message.text for hit in agent.search("ocelot")]
+        requests = [agent.request(step.id) for step in agent.steps()]
+        agent.snapshots.restore(undo)
+        found = [hit.message.text for hit in agent.search("ocelot")]
+        again = [agent.request(step.id) for step in agent.steps()]
+
+        assert (hidden, found) == ([], ["I keep an ocelot."])
+        assert [canonical(one) for one in again] == [canonical(one) for one in requests]
+        assert b"ocelot" not in canonical(requests[0])
+
+
+CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "number": (lambda one: one["moment"].update(upto_seq=2**70), "too large"),
+    "column": (lambda one: one["rows"]["messages"][0].update(x=1), "x is missing or unknown"),
+    "table": (lambda one: one["rows"].update(api_keys=[]), "no such rows"),
+    "twice": (lambda one: one["rows"]["messages"].append(dict(one["rows"]["messages"][0])), "the same"),
+    "parts": (lambda one: one["rows"]["messages"][0].update(parts="{"), "rows"),
+    "field": (lambda one: one["moment"].pop("model"), "moment.model"),
+    "setting": (lambda one: one["moment"].update(settings={"guards": 7}), "guards"),
+    "label": (lambda one: one["blocks"][0].update(label="<x>"), "label"),
+    "nothing": (lambda one: one.update(rows={}), "differ|rows"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_document_that_is_no_agent_is_refused_and_leaves_nothing(tmp_path: Path, name: str) -> None:
+    change, why = CHANGES[name]
+    with open_sync(tmp_path / "perdure.db") as perdure:
+        agent = perdure.create_agent("ann")
+        agent.send("one")
+        document = copy.deepcopy(agent.snapshots.document(agent.snapshots.make().number))
+        change(document)
+        with pytest.raises(InvalidInput, match="hash"):
+            perdure.load_snapshot(document, name="ben")
+        document[HASH] = hash_of(document)
+        with pytest.raises(Exception, match=why) as refused:
+            perdure.load_snapshot(document, name="ben")
+
+        assert type(refused.value).__name__ in ("InvalidInput", "SnapshotDiffers")
+        with pytest.raises(NotFound):
+            perdure.agent("ben")
+
+
+def test_a_clone_has_archives_tools_and_its_own_memory(tmp_path: Path) -> None:
+    """What one of the two learns, the other does not know."""
+    with open_sync(tmp_path / "perdure.db") as perdure:
+        agent = perdure.create_agent("ann", tools=["core_memory_append"])
+        agent.archive("A passage about walruses.")
+        made = agent.snapshots.clone("ben")
+        clone = perdure.agent("ben")
+        clone.blocks.update("human", "Ben")
+        clone.archive("Another passage.")
+
+        assert made.left == []
+        assert [tool.name for tool in clone.tools.list()] == [tool.name for tool in agent.tools.list()]
+        assert (agent.blocks.get("human").value, len(agent.search_archive("passage"))) == ("", 1)
+        assert len(clone.search_archive("passage")) == 2
+        assert "perdure:unfinished" not in clone.info.tags and not clone.info.hidden
