@@ -370,7 +370,7 @@ async def test_a_server_with_odd_answers_is_copied_as_far_as_it_can_be(tmp_path:
     """Whatever stands in a field: what can't be taken is left out with a reason, and the rest is whole."""
     world, choose = full_world(rounds=2), random.Random(seed)
     for _ in range(20):
-        held = choose.choice([world.lists, world.things])
+        held: dict[str, Any] = choose.choice([{**world.lists}, {**world.things}])
         spoil(held[choose.choice([*held])], choose)
     with serving(world) as url:
         async with await open_async(tmp_path / "p.db") as perdure:
@@ -381,7 +381,23 @@ async def test_a_server_with_odd_answers_is_copied_as_far_as_it_can_be(tmp_path:
     assert new_of(again) == {}
 
 
-ODD = [None, "", 0, -1, 1e308, True, [], {}, [None], {"a": 1}, "x" * 3_000, "\0", "\ud800", "../../etc/passwd", [[[]]]]
+ODD: list[Any] = [
+    None,
+    "",
+    0,
+    -1,
+    1e308,
+    True,
+    [],
+    {},
+    [None],
+    {"a": 1},
+    "x" * 3_000,
+    "\0",
+    "\ud800",
+    "../../etc/passwd",
+    [[[]]],
+]
 
 
 def spoil(value: Any, choose: random.Random) -> None:

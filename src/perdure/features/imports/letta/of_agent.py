@@ -10,10 +10,11 @@ from itertools import groupby
 from typing import Any
 
 from perdure.core.errors import AlreadyExists, ApprovalPending, ConversationBusy, InvalidInput, ModelNotFound
-from perdure.core.ids import AgentId, ArchiveId, ConversationId, PassageId
+from perdure.core.ids import AgentId, ArchiveId, ConversationId, PassageId, ScheduleId
 from perdure.core.passages import Passage
 from perdure.core.sources import Source, WriteSource
 from perdure.domain.archives.passages import check_passage
+from perdure.domain.archives.units import ArchiveChanges
 from perdure.domain.conversations.units import SUMMARY_CHARS
 from perdure.domain.values import BATCH
 from perdure.features.imports.letta import units
@@ -222,15 +223,19 @@ class AgentParts:
                 self._report.leave_out(f"schedules: {error!s:.200}")
                 continue
             if not known and not self._dry:
-                schedules, create = self._agent.schedules, partial(self._agent.schedules.create, **options)
+                create = partial(self._agent.schedules.create, **options)
                 try:
-                    if await self._context.find("schedule", one["id"], schedules.get) is None:  # else it was killed
+                    if await self._context.find("schedule", one["id"], self._schedule) is None:  # else it was killed
                         await self._context.make("schedule", one["id"], create)
                 except InvalidInput as error:
                     self._report.leave_out(f"schedules: {error!s:.200}")
                     continue
                 await self._store.write(units.note, self._id, {key: ""})
             self._context.count("schedules", new=not known, already=known)
+
+    async def _schedule(self, schedule_id: str) -> object:
+        """Return a schedule of the agent. Raises: NotFound."""
+        return await self._agent.schedules.get(ScheduleId(schedule_id))
 
 
 async def take_archive(context: Context, found: Object, *, makes: bool = True) -> None:
@@ -240,11 +245,10 @@ async def take_archive(context: Context, found: Object, *, makes: bool = True) -
     here = await context.find("archive", found["id"], context.library.archives.get)
     new = here is None and makes
     if here is None and makes and not context.dry:
-        fields = {
-            "name": text_in(found.get("name")) or "archive",
-            "description": text_in(found.get("description")) or None,
-        }
-        add = partial(context.library.archives.add, {**fields, "metadata": dict(object_in(found.get("metadata")))})
+        fields: ArchiveChanges = {"name": text_in(found.get("name")) or "archive"}
+        fields |= {"description": text_in(found.get("description")) or None}
+        fields |= {"metadata": dict(object_in(found.get("metadata")))}
+        add = partial(context.library.archives.add, fields)
         here = await context.make("archive", found["id"], add)
     context.archives[found["id"]] = "" if here is None else here.id
     context.count("archives", new=new, already=not new)

@@ -103,8 +103,8 @@ class LettaWork:
         if source_id in self._companions:
             report.leave_out(COMPANIONS)
             return
-        ids = self._context.candidates("agent", source_id)
-        if here is None and await self._context.store.read(lambda tx: tx.agents.list_by_ids([*map(AgentId, ids)])):
+        ids = [*map(AgentId, self._context.candidates("agent", source_id))]
+        if here is None and await self._context.store.read(lambda tx: bool(tx.agents.list_by_ids(ids))):
             report.leave_out(FOREIGN)
             return
         state = listed
