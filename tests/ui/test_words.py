@@ -30,12 +30,12 @@ REFUSED = (
     ("tools/rules/add", {"type": "max_count_per_step", "count": "x"}, "How often is 'x': write a number"),
     ("tools/rules/add", {"type": "conditional"}, "write a line for each result, such as found = send_message"),
     ("tools/rules/add", {"type": "constrain_child_tools"}, "tick at least one tool"),
-    (
+    pytest.param(
         "facts",
         {"text": "x", "since": "2020-05-01", "until": "2019-01-01"},
         "ends at 2019-01-01 00:00, before it begins",
+        marks=pytest.mark.uses("facts"),
     ),
-    ("facts/entities/x/merge", {"into": "y"}, "write the name as the list of entities has it"),
     ("tools/rules", {"rules": "[1,\n oops]"}, "rules: it is not JSON, from line 2 on"),
 )
 
@@ -52,9 +52,10 @@ async def test_a_wrong_value_is_named_as_its_form_names_it(path: str, fields: di
         await client.post(f"{home}/tools/source", data={"source": ADD})
         answer = await client.post(f"{home}/{path}", data={"tool_name": "add", **fields})
 
-    assert answer.status_code in (404, 422) and said in _notice(answer)
+    assert answer.status_code == 422 and said in _notice(answer)
 
 
+@pytest.mark.uses("origins")
 async def test_what_has_to_wait_for_an_answer_says_so() -> None:
     """Deleting a conversation for good and forgetting, while its agent is at work."""
     begun, go = asyncio.Event(), asyncio.Event()

@@ -123,12 +123,15 @@ class World:
         named = f"{path} {query['conversation_id'][0]}" if "conversation_id" in query else path
         if named not in self.lists:
             return 404, {}, {"detail": "Not Found"}
-        found = self.lists[named]
+        found = [one for one in self.lists[named] if isinstance(one, dict)]
         if "agent_id" in query:
             agent_id = query["agent_id"][0]
             found = [one for one in found if agent_id in one.get("of", [one.get("agent_id")])]
+        if "before" in query:
+            ids = [one.get("id") for one in found]
+            found = found[: ids.index(query["before"][0])]
         if "after" in query:
-            places = [place for place, one in enumerate(found) if one["id"] == query["after"][0]]
+            places = [place for place, one in enumerate(found) if one.get("id") == query["after"][0]]
             if not places:
                 return 404, {}, {"detail": "there is no such cursor"}
             found = found[places[-1] + 1 :]
@@ -138,7 +141,7 @@ class World:
 def _whole(found: Sequence[Object], limit: int) -> list[Object]:
     """The first `limit` things; of a stored message all parts."""
     end = min(limit, len(found))
-    while 0 < end < len(found) and found[end]["id"] == found[end - 1]["id"]:
+    while 0 < end < len(found) and found[end].get("id") == found[end - 1].get("id"):
         end += 1
     return [*found[:end]]
 

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.features.imports import golden
+from tests.features.imports.letta_server import full_world, serving, tool
 from tests.server.routed import routed
 from tests.support.programs import perdure
 from tests.ui.browser import dashboard, tags_of, text_of
@@ -28,6 +29,26 @@ def test_the_command_shows_what_is_new_asks_and_says_what_it_did(tmp_path: Path)
     assert "4 messages: 4 imported" in done.stdout and "perdure chat mine" in done.stderr
     assert json.loads(again.stdout)["messages"] == {"new": 0, "already": 4}
     assert perdure(tmp_path, "agent", "list", "--json").stdout.count('"mine"') == 1
+
+
+def test_the_command_copies_a_server_and_shows_tools_to_review(tmp_path: Path) -> None:
+    """It asks first; the key comes from the environment; a name with escapes does not reach the terminal."""
+    world = full_world(rounds=1)
+    world.key = "k-1"
+    world.add("/v1/tools/", tool("gone \x1b[31m", None))
+    with serving(world) as url:
+        asked = perdure(tmp_path, "import", "letta", url, LETTA_API_KEY="k-1")
+        done = perdure(tmp_path, "import", "letta", url, "--yes", "--key", "k-1")
+        again = perdure(tmp_path, "import", "letta", url, "--key", "k-1", "--json")
+        keyless = perdure(tmp_path, "import", "letta", url)
+    listed = perdure(tmp_path, "tool", "review")
+    read = perdure(tmp_path, "tool", "review", "roll", "--yes")
+
+    assert asked.returncode == 1 and "3 agents: 3 new" in asked.stdout and "--yes" in asked.stderr
+    assert "1 identity: 1 imported" in done.stdout and "CITY_KEY" in done.stdout and "\x1b" not in done.stdout
+    assert json.loads(again.stdout)["counts"]["agents"] == {"new": 0, "already": 3}
+    assert keyless.returncode == 1 and "wants a key" in keyless.stderr
+    assert "roll: Ann, Bob" in listed.stdout and "Roll a die." in read.stdout
 
 
 @pytest.mark.uses("exports")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import email.utils
 import json
+import random
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +16,9 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
-from perdure.features.imports.letta.client import LettaUnreachable
+from perdure.features.imports.letta.client import LettaServer, LettaUnreachable
 from perdure.features.imports.letta.values import LettaReport
+from perdure.features.imports.letta.work import LettaWork
 from perdure.testing import ScriptedModel, calls, says
 from tests.features.imports.letta_server import SOURCE, World, call, full_world, id_of, message, result, serving, tool
 from tests.support.library import open_async
@@ -189,7 +195,7 @@ async def test_a_server_that_stops_in_the_middle_is_gone_on_with(tmp_path: Path)
         address = tmp_path / f"{stops_after}.db"
         async with await open_async(address) as perdure:
             with serving(world) as url, pytest.raises(LettaUnreachable, match="does not answer"):
-                await run_quickly(perdure, url)
+                await copy(perdure, url, at_once)
             world.stops_after = None
             with serving(world) as url:
                 await perdure.imports.run_server(url)
@@ -199,14 +205,12 @@ async def test_a_server_that_stops_in_the_middle_is_gone_on_with(tmp_path: Path)
         assert new_of(again) == {} and len(texts) == 120 and texts[0] == "Ann: how is day 0?"
 
 
-async def run_quickly(perdure: AsyncPerdure, url: str) -> LettaReport:
-    """Import without the pauses between tries."""
-    from perdure.features.imports.letta.client import LettaServer
-    from perdure.features.imports.letta.work import LettaWork
+async def at_once(seconds: float) -> None:
+    """Wait for nothing."""
 
-    async def pause(seconds: float) -> None:
-        assert seconds < 60
 
+async def copy(perdure: AsyncPerdure, url: str, pause: Callable[[float], Awaitable[object]]) -> LettaReport:
+    """Import with pauses of the test between tries."""
     server = LettaServer(url, None, pause=pause)
     try:
         return await LettaWork(perdure.app, server, dry=False, progress=lambda done: None).run()
@@ -305,3 +309,102 @@ async def test_a_store_is_not_copied_into_itself(tmp_path: Path) -> None:
         report = await perdure.imports.run_server(url)
 
         assert not report.has_news and len(await ann.messages()) == 2
+
+
+async def test_a_server_that_is_busy_is_waited_for(tmp_path: Path) -> None:
+    """As long as it says, in seconds or by a date; a pause that is too long ends the import."""
+    waits: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        waits.append(seconds)
+
+    world = full_world(rounds=1)
+    path = f"/v1/agents/{id_of('agent', 'Ann')}"
+    world.faults[path] = [(429, {"Retry-After": "7"}), (503, {}), (503, {"Retry-After": _in(30)})]
+    with serving(world) as url:
+        async with await open_async(tmp_path / "p.db") as perdure:
+            report = await copy(perdure, url, pause)
+            world.faults["/v1/groups/"] = [(429, {"Retry-After": "86400"})]
+            with pytest.raises(LettaUnreachable, match="import later"):
+                await copy(perdure, url, pause)
+
+    assert new_of(report)["agents"] == 3
+    assert waits[0] == 7 and 0 < waits[1] < 60 and 20 < waits[2] <= 30
+
+
+def _in(seconds: int) -> str:
+    """A date of HTTP so many seconds from now."""
+    return email.utils.format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+
+async def test_a_server_that_lists_messages_from_the_newest_on_loses_none_silently(tmp_path: Path) -> None:
+    world = World()
+    ann = world.add_agent("Ann", rounds=60)
+    whole = world.answer
+
+    def answer(path: str, query: dict[str, list[str]]) -> Any:
+        if path.endswith("/messages") and not {"after", "before"} & query.keys():
+            return 200, {}, world.lists[f"/v1/agents/{ann['id']}/messages default"][-100:]
+        return whole(path, query)
+
+    world.answer = answer  # type: ignore[method-assign]
+    with serving(world) as url:
+        async with await open_async(tmp_path / "p.db") as perdure:
+            report = await perdure.imports.run_server(url)
+
+    assert any("from the newest on" in why for why in report.left_out) and report.counts["messages"].total == 0
+
+
+async def test_two_copies_of_one_server_at_once_bring_it_once(tmp_path: Path) -> None:
+    with serving(full_world(rounds=5)) as url:
+        async with await open_async(tmp_path / "p.db") as perdure:
+            await asyncio.gather(*(perdure.imports.run_server(url) for _ in range(3)))
+            again = await perdure.imports.run_server(url)
+            texts, agents = await texts_of(perdure, "Ann"), await perdure.agents()
+
+    assert new_of(again) == {} and len(texts) == 20 and len(agents) == 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_server_with_odd_answers_is_copied_as_far_as_it_can_be(tmp_path: Path, seed: int) -> None:
+    """Whatever stands in a field: what can't be taken is left out with a reason, and the rest is whole."""
+    world, choose = full_world(rounds=2), random.Random(seed)
+    for _ in range(20):
+        held: dict[str, Any] = choose.choice([{**world.lists}, {**world.things}])
+        spoil(held[choose.choice([*held])], choose)
+    with serving(world) as url:
+        async with await open_async(tmp_path / "p.db") as perdure:
+            await perdure.imports.plan_server(url)
+            await perdure.imports.run_server(url)
+            again = await perdure.imports.run_server(url)
+
+    assert new_of(again) == {}
+
+
+ODD: list[Any] = [
+    None,
+    "",
+    0,
+    -1,
+    1e308,
+    True,
+    [],
+    {},
+    [None],
+    {"a": 1},
+    "x" * 3_000,
+    "\0",
+    "\ud800",
+    "../../etc/passwd",
+    [[[]]],
+]
+
+
+def spoil(value: Any, choose: random.Random) -> None:
+    """Put something odd into a field of a thing, but its id."""
+    while isinstance(value, (dict, list)) and value:
+        key: Any = choose.choice([*value]) if isinstance(value, dict) else choose.randrange(len(value))
+        if isinstance(value, dict) and key != "id" and choose.random() < 0.5:
+            value[key] = choose.choice(ODD)
+            return
+        value = value[key]

@@ -85,17 +85,17 @@ async def _import_server(view: Output, url: str, key: str | None, *, yes: bool, 
             )
         view.clear_status()
         if not plan.has_news:
-            view.show(asdict(plan), *server_lines(plan, done=True))
+            view.show(asdict(plan), *map(visible, server_lines(plan, done=True)))
             view.hint("Everything is here already; nothing was imported.")
             return
-        view.print(*server_lines(plan))
+        view.print(*map(visible, server_lines(plan)))
         new = ", ".join(f"{one.new:,} {kind}" for kind, one in plan.counts.items() if one.new)
         confirm(view, f"Import {new}?", action="import it", yes=yes)
         with progress_bar() as progress:
             report = await perdure.imports.run_server(
                 url, key=key, progress=lambda done: progress("importing", done, plan.total)
             )
-        view.show(asdict(report), *server_lines(report, done=True))
+        view.show(asdict(report), *map(visible, server_lines(report, done=True)))
         view.hint("`perdure agent list` lists the agents; `perdure tool review` shows the code of tools that wait.")
 
 

@@ -74,13 +74,13 @@ class LettaServer:
     async def check(self) -> None:
         """Check that the server is one of Letta's API and takes the key. Raises: LettaUnreachable."""
         try:
-            found = await self.get("/v1/agents/", {"limit": 1}, tries=TRIES_OF_ERRORS)
+            found: Any = await self.get("/v1/agents/", {"limit": 1}, tries=TRIES_OF_ERRORS)
         except LettaRefused as error:
             if error.status in (401, 403):
                 raise LettaUnreachable(f"{self.label} wants a key: give --key, or set LETTA_API_KEY") from error
-            raise LettaUnreachable(f"{self.label} is no server of Letta's API: /v1/agents/ answers {error}") from error
+            found = error
         if not isinstance(found, list):
-            raise LettaUnreachable(f"{self.label} is no server of Letta's API: /v1/agents/ answers no list")
+            raise LettaUnreachable(f"{self.label} is no server of Letta's API: /v1/agents/ answers {found!s:.200}")
 
     async def get(self, path: str, params: Params | None = None, *, tries: int = TRIES) -> Any:
         """Return the JSON of an answer. Raises: LettaRefused; LettaUnreachable: no answer came, often enough."""
@@ -88,19 +88,20 @@ class LettaServer:
 
         problem = ""
         for number in range(tries):
+            wait_s = 0.5 * 2**number
             try:
                 status, headers, body = await self._send(path, params or {})
             except (httpx.HTTPError, OSError) as error:
                 problem = str(error) or type(error).__name__
-                await self._pause(_growing(number))
+                await self._pause(wait_s)
                 continue
             if status < 300:
                 return _parse(body)
-            problem = f"HTTP {status}{_detail(body)}"
+            problem = f"HTTP {status}"
             if status in _BUSY:
-                await self._pause(self._asked_wait(headers.get("retry-after", ""), number, problem))
+                await self._pause(self._asked_wait(headers.get("retry-after", ""), wait_s))
             elif status in _PASSING and number + 1 < TRIES_OF_ERRORS:
-                await self._pause(_growing(number))
+                await self._pause(wait_s)
             else:
                 raise LettaRefused(status, problem)
         raise LettaUnreachable(
@@ -172,16 +173,14 @@ class LettaServer:
             except DataTooLarge as error:
                 raise LettaRefused(0, f"its answer is {error}") from error
 
-    def _asked_wait(self, asked: str, number: int, problem: str) -> float:
-        """Return how many seconds to wait. Raises: LettaUnreachable: the server asks for too long a pause."""
-        seconds = _growing(number)
-        if asked.strip().isdigit():
-            seconds = float(asked)
-        elif asked and (at := email.utils.parsedate_tz(asked)) is not None:
-            seconds = email.utils.mktime_tz(at) - datetime.now(UTC).timestamp()
+    def _asked_wait(self, asked: str, otherwise_s: float) -> float:
+        """Return how many seconds a server that is busy asks to wait. Raises: LettaUnreachable: they are too many."""
+        seconds = float(asked) if asked.strip().isdigit() else otherwise_s
+        if (at := email.utils.parsedate_tz(asked)) is not None:
+            seconds = max(email.utils.mktime_tz(at) - datetime.now(UTC).timestamp(), 0.0)
         if seconds > WAIT_MAX_S:
-            raise LettaUnreachable(f"{self.label} wants a pause of {seconds:,.0f} s ({problem:.200}): import later")
-        return max(seconds, 0.0)
+            raise LettaUnreachable(f"{self.label} wants a pause of {seconds:,.0f} s: import later")
+        return seconds
 
 
 def path_of(*parts: str) -> str:
@@ -204,11 +203,6 @@ def _base(url: str) -> str:
     return text.removesuffix("/v1").rstrip("/")
 
 
-def _growing(number: int) -> float:
-    """Return how long to wait after so many tries, in seconds."""
-    return float(0.5 * 2**number)
-
-
 def _parse(body: bytes) -> Any:
     """Return the value of an answer. Raises: LettaRefused."""
     try:
@@ -216,13 +210,3 @@ def _parse(body: bytes) -> Any:
         return json.loads(body)
     except (DataTooLarge, ValueError, RecursionError) as error:
         raise LettaRefused(0, f"its answer can't be read: {error!s:.100}") from error
-
-
-def _detail(body: bytes) -> str:
-    """Return what an error says of itself, short."""
-    try:
-        found = json.loads(body[:10_000])
-    except (ValueError, RecursionError):
-        return ""
-    detail = found.get("detail") if isinstance(found, dict) else None
-    return f" ({detail:.120})" if isinstance(detail, str) else ""

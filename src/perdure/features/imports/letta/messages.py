@@ -39,6 +39,14 @@ class Batch:
     odd: int = 0
     waiting: int = 0
 
+    def __iadd__(self, other: Batch) -> Batch:
+        """Add the messages that follow."""
+        self.messages += other.messages
+        self.cursor = other.cursor or self.cursor
+        for name in ("images", "too_long", "odd", "waiting"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        return self
+
 
 class History:
     """Reads one conversation. `system`: the prompt of its agent, of which compiled copies stand in the history."""
@@ -60,7 +68,7 @@ class History:
     def finish(self) -> Batch:
         """Return what is left at the end: all, but an answer that waits for an approval."""
         batch = Batch()
-        kinds = {one.get("message_type") for one in self._unit}
+        kinds = {*map(_kind, self._unit)}
         if "approval_request_message" in kinds and not kinds & {*_RESULTS}:
             batch.waiting = 1
         elif self._unit:
@@ -69,11 +77,10 @@ class History:
 
     def _belongs(self, one: Object) -> bool:
         """Whether a message of the wire is of the same stored message as the last one, or holds results of it."""
-        kind, last = one.get("message_type"), self._unit[-1]
-        kinds = {each.get("message_type") for each in self._unit}
+        kind, last, kinds = _kind(one), self._unit[-1], {*map(_kind, self._unit)}
         if kind in _RESULTS:
             return bool(kinds & {*_CALLS})
-        if kind == "approval_request_message" and last.get("message_type") == "tool_call_message":
+        if kind == "approval_request_message" and _kind(last) == "tool_call_message":
             return True
         return kind in _ANSWER and one.get("id") == last.get("id")
 
@@ -82,7 +89,7 @@ class History:
         unit, self._unit = self._unit, []
         batch.cursor = str(unit[-1].get("id"))
         is_first, self._is_begun = not self._is_begun, True
-        if is_first and unit[0].get("message_type") == "system_message":
+        if is_first and _kind(unit[0]) == "system_message":
             return  # the prompt as it was compiled
         lines = [*self._lines(unit)]
         batch.odd += sum(_is_odd(one) for one in unit)
@@ -107,7 +114,7 @@ class History:
             at = time_of(one.get("date"))
             self._at = at.isoformat() if at is not None else self._at
             common = {"created_at": self._at, "name": one.get("name")}
-            match one.get("message_type"):
+            match _kind(one):
                 case "system_message" | "user_message" as kind:
                     yield {**common, "role": _SPOKEN[kind], "content": one.get("content")}
                 case "tool_return_message":
@@ -135,14 +142,19 @@ class History:
         return str(unit[0].get("id"))
 
 
+def _kind(one: Object) -> str:
+    """Return of which kind a message of the wire is."""
+    return text_in(one.get("message_type"))
+
+
 def _is_odd(one: Object) -> bool:
     """Whether a message is of a kind that no version of the API is known to have."""
-    return one.get("message_type") not in (*_ANSWER, *_RESULTS, *_SPOKEN, *_NOT_SAID)
+    return _kind(one) not in (*_ANSWER, *_RESULTS, *_SPOKEN, *_NOT_SAID)
 
 
 def _contents(one: Object) -> Sequence[Any]:
     """Return thoughts and texts of a part of an answer."""
-    if one.get("message_type") == "reasoning_message":
+    if _kind(one) == "reasoning_message":
         return [{"type": "reasoning", "reasoning": text_in(one.get("reasoning"))}]
     content = one.get("content")
     return [{"type": "text", "text": content}] if isinstance(content, str) else list_in(content)

@@ -9,14 +9,16 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from perdure.core.errors import AlreadyExists, ApprovalPending, ConversationBusy, InvalidInput, ModelNotFound, NotFound
-from perdure.core.ids import AgentId, ArchiveId, ConversationId, PassageId
+from perdure.core.errors import AlreadyExists, ApprovalPending, ConversationBusy, InvalidInput, ModelNotFound
+from perdure.core.ids import AgentId, ArchiveId, ConversationId, PassageId, ScheduleId
 from perdure.core.passages import Passage
 from perdure.core.sources import Source, WriteSource
 from perdure.domain.archives.passages import check_passage
+from perdure.domain.archives.units import ArchiveChanges
 from perdure.domain.conversations.units import SUMMARY_CHARS
+from perdure.domain.values import BATCH
 from perdure.features.imports.letta import units
-from perdure.features.imports.letta.client import Object, path_of
+from perdure.features.imports.letta.client import PAGE, LettaRefused, Object, path_of
 from perdure.features.imports.letta.context import Context
 from perdure.features.imports.letta.messages import Batch, History
 from perdure.features.imports.sources.plain import key_of, list_in, object_in, text_in, time_of
@@ -43,7 +45,7 @@ class AgentParts:
     async def take(self) -> None:
         """Take all that is new. Raises: LettaRefused, LettaUnreachable, InvalidInput, StoreError: what was stored
         stays."""
-        await self._attach("folder", path_of("agents", self._source_id, "folders"), self._context.folders)
+        await self._folders()
         await self._archives()
         await self._passages()
         await self._history("default")
@@ -56,25 +58,24 @@ class AgentParts:
 
     # --- folders and archives
 
-    async def _attach(self, kind: str, path: str, known: Mapping[str, str], params: Mapping[str, Any] = {}) -> None:
-        """Give the agent those things of a list that it was never given. Raises: LettaRefused, LettaUnreachable."""
-        async for one in self._server.items(path, params):
-            key, here = f"letta {kind} {one['id']}", known.get(one["id"])
-            if self._dry or not here or key in await self._noted(key):
-                continue
-            with suppress(NotFound):
-                if kind == "folder":
-                    await self._agent.files.attach(here)
-                else:
-                    await self._agent.archives.attach(ArchiveId(here))
-            await self._store.write(units.note, self._id, {key: ""})
+    async def _folders(self) -> None:
+        """Give the agent those of its folders that it was never given."""
+        async for one in self._server.items(path_of("agents", self._source_id, "folders")):
+            key, here = f"letta folder {one['id']}", self._context.folders.get(one["id"])
+            if here and not self._dry and key not in await self._noted(key):
+                await self._agent.files.attach(here)
+                await self._store.write(units.note, self._id, {key: ""})
 
     async def _archives(self) -> None:
-        """Make the agent's archives where they are not here, and give it them."""
-        params = {"agent_id": self._source_id}
-        async for one in self._server.items("/v1/archives/", params):
-            await take_archive(self._context, one)
-        await self._attach("archive", "/v1/archives/", self._context.archives, params)
+        """Make the agent's archives that it was never given, and give it them."""
+        context = self._context
+        async for one in self._server.items("/v1/archives/", {"agent_id": self._source_id}):
+            key = f"letta archive {one['id']}"
+            is_known = key in await self._noted(key)
+            await take_archive(context, one, makes=not is_known)
+            if not is_known and not self._dry:
+                await self._agent.archives.attach(ArchiveId(context.archives[one["id"]]))
+                await self._store.write(units.note, self._id, {key: ""})
 
     # --- passages
 
@@ -164,11 +165,24 @@ class AgentParts:
         history = History(self._system, context.app.settings.message_limit_chars, is_begun=bool(last))
         params = {"conversation_id": source, "use_assistant_message": "false"}
         try:
-            async for page in self._server.behind(path_of("agents", self._source_id, "messages"), params, last):
-                done = await self._store_batch(history.take(page), here, key, done)
-            done = await self._store_batch(history.finish(), here, key, done)
+            batch, path = Batch(), path_of("agents", self._source_id, "messages")
+            async for page in self._server.behind(path, params, last):
+                if not last:
+                    await self._check_order(path, params, page)
+                last = page[-1]["id"]
+                batch += history.take(page)
+                if len(batch.messages) >= BATCH:
+                    done, batch = await self._store_batch(batch, here, key, done), Batch()
+            batch += history.finish()
+            await self._store_batch(batch, here, key, done)
         except (ConversationBusy, ApprovalPending):
             self._report.leave_out(BUSY)
+
+    async def _check_order(self, path: str, params: Mapping[str, Any], first: Sequence[Object]) -> None:
+        """Check that the first page of a history is its beginning. Raises: LettaRefused: older servers begin at its
+        end."""
+        if len(first) >= PAGE and await self._server.find(path, {**params, "before": first[0]["id"], "limit": 1}):
+            raise LettaRefused(0, "it lists messages from the newest on only: upgrade it to 0.16 first")
 
     async def _store_batch(self, batch: Batch, here: ConversationId | None, key: str, done: int) -> int:
         """Store messages that are whole, and note how far that is; return how many are here now, with `done` before.
@@ -211,7 +225,7 @@ class AgentParts:
             if not known and not self._dry:
                 create = partial(self._agent.schedules.create, **options)
                 try:
-                    with suppress(AlreadyExists):
+                    if await self._context.find("schedule", one["id"], self._schedule) is None:  # else it was killed
                         await self._context.make("schedule", one["id"], create)
                 except InvalidInput as error:
                     self._report.leave_out(f"schedules: {error!s:.200}")
@@ -219,19 +233,22 @@ class AgentParts:
                 await self._store.write(units.note, self._id, {key: ""})
             self._context.count("schedules", new=not known, already=known)
 
+    async def _schedule(self, schedule_id: str) -> object:
+        """Return a schedule of the agent. Raises: NotFound."""
+        return await self._agent.schedules.get(ScheduleId(schedule_id))
 
-async def take_archive(context: Context, found: Object) -> None:
-    """Make an archive where it is not here. Raises: InvalidInput."""
+
+async def take_archive(context: Context, found: Object, *, makes: bool = True) -> None:
+    """Make an archive where it is not here, unless it was, and was deleted (`makes`). Raises: InvalidInput."""
     if found["id"] in context.archives:
         return
     here = await context.find("archive", found["id"], context.library.archives.get)
-    new = here is None
-    if here is None and not context.dry:
-        fields = {
-            "name": text_in(found.get("name")) or "archive",
-            "description": text_in(found.get("description")) or None,
-        }
-        add = partial(context.library.archives.add, {**fields, "metadata": dict(object_in(found.get("metadata")))})
+    new = here is None and makes
+    if here is None and makes and not context.dry:
+        fields: ArchiveChanges = {"name": text_in(found.get("name")) or "archive"}
+        fields |= {"description": text_in(found.get("description")) or None}
+        fields |= {"metadata": dict(object_in(found.get("metadata")))}
+        add = partial(context.library.archives.add, fields)
         here = await context.make("archive", found["id"], add)
     context.archives[found["id"]] = "" if here is None else here.id
     context.count("archives", new=new, already=not new)

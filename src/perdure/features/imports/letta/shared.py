@@ -11,6 +11,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.secrets import hide_secret
+from perdure.domain.tools.units import build_tool
 from perdure.features.agent_files.folders import create_folder
 from perdure.features.agent_files.reading import FileFolder
 from perdure.features.files.converters.convert import name_text
@@ -19,7 +20,7 @@ from perdure.features.imports.letta.client import Object, path_of
 from perdure.features.imports.letta.context import Context
 from perdure.features.imports.sources.plain import list_in, object_in, text_in
 from perdure.library.parts.checks import Page
-from perdure.library.tools.tools import ToolState
+from perdure.library.tools.tools import UNSAVED, ToolState
 from perdure.server.wire.tools import ToolIn
 
 UNREVIEWED = "unreviewed"
@@ -68,9 +69,8 @@ async def take_tool(context: Context, found: Object) -> None:
 async def _make_tool(context: Context, name: str, found: Object) -> None:
     """Make a tool that waits for a review. Raises: InvalidInput, ValidationError."""
     new = ToolIn.model_validate({**found, "tags": [*list_in(found.get("tags")), UNREVIEWED]})
-    new_tool = new.new()
-    tools = context.library.tools
-    await asyncio.to_thread(tools.read_source, new.source_code, new_tool.source_type)
+    new_tool, tools = new.new(), context.library.tools
+    await asyncio.to_thread(build_tool, new_tool, UNSAVED)  # raises if it is none
     if not context.dry:
         await context.make("tool", str(found.get("id")), partial(tools.add, new_tool, fields=new.set_fields))
     context.tools[name] = "review"
@@ -95,9 +95,11 @@ async def take_mcp_server(context: Context, found: Object) -> None:
     url, command = text_in(found.get("server_url")), text_in(found.get("command"))
     args = [*map(str, list_in(found.get("args")))]
     owner = f"MCP server {name!r}"
-    context.report.note_secret(owner, [*object_in(found.get("env")), *object_in(found.get("custom_headers"))])
+    context.report.note_secrets(owner, [*object_in(found.get("env")), *object_in(found.get("custom_headers"))])
     if found.get("auth_token"):
-        context.report.note_secret(owner, [text_in(found.get("auth_header")) or "Authorization"])
+        context.report.note_secrets(owner, [text_in(found.get("auth_header")) or "Authorization"])
+    if bool(url) == bool(command):
+        raise InvalidInput("it has neither an address nor a command")
     if hide_secret(url)[1] or "@" in url or any(_SECRET_WORD.search(one) or _LONG_CODE.search(one) for one in args):
         context.report.leave_out(f"{SECRET_ADDRESS}: {name!r:.60}")
         return
@@ -111,10 +113,16 @@ async def take_mcp_server(context: Context, found: Object) -> None:
 async def take_folder(context: Context, found: Object) -> None:
     """Make a folder where it is not here, and add the texts of files whose names it lacks. Raises: LettaRefused."""
     folder = await context.find("folder", found["id"], context.library.folders.get)
-    context.count("folders", new=folder is None, already=folder is not None)
+    new = folder is None
     if folder is None and not context.dry:
-        make = partial(create_folder, context.library, FileFolder(found, {}))
-        folder = await context.make("folder", found["id"], make)
+        fields: dict[str, Any] = {
+            name: text_in(found.get(name)) or None for name in ("name", "description", "instructions")
+        }
+        fields |= {"metadata": dict(object_in(found.get("metadata")))}
+        folder = await context.make(
+            "folder", found["id"], partial(create_folder, context.library, FileFolder(fields, {}))
+        )
+    context.count("folders", new=new, already=not new)
     context.folders[found["id"]] = "" if folder is None else folder.id
     names = set() if folder is None else await _names_in(folder)
     params = {"limit": FILES_AT_ONCE, "include_content": "true"}

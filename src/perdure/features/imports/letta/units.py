@@ -38,17 +38,12 @@ def find_agent(tx: Tx, source_id: str) -> Agent | None:
     return None if owner is None else tx.agents.get(owner)
 
 
-def is_taken(tx: Tx, ids: Sequence[str]) -> bool:
-    """Whether an agent of the organisation that no import has made has one of these ids."""
-    return bool(tx.agents.list_by_ids([*map(AgentId, ids)]))
-
-
 def find_blocks(tx: Tx, ids: Sequence[str]) -> Mapping[str, BlockId]:
     """Return which of these blocks are here, each by its id."""
     found: dict[str, BlockId] = {}
-    for id_ in ids:
+    for id_ in map(BlockId, ids):
         with suppress(NotFound):
-            found[id_] = tx.blocks.get(BlockId(id_)).id
+            found[id_] = tx.blocks.get(id_).id
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from perdure.core.ids import AgentId, Ids, OrgId, derived_id, is_id
@@ -52,7 +52,7 @@ class LettaReport:
         if count:
             self.left_out[why] = self.left_out.get(why, 0) + count
 
-    def note_secret(self, owner: str, names: Sequence[str]) -> None:
+    def note_secrets(self, owner: str, names: Iterable[str]) -> None:
         """Note secrets whose values are not copied."""
         self.secrets += [f"{owner}: {name}" for name in sorted(names)]
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from perdure.features.imports.letta.values import LettaReport
 
 NAMES_SHOWN = 20
+_ONE = {"identities": "identity"}
 
 
 def server_lines(report: LettaReport, *, done: bool = False) -> Sequence[str]:
@@ -16,7 +17,8 @@ def server_lines(report: LettaReport, *, done: bool = False) -> Sequence[str]:
     for kind, count in report.counts.items():
         if count.total:
             new = "imported" if done else "new"
-            lines.append(f"{count.total:,} {kind}: {count.new:,} {new}, {count.already:,} here already")
+            name = kind if count.total > 1 else _ONE.get(kind, kind[:-1])
+            lines.append(f"{count.total:,} {name}: {count.new:,} {new}, {count.already:,} here already")
     several = [name for name, count in Counter(name for name, _ in report.agents).items() if count > 1]
     lines += [f"Several agents are called {name!r}: name them by their ids" for name in several]
     lines += [f"Left out: {count:,} {why}" for why, count in report.left_out.items()]

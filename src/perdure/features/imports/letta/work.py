@@ -4,7 +4,6 @@ then what connects agents."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -91,7 +90,7 @@ class LettaWork:
             await step(found)
         except (LettaUnreachable, StoreError):
             raise
-        except (LettaRefused, PerdureError, ValidationError) as error:
+        except (LettaRefused, PerdureError, ValueError, TypeError, LookupError, AttributeError) as error:
             name = text_in(found.get("name")) or text_in(found.get("label")) or str(found.get("id"))
             self._report.leave_out(f"{kind} that can't be taken whole now: {name!r:.100}: {_why(error):.300}")
 
@@ -104,8 +103,8 @@ class LettaWork:
         if source_id in self._companions:
             report.leave_out(COMPANIONS)
             return
-        ids = self._context.candidates("agent", source_id)
-        if here is None and await self._context.store.read(units.is_taken, ids):
+        ids = [*map(AgentId, self._context.candidates("agent", source_id))]
+        if here is None and await self._context.store.read(lambda tx: bool(tx.agents.list_by_ids(ids))):
             report.leave_out(FOREIGN)
             return
         state = listed
@@ -131,7 +130,7 @@ class LettaWork:
         if group.get("manager_type") in SLEEPTIME_KINDS:
             self._companions |= {*map(str, list_in(group.get("agent_ids")))}
         secrets = list_in(state.get("secrets")) or list_in(state.get("tool_exec_environment_variables"))
-        self._report.note_secret(f"agent {name!r}", [text_in(object_in(one).get("key")) for one in secrets])
+        self._report.note_secrets(f"agent {name!r}", [text_in(object_in(one).get("key")) for one in secrets])
         ids = {one["id"]: context.candidates("block", one["id"]) for one in blocks_of(state)}
         here = await context.store.read(units.find_blocks, [id_ for each in ids.values() for id_ in each])
         fresh = [id_ for id_, each in ids.items() if not here.keys() & {*each} and id_ not in context.blocks]
@@ -183,8 +182,9 @@ class LettaWork:
         if found["id"] in context.blocks or found.get("is_template"):
             return
         here = await context.find("block", found["id"], lambda id_: context.library.blocks.get(BlockId(id_)))
+        block = new_block(found)
         if here is None and not self._dry:
-            await context.make("block", found["id"], partial(context.library.blocks.add, new_block(found)))
+            await context.make("block", found["id"], partial(context.library.blocks.add, block))
         context.count("blocks", new=here is None, already=here is not None)
 
     async def _identity(self, found: Object) -> None:
@@ -192,12 +192,10 @@ class LettaWork:
         context, identities = self._context, self._context.library.identities
         key = text_in(found.get("identifier_key"))
         there = await identities.list(IdentityFilter(identifier_key=key), Page(1, ascending=True))
-        context.count("identities", new=not there, already=bool(there))
         agents = {one: context.agents.get(one) for one in map(str, list_in(found.get("agent_ids")))}
-        if self._dry:
-            return
-        if there:
-            for source_id, agent_id in agents.items():
+        if there or self._dry:
+            context.count("identities", new=not there, already=bool(there))
+            for source_id, agent_id in agents.items() if there else ():
                 if source_id in self._made and agent_id:
                     await identities.attach(agent_id, there[0].identity.id)
             return
@@ -214,6 +212,7 @@ class LettaWork:
         )
         create = partial(identities.create, fields, found.get("project_id"))
         await context.make("identity", found["id"], create)
+        context.count("identities", new=1)
 
     async def _group(self, found: Object) -> None:
         """Take a group of agents that are here; of a companion's only how often it wakes."""
@@ -226,9 +225,8 @@ class LettaWork:
             raise InvalidInput(f"it is of the kind {kind!r:.40}, or not all of its agents are taken")
         agents, key = [context.agents[one] for one in needed], f"letta group {found['id']}"
         known = bool(agents[0]) and key in await context.store.read(units.noted, agents[0], key)
-        if not is_companion:
-            context.count("groups", new=not known, already=known)
         if known or self._dry or not IMPORT_GROUP.functions:
+            context.count("groups", new=not known and not is_companion, already=known and not is_companion)
             return
         if "manager_agent_id" in manager:
             manager["manager_agent_id"] = context.agents[manager["manager_agent_id"]]
@@ -243,20 +241,23 @@ class LettaWork:
             for one in IMPORT_GROUP(context.library, body, {**manager, "manager_type": kind}, is_companion):
                 await one
 
-        with suppress(AlreadyExists):  # an import that was killed has made it
+        if is_companion:
+            await make()
+        elif await context.find("group", found["id"], context.library.groups.get) is None:  # else it was killed
             await context.make("group", found["id"], make)
+        context.count("groups", new=not is_companion)
         await context.store.write(units.note, agents[0], {key: ""})
 
     async def _provider(self, found: Object) -> None:
         """Note a provider that has a key, which is not copied."""
         if found.get("provider_category") == "byok" or "provider_category" not in found:
-            self._report.note_secret("providers", [text_in(found.get("name"))])
+            self._report.note_secrets("providers", [text_in(found.get("name"))])
 
     async def _sandbox(self, found: Object) -> None:
         """Note the variables of a sandbox, which are not copied."""
         path = path_of("sandbox-config", found["id"], "environment-variable")
         names = [text_in(one.get("key")) async for one in self._server.items(path)]
-        self._report.note_secret("sandbox", names)
+        self._report.note_secrets("sandbox", names)
 
 
 def _why(error: Exception) -> str:
@@ -264,4 +265,6 @@ def _why(error: Exception) -> str:
     if isinstance(error, ValidationError):
         problem = error.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
-    return " ".join(str(error).split())
+    if isinstance(error, (LettaRefused, PerdureError)):
+        return " ".join(str(error).split())
+    return f"its fields have other forms ({type(error).__name__})"
