@@ -498,3 +498,42 @@ async def calls_that_wait_imported_twice(room: Room) -> Changes:
     yield (lambda one: one.messages.import_waiting(line, rows), lambda one: one.messages.import_waiting(line, rows))
     assert room.refused == 1
     assert len(await agent.pending()) == 1
+
+
+@case("Snapshots.make", "Snapshots.restore", "Snapshots.delete")
+async def snapshots_of_an_agent(room: Room) -> Changes:
+    agent = await room.agent()
+    made = await room.first.agent_of(agent.id).blocks.add(NewBlock(label="notes", value="a"))
+    yield (
+        lambda one: one.agent_of(agent.id).snapshots.make(note="x"),
+        lambda one: one.agent_of(agent.id).snapshots.make(note="y"),
+    )
+    kept = await agent.snapshots.list()
+    assert sorted(one.note for one in kept) == ["x", "y"]
+    await room.first.agent_of(agent.id).blocks.update("notes", "b")
+    await room.at_once(
+        lambda one: one.agent_of(agent.id).snapshots.restore(kept[0].number),
+        lambda one: one.agent_of(agent.id).snapshots.restore(kept[1].number),
+    )
+    assert (await room.first.blocks.get(made.id)).value == "a"
+    await room.at_once(
+        lambda one: one.agent_of(agent.id).snapshots.delete(kept[0].number),
+        lambda one: one.agent_of(agent.id).snapshots.delete(kept[0].number),
+    )
+    assert room.refused == 1
+
+
+@case("Snapshots.clone", "SnapshotFiles.load_snapshot")
+async def clones_of_one_name(room: Room) -> Changes:
+    agent, name = await room.agent(), room.name("clone")
+    yield (
+        lambda one: one.agent_of(agent.id).snapshots.clone(name),
+        lambda one: one.agent_of(agent.id).snapshots.clone(name),
+    )
+    assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
+    document = await agent.snapshots.document((await agent.snapshots.make()).number)
+    name = room.name("loaded")
+    await room.at_once(
+        lambda one: one.load_snapshot(document, name=name), lambda one: one.load_snapshot(document, name=name)
+    )
+    assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]

@@ -46,13 +46,14 @@ READS = {
     "Passages": "passage passages",
     "Notes": "count find get list list_other_passages review search",
     "AgentBlocks": "compare get history list",
-    "Blocks": "count get list page",
+    "Blocks": "count get history list page",
     "Sources": "list show",
     "Schedules": "firings get list next_times",
     "Skills": "get list problems search versions",
     "Helpers": "get list roster routes",
     "Plugins": "get list look problems",
     "Proposals": "get list",
+    "Snapshots": "document get list",
     "SlashCommands": "get list prepare problems",
     "access": "audit has_keys key keys organisation organisations user users",
     "AllIdentities": "count filter_of get list list_blocks",
@@ -63,7 +64,7 @@ READS = {
     "Copies": "backup",
     "Costs": "costs",
     "Exports": "export",
-    "Imports": "plan",
+    "Imports": "plan plan_server unreviewed_tools",
     "Manifests": "plan read show",
     "StoreUpkeep": "check_ready find_damage mark queue_lengths",
 }
@@ -82,6 +83,12 @@ ELSEWHERE = {
     "access.remove_organisation": "tests/features/access/test_organisations.py: removes what nobody can reach any more",
     "Facts.extract": "tests/features/facts: asks a model, and stores what it says by a check of what was read",
     "Imports.run": "tests/features/imports/test_import_stores.py: two imports of the same at once bring it once",
+    "Imports.approve_tool": "as AgentTools.attach",
+    "Imports.run_server": "tests/features/imports/test_import_server.py: of three copies at once one brings it",
+    **{
+        f"MemoryGit.{verb}": "tests/features/memory_git/test_at_once.py: of two pushes at once one is refused"
+        for verb in ("advertise", "checkout", "commits", "push", "receive", "upload")
+    },
     "Manifests.apply": "tests/features/manifests/test_at_once.py: each change is made once",
     "Mcp.add_and_read": "as Mcp.add and Mcp.refresh",
     "Mcp.approve": "tests/contracts/mcp.py: a digest says what is approved",

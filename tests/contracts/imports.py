@@ -29,5 +29,7 @@ class ImportContract(Contract):
 
             assert await store.read(lambda tx: tx.of(ImportedItems).find_owner("passage-1")) == agent.id
             assert await store.read(lambda tx: tx.of(ImportedItems).find_owner("none")) is None
+            await store.write(lambda tx: tx.of(ImportedItems).put(other.id, {"passage-1": ""}))
+            assert await store.read(lambda tx: tx.of(ImportedItems).owners("passage-1")) == [agent.id, other.id]
             assert await store.read(lambda tx: tx.of(ImportedItems).list_moved(agent.id)) == [[other.id]]
             assert await store.read(lambda tx: tx.of(ImportedItems).list_moved(other.id)) == []

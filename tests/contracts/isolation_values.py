@@ -189,7 +189,7 @@ OF_VERBS: Mapping[str, Any] = {
         "helper_agents.put.helper": HelperAgent(AgentId("agent-stolen"), ""),
     },
     **{"imported_items.put.digests": {"passage-stolen": ""}, "imported_items.find.ids": ["passage-1"]},
-    "imported_items.find_owner.id_": "passage-1",
+    **{"imported_items.find_owner.id_": "passage-1", "imported_items.owners.id_": "passage-1"},
     **{"skills.add.version": new_version(), "skills.add_version.version": new_version(3, text="stolen")},
     **{f"skills.{verb}.name": "walrus" for verb in ("find", "add_use")},
     **{"openai_histories.add.rows": [new_chain("stolen")], "openai_histories.find.digests": ["d1"]},

@@ -52,6 +52,8 @@ class NodeContract(Contract):
                 node_of(agent.id, text=text, level=i % 2) for i, text in enumerate(AWKWARD)
             ]
             assert other.seq == 0
+            assert await store.read(lambda tx: tx.nodes.next_seq(agent.id, 0)) == len(AWKWARD)
+            assert await store.read(lambda tx: tx.nodes.next_seq(agent.id, 0, at=AT)) == 0  # they are made later
 
             def look(tx: Tx) -> list[object]:
                 return [

@@ -39,6 +39,7 @@ NAMED = 0.7
 RULES: Mapping[str, str] = {
     "version: .* is not a version of snapshots|hash: the snapshot": "a snapshot as one object says what it is",
     r"give (the number of a snapshot|a snapshot's number or a step)": "either a number or a step",
+    r"the files: there is nothing|\S*:\d+: ": "files of agents are YAML with agents in it",
     "Failed to derive json schema": "a source has to be Python with a function in it",
     "source_type is": "or typescript",
     "the file is no": "an agent file, which is JSON",

@@ -142,7 +142,7 @@ class AgentFilter:
 
 
 AgentOrder = Literal["created", "updated", "used", "name", "messages"]
-"""The order of agents: by creation, last change, or last run (those without a run first)."""
+"""The order of agents: by creation, last change, last run (those without a run first), name or number of messages."""
 
 
 IdentityType = Literal["org", "user", "other"]

@@ -15,6 +15,7 @@ from perdure.server.wire.shapes import WireShape
 
 _Number = Annotated[int, Field(ge=1, le=NUMBER_MAX)]
 _Step = Annotated[str, keywords(pattern=FILLED, maxLength=100)]
+_Conversation = Annotated[ConversationId, keywords(pattern=FILLED, maxLength=100)]
 _Name = Annotated[str, keywords(pattern=FILLED, maxLength=200)]
 
 
@@ -46,7 +47,7 @@ class SnapshotIn(WireRequest):
     """A snapshot to keep: of now, or of the end of a step."""
 
     step_id: _Step | None = None
-    conversation_id: ConversationId | None = None
+    conversation_id: _Conversation | None = None
     note: Annotated[str, keywords(maxLength=NOTE_CHARS)] = ""
 
 
@@ -65,7 +66,7 @@ class CloneIn(WireRequest):
     name: _Name
     number: _Number | None = None
     step_id: _Step | None = None
-    conversation_id: ConversationId | None = None
+    conversation_id: _Conversation | None = None
 
 
 class SnapshotFileIn(WireRequest):
