@@ -44,6 +44,13 @@ def read_manifest(files: Mapping[str, str], names: Sequence[str]) -> Manifest:
         )
     order = {kind: number for number, kind in enumerate(KINDS)}
     things = sorted(found.values(), key=lambda one: order[one.kind])
+    ids = dict[tuple[str, str], Thing]()
+    for thing in things:
+        for block in thing.fields.get("shared_blocks", ()):
+            if ("blocks", block) not in found:
+                raise InvalidInput(f"{thing.place(f'shared_blocks.{block}')}: the files have no block {block!r}")
+        if (own_id := thing.fields.get("id")) and (twin := ids.setdefault((thing.kind, own_id), thing)) is not thing:
+            raise InvalidInput(f"{thing.place('id')}: {twin.name!r} in {twin.place('id')} has the id {own_id!r}, too")
     return Manifest(name=DEFAULT_NAME if name is None else name[0], things=_with_members(things))
 
 

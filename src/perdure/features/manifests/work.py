@@ -87,13 +87,8 @@ class Work:
         return agent.id
 
     def blocks(self, thing: Thing) -> Sequence[BlockId]:
-        """The ids of the shared blocks that a thing names. Raises: InvalidInput."""
-        found = []
-        for name in thing.fields.get("shared_blocks", ()):
-            if (block_id := self.find("blocks", name)) is None:
-                raise InvalidInput(f"{thing.place(f'shared_blocks.{name}')}: the files have no block {name!r}")
-            found.append(BlockId(block_id))
-        return found
+        """The ids of the shared blocks that a thing names."""
+        return [BlockId(self.find("blocks", name)) for name in thing.fields.get("shared_blocks", ())]
 
 
 class Kind(ABC):

@@ -4,13 +4,12 @@ the texts of their files."""
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.secrets import hide_secret
+from perdure.core.secrets import hide_secret, may_hold_secret
 from perdure.domain.tools.units import build_tool
 from perdure.features.agent_files.folders import create_folder
 from perdure.features.agent_files.reading import FileFolder
@@ -31,8 +30,6 @@ OF_MCP = "tools of MCP servers: give them to agents when their server is approve
 NO_TEXT = "files whose text the server does not give"
 SECRET_ADDRESS = "MCP servers whose address or arguments may hold a secret, to be added by hand"
 
-_SECRET_WORD = re.compile(r"(?i)key|token|secret|passw|auth|credential")
-_LONG_CODE = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w+=-]{24,}")
 FILES_AT_ONCE = 20
 
 
@@ -100,7 +97,7 @@ async def take_mcp_server(context: Context, found: Object) -> None:
         context.report.note_secrets(owner, [text_in(found.get("auth_header")) or "Authorization"])
     if bool(url) == bool(command):
         raise InvalidInput("it has neither an address nor a command")
-    if hide_secret(url)[1] or "@" in url or any(_SECRET_WORD.search(one) or _LONG_CODE.search(one) for one in args):
+    if hide_secret(url)[1] or "@" in url or any(map(may_hold_secret, args)):
         context.report.leave_out(f"{SECRET_ADDRESS}: {name!r:.60}")
         return
     if not here and not context.dry:
