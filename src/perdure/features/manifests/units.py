@@ -21,7 +21,7 @@ from perdure.features.manifests.values import (
     AppliedThing,
     Change,
     FieldChange,
-    Manifest,
+    FileSet,
     Plan,
     Thing,
     ThingKind,
@@ -29,7 +29,7 @@ from perdure.features.manifests.values import (
     flatten,
     is_member,
 )
-from perdure.features.manifests.work import Kind, Work
+from perdure.features.manifests.work import ApplyWork, Kind
 
 _KINDS: Mapping[ThingKind, Kind] = {
     "mcp_servers": McpServerKind(),
@@ -59,7 +59,7 @@ class TakenBack(Exception):
         self.plan = plan
 
 
-def apply_manifest(work: Work, manifest: Manifest, *, prune: bool) -> Plan:
+def apply_manifest(work: ApplyWork, manifest: FileSet, *, prune: bool) -> Plan:
     """Make all things as a manifest describes them, and return what that has changed. `prune`: also take out of use
     what the manifest had once. Raises: InvalidInput, with file and line."""
     rows = {(row.kind, row.name): row for row in work.tx.of(ManifestThings).list(manifest.name)}
@@ -104,7 +104,7 @@ def apply_manifest(work: Work, manifest: Manifest, *, prune: bool) -> Plan:
 
 
 def _apply_thing(
-    work: Work, thing: Thing, row: AppliedThing | None, *, prune: bool
+    work: ApplyWork, thing: Thing, row: AppliedThing | None, *, prune: bool
 ) -> tuple[Change | None, Mapping[str, str], Sequence[str]]:
     """Make one thing as a file describes it; return what that changed, path -> digest of what the file says, and the
     paths of what an agent still has that the file has no more. Raises: PerdureError."""
@@ -146,7 +146,7 @@ def _apply_thing(
     return None, digests, () if prune else lost
 
 
-def _check_unnamed(manifest: Manifest, row: AppliedThing) -> None:
+def _check_unnamed(manifest: FileSet, row: AppliedThing) -> None:
     """Check that nothing in the files names a thing that is taken out of use. Raises: InvalidInput."""
     for thing in manifest.things:
         for path, kind in _NAMES.items():
@@ -158,7 +158,7 @@ def _check_unnamed(manifest: Manifest, row: AppliedThing) -> None:
                 )
 
 
-def _remove(work: Work, row: AppliedThing, *, prune: bool, is_ours: bool) -> Change | bool:
+def _remove(work: ApplyWork, row: AppliedThing, *, prune: bool, is_ours: bool) -> Change | bool:
     """Take a thing out of use that the files have no more, and return that; without `prune`, whether it is there.
     `is_ours`: no other name has it."""
     kind = _KINDS[row.kind]

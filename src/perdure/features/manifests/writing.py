@@ -13,7 +13,7 @@ from perdure.features.groups.companions import find_companion
 from perdure.features.manifests.agents import describe_agent
 from perdure.features.manifests.gatherings import describe_schedule
 from perdure.features.manifests.things import NOT_SHOWN, McpServerKind, ToolKind, describe_block
-from perdure.features.manifests.work import Work
+from perdure.features.manifests.work import ApplyWork
 from perdure.features.mcp.tables import Servers
 from perdure.features.schedules.tables import Schedules
 
@@ -30,7 +30,7 @@ _USUAL: dict[str, Any] = {
 _NOTHING: Sequence[Any] = (None, False, "", [], {}, ())
 
 
-def agent_document(work: Work, agent_id: AgentId) -> dict[str, Any]:
+def agent_document(work: ApplyWork, agent_id: AgentId) -> dict[str, Any]:
     """What a file says of an agent and of what it uses, by sections. Raises: NotFound."""
     tx, agent = work.tx, work.tx.agents.get(agent_id)
     group = find_companion(tx, agent_id)
