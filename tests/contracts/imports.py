@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId
-from perdure.features.imports.tables import MOVED, ImportedItems
+from perdure.features.imports.common.tables import MOVED, ImportedItems
 from tests.contracts.base import Contract, raises
 
 

@@ -28,7 +28,7 @@ from perdure.features.groups.tables import GroupMessages, Groups
 from perdure.features.groups.values import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass
 from perdure.features.groups.work_tables import GroupTurns, Passes
 from perdure.features.helpers.tables import HelperAgent, HelperAgents
-from perdure.features.imports.tables import ImportedItems
+from perdure.features.imports.common.tables import ImportedItems
 from perdure.features.manifests.tables import ManifestThings
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.values import McpServer, McpTool

@@ -105,6 +105,15 @@ _SECRET_PART = re.compile(
 )
 
 
+_SECRET_WORD = re.compile(r"(?i)key|token|secret|passw|auth|credential")
+_LONG_CODE = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w+=-]{24,}")
+
+
+def may_hold_secret(argument: str) -> bool:
+    """Return whether an argument of a program looks as if it was a secret, or named one."""
+    return bool(_SECRET_WORD.search(argument) or _LONG_CODE.search(argument))
+
+
 def hide_secret(url: str) -> tuple[str, str]:
     """Return (`url` with `HIDDEN_QUERY` in place of the part that may hold a key, that part).
 

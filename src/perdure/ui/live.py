@@ -63,13 +63,6 @@ async def load_state(library: AsyncPerdure, agent_id: AgentId | None) -> State:
             memory += [one for some in PAGE_CHANGES(library, agent_id) for one in await some]
     except (NotFound, StoreError):
         return State()  # read again with the next look
-    return State(
-        run=runs[0].id if runs else None,
-        runs=_version([(run.id, run.status, run.stop_reason) for run in runs]),
-        memory=_version(memory),
-        mark=mark,
-    )
-
-
-def _version(values: Sequence[Sequence[object]]) -> str:
-    return version_of(json.dumps(values).encode())
+    shown = [(run.id, run.status, run.stop_reason) for run in runs]
+    of_runs, of_memory = (version_of(json.dumps(one).encode()) for one in (shown, memory))
+    return State(runs[0].id if runs else None, of_runs, of_memory, mark)

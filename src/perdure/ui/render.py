@@ -75,8 +75,7 @@ Act = Callable[[Request, AsyncPerdure], Awaitable[Notice]]
 
 
 class DashboardPage:
-    """A page: its template, the function that loads its data, and what features show on it; one that `is_live` is
-    loaded anew when what it shows has changed."""
+    """A page: its template, the function that loads its data, what features show on it, and if it follows changes."""
 
     def __init__(self, load: Load, template: str, sections: Sequence[Section] = (), *, is_live: bool = False) -> None:
         self._load, self._template, self._sections, self._is_live = load, template, sections, is_live
@@ -100,8 +99,8 @@ class DashboardPage:
         if is_json:
             text = json.dumps({**sections, **data}, ensure_ascii=False, default=str)
             return Response(text, headers=dict(HEADERS), media_type=JSON)
-        data |= {"waiting_calls": await library.approvals.count(), "conflict": getattr(request.state, "conflict", None)}
-        data["feed"] = feed
+        data |= {"conflict": getattr(request.state, "conflict", None), "feed": feed}
+        data["waiting_calls"] = await library.approvals.count()
         shown = {one.name: sections[one.name] for one in self._sections if one.is_shown_empty or sections[one.name]}
         return html(self._template, data | {"sections": shown}, request, notice=notice, status=status)
 

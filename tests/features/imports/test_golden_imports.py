@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure import Perdure
-from perdure.features.imports.values import ImportReport
+from perdure.features.imports.common.values import ImportReport
 from tests.features.imports import golden
 from tests.support.library import open_sync
 

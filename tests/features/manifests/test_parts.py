@@ -165,3 +165,63 @@ async def test_hundreds_of_agents_are_applied_at_once(tmp_path: Path) -> None:
             await library.manifests.plan({"a.yaml": f"{text}  one: {{}}\n"})
 
         assert len(done.changes) == 500 and again.changes == []
+
+
+async def test_what_the_files_call_otherwise_or_other_files_have_is_not_pruned(tmp_path: Path) -> None:
+    """An agent under another name by its id, and a tool of two sets of files."""
+    tool = "tools: {f: {source: \"def f():\\n  'It.'\\n  return 1\\n\"}}\n"
+    async with await open_async(tmp_path / "store.db") as library:
+        await library.manifests.apply({"a.yaml": f"name: one\n{tool}{HEAD}    tools: [f]\n"})
+        ada = await library.agent("ada")
+        await library.manifests.apply({"b.yaml": f"name: two\n{tool}agents: {{bob: {{model: {MODEL}}}}}"})
+        tools = await library.manifests.apply({"b.yaml": f"name: two\nagents: {{bob: {{model: {MODEL}}}}}"}, prune=True)
+        other = f"name: one\n{tool}agents: {{eve: {{id: {ada.id}}}}}"
+        renamed = await library.manifests.apply({"a.yaml": other}, prune=True)
+        again = await library.manifests.plan({"a.yaml": other}, prune=True)
+
+        assert tools.changes == [] and renamed.changes == [] and again.changes == [] and again.noted == 0
+        assert not (await ada.state()).agent.hidden
+        assert "f" in [one.name for one in await ada.tools.list()]
+
+
+async def test_what_the_files_still_name_is_not_pruned(tmp_path: Path) -> None:
+    """The error says where it is named; a shared block has to be in the files in any case."""
+    async with await open_async(tmp_path / "store.db") as library:
+        named = f"{HEAD}    archives: [books]\n"
+        await library.manifests.apply({"a.yaml": f"{named}archives: {{books: {{}}}}\nblocks: {{rules: {{}}}}"})
+        with pytest.raises(InvalidInput, match=r"a\.yaml:4: archive 'books' is named here, and the files describe"):
+            await library.manifests.apply({"a.yaml": named}, prune=True)
+        with pytest.raises(InvalidInput, match=r"a\.yaml:4: the files have no block 'rules'"):
+            await library.manifests.apply({"a.yaml": f"{HEAD}    shared_blocks: [rules]\n"})
+        with pytest.raises(InvalidInput, match=r"a\.yaml:4: 'ada' in a\.yaml:3 has the id 'x', too"):
+            await library.manifests.plan({"a.yaml": "agents:\n  ada:\n    id: x\n  bob: {id: x}"})
+
+        assert [one.name for one in await (await library.agent("ada")).archives.list()] == ["books"]
+
+
+async def test_an_agent_that_shares_names_is_shown_as_a_file_that_changes_nothing(tmp_path: Path) -> None:
+    """Agents, archives and schedules of one name, and half a character, which no file can hold."""
+    async with await open_async(tmp_path / "store.db") as library:
+        ada = await library.create_agent("ada", blocks={"notes": "Cut \ud83d"})
+        await library.all_agents.add(NewAgent(name="ada", model=MODEL))
+        for every in ("1d", "2d"):
+            await ada.archives.attach((await library.archives.add({"name": "books"})).id)
+            await ada.schedules.create("Good morning.", every=every, name="morning")
+        text = await library.manifests.show(ada.id)
+        plan = await library.manifests.plan({"a.yaml": text})
+
+        assert plan.changes == [] and plan.total == 5
+
+
+@pytest.mark.uses("mcp")
+async def test_arguments_that_may_be_secrets_are_not_shown(tmp_path: Path) -> None:
+    """A program that is started with a key."""
+    program = f"import runpy, sys; del sys.argv[1:]; runpy.run_path({MCP_PROGRAM!r}, run_name='__main__')"
+    async with await open_async(tmp_path / "store.db") as library:
+        await library.mcp.add("local", command=sys.executable, args=["-c", program, "--key", "xylocarp"])
+        ada = await library.create_agent("ada")
+        await ada.tools.attach("local__add")
+        text = await library.manifests.show(ada.id)
+        plan = await library.manifests.plan({"a.yaml": text})
+
+        assert "local" in text and "xylocarp" not in text and plan.changes == []

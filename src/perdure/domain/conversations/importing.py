@@ -183,3 +183,11 @@ def _parse_short_text(name: str, value: Any, limit: int) -> str | None:
     if not isinstance(value, str) or not 1 <= len(value) <= limit:
         raise InvalidInput(f"{name} is {value!r:.80}: give a text of 1 to {limit} characters, or leave it out")
     return value
+
+
+def message_ids(
+    agent_id: AgentId, conversation_id: ConversationId, messages: Sequence[ImportedMessage]
+) -> list[MessageId]:
+    """Return the ids that messages have in a conversation."""
+    importer = Importer(agent_id, conversation_id)
+    return [importer.draft(one).id for one in messages]

@@ -8,8 +8,8 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
 from perdure.core.errors import FileTooLarge, InvalidInput
+from perdure.features.imports.common.values import ImportReport
 from perdure.features.imports.sources.items import ImportSource
-from perdure.features.imports.values import ImportReport
 from perdure.library.perdure import AsyncPerdure
 
 LABEL_CHARS = 100

@@ -8,12 +8,12 @@ from typing import BinaryIO
 
 from perdure.core.conversations import Conversation
 from perdure.core.ids import AgentId
+from perdure.features.imports.common.values import ImportReport
 from perdure.features.imports.letta.client import LettaServer
 from perdure.features.imports.letta.review import UnreviewedTool, approve_tool, list_unreviewed
 from perdure.features.imports.letta.values import LettaReport
 from perdure.features.imports.letta.work import LettaWork
 from perdure.features.imports.sources.items import IMPORT_SOURCES, ImportSource
-from perdure.features.imports.values import ImportReport
 from perdure.features.imports.work import ImportWork
 from perdure.library.parts.checks import check_choice, check_text
 from perdure.library.parts.part import AsyncPart, reads, writes

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from perdure.features.imports.common.values import ImportReport
 from perdure.features.imports.letta.review import UnreviewedTool
 from perdure.features.imports.letta.values import LettaReport
 from perdure.features.imports.service import AsyncImports
 from perdure.features.imports.sources.items import ImportSource
-from perdure.features.imports.values import ImportReport
 from perdure.library.sync.parts.part import Part
 
 __all__ = ["Imports"]

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Literal
 
 from perdure.core.agents import Agent
-from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
 from perdure.core.errors import ConversationBusy, NotFound
 from perdure.core.ids import AgentId, ArchiveId, ConversationId, MessageId, PassageId, derived_id, is_id
@@ -18,7 +17,7 @@ from perdure.core.passages import Passage
 from perdure.core.sources import Source
 from perdure.domain.agents.units import update_agent
 from perdure.domain.archives.passages import delete_passage, own_archive, update_passage
-from perdure.domain.conversations.importing import IMPORTED, ImportedMessage, Importer
+from perdure.domain.conversations.importing import IMPORTED, ImportedMessage, message_ids
 from perdure.domain.conversations.transfer import import_passages
 from perdure.domain.conversations.units import SUMMARY_CHARS
 from perdure.domain.corrections import MEMORY_CORRECTED
@@ -27,12 +26,12 @@ from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.edit import recount_view
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.features.imports.common.tables import MOVED, ImportedItems
+from perdure.features.imports.common.values import AUTHOR
 from perdure.features.imports.sources.items import ImportSource, SourceConversation
 from perdure.features.imports.sources.plain import hash_of
-from perdure.features.imports.tables import MOVED, ImportedItems
 from perdure.storage.tx import Tx
 
-AUTHOR = Author(kind="system", id="import")
 WITHDRAWN, FACTS, SAID, TITLE = "withdrawn", "facts ", "said ", "title "
 """What is noted of messages and pieces of memories that the source has left, of memories and conversations that were to
 be read for facts, and of conversations: the digests of all texts, and of the title."""
@@ -138,14 +137,6 @@ def claim_agent(tx: Tx, made: AgentId, key: str, named: str | None, name: str, a
         return there
     tx.of(ImportedItems).put(made, {key: ""})
     return update_agent(tx, made, {"name": free_name(tx, name)}, author=AUTHOR, at=at)
-
-
-def message_ids(
-    agent_id: AgentId, conversation_id: ConversationId, messages: Sequence[ImportedMessage]
-) -> list[MessageId]:
-    """Return the ids that messages have in a conversation."""
-    importer = Importer(agent_id, conversation_id)
-    return [importer.draft(one).id for one in messages]
 
 
 def is_own(tx: Tx, agent_id: AgentId, key: str) -> bool:

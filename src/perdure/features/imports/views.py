@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.core.text.reprs import plural
-from perdure.features.imports.values import ImportReport, ItemCount
+from perdure.features.imports.common.values import ImportReport, ItemCount
 
 
 def report_lines(report: ImportReport, *, done: bool = False) -> Sequence[str]:

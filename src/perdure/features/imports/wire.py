@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.features.imports.values import ImportReport, ItemCount
+from perdure.features.imports.common.values import ImportReport, ItemCount
 from perdure.server.wire.shapes import WireShape
 
 

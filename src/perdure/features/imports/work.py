@@ -24,13 +24,14 @@ from perdure.core.incoming.addresses import is_postgres
 from perdure.core.passages import Passage
 from perdure.core.sources import Source, WriteSource
 from perdure.domain.archives.passages import check_passage
-from perdure.domain.conversations.importing import ImportedMessage
+from perdure.domain.conversations.importing import ImportedMessage, message_ids
 from perdure.domain.values import batches
 from perdure.engine.records.leases import is_dead, process_owner
 from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import read_agent_file
 from perdure.features.imports import units
-from perdure.features.imports.forgotten import Forgotten
+from perdure.features.imports.common.forgotten import ForgottenTexts
+from perdure.features.imports.common.values import BUSY, DELETED, FORGOTTEN, TOO_LONG, ImportReport
 from perdure.features.imports.sources import reader_of
 from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import (
@@ -43,7 +44,6 @@ from perdure.features.imports.sources.items import (
 )
 from perdure.features.imports.sources.letta_db import read_server
 from perdure.features.imports.sources.plain import hash_of
-from perdure.features.imports.values import ImportReport
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 
@@ -51,12 +51,8 @@ Place = str | Path | BinaryIO
 """A file, folder, ZIP file, the address of a database, or an open file."""
 Progress = Callable[[int], None]
 
-DELETED = "conversations that were deleted here"
 DELETED_MEMORIES = "memories that were deleted here"
-FORGOTTEN = "memories that the agent has forgotten"
-BUSY = "conversations in which something waits or runs; import again later"
 RESET = "messages that a reset took out of view, of conversations that go on here"
-TOO_LONG = "messages of more than {limit:,} characters"
 
 ITEMS_AT_ONCE = 50
 PIECE_CHARS = 8_000
@@ -95,7 +91,7 @@ class ImportWork:
         self._library, self._named, self._progress = AsyncPerdure(app), agent, progress
         self._agents: dict[str, AgentId] = {}
         self._seen: dict[tuple[str, str], Counter[str]] = {}  # conversation -> how often it has equal messages
-        self._forgotten = Forgotten(self._library)
+        self._forgotten = ForgottenTexts(self._library)
         self.report = ImportReport(source=source)
 
     async def run(self, place: Place, label: str) -> ImportReport:
@@ -257,7 +253,7 @@ class ImportWork:
         before = await self._hide(agent_id, conversation_id, hidden, add) if hidden else 0
         result = await add(found.messages[len(hidden) : end])
         result = replace(result, imported=before + result.imported)
-        ids = units.message_ids(agent_id, conversation_id, found.messages)[end:]
+        ids = message_ids(agent_id, conversation_id, found.messages)[end:]
         if not ids or await self._store.read(lambda tx: bool(tx.messages.find_existing(ids))):
             return result.imported
         here = await agent.find_conversation(conversation_id)
@@ -269,7 +265,7 @@ class ImportWork:
     ) -> int:
         """Store messages by `add` that a reset took out of view, and take them out of view here, unless others are in
         view; return how many were stored. Raises: ConversationBusy, ApprovalPending."""
-        agent, ids = self._library.agent_of(agent_id), units.message_ids(agent_id, conversation_id, hidden)
+        agent, ids = self._library.agent_of(agent_id), message_ids(agent_id, conversation_id, hidden)
         for newest_first in (False, True):
             for one in await agent.messages(conversation=conversation_id, limit=1, newest_first=newest_first):
                 if one.id not in ids:

@@ -16,7 +16,7 @@ from perdure.domain.conversations.agent_copies import list_forgotten
 from perdure.features.groups.companions import find_companion, kind_of_companion, set_companion
 from perdure.features.manifests.things import attach_archives, changed_fields, describe_block, new_block
 from perdure.features.manifests.values import Thing
-from perdure.features.manifests.work import Kind, Work
+from perdure.features.manifests.work import ApplyWork, Kind
 from perdure.features.mcp.tables import Servers
 from perdure.storage.tx import Tx
 
@@ -28,7 +28,7 @@ SHARED_MIN = 2
 class AgentKind(Kind):
     """Agents."""
 
-    def find(self, work: Work, thing: Thing) -> str | None:
+    def find(self, work: ApplyWork, thing: Thing) -> str | None:
         if (id_ := super().find(work, thing)) is not None:
             return id_
         found = work.tx.agents.page(where=AgentFilter(name=thing.name), limit=SHARED_MIN + 1)
@@ -38,14 +38,14 @@ class AgentKind(Kind):
             raise InvalidInput(f"several agents have the name {thing.name!r}: give the `id` of one, such as {ids}")
         return found[0].id if found else None
 
-    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
         try:
             agent = work.tx.agents.get(AgentId(id_))
         except NotFound:
             return None
         return describe_agent(work, agent)
 
-    def create(self, work: Work, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: Thing) -> str:
         fields = thing.fields
         _check_settings(thing)
         agent_type = fields.get("agent_type", DEFAULT_AGENT_TYPE)
@@ -71,7 +71,7 @@ class AgentKind(Kind):
         self._give(work, agent.id, thing)
         return agent.id
 
-    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         agent_id, fields = AgentId(id_), thing.fields
         _check_settings(thing)
         _check_forgotten(work.tx, agent_id, thing)
@@ -90,7 +90,7 @@ class AgentKind(Kind):
         self._give(work, agent_id, thing)
         return id_
 
-    def _put_block(self, work: Work, agent_id: AgentId, label: str, fields: Any, changed: set[str]) -> None:
+    def _put_block(self, work: ApplyWork, agent_id: AgentId, label: str, fields: Any, changed: set[str]) -> None:
         """Give an agent its own block of this label, or change the one that it has."""
         own: Any = {"author": work.author, "at": work.inputs.now}
         block = work.tx.blocks.find(agent_id, label)
@@ -100,7 +100,7 @@ class AgentKind(Kind):
             differing = {one.removeprefix(f"blocks.{label}.") for one in changed if one.startswith(f"blocks.{label}.")}
             update_block(work.tx, block.id, changed_fields(fields, differing), **own)
 
-    def _give(self, work: Work, agent_id: AgentId, thing: Thing) -> None:
+    def _give(self, work: ApplyWork, agent_id: AgentId, thing: Thing) -> None:
         """Give an agent its archives and its companion."""
         attach_archives(work, agent_id, thing)
         kind = thing.fields.get("companion")
@@ -111,21 +111,21 @@ class AgentKind(Kind):
         BLOCKS_CHANGED(work.tx, agent_id)
         work.touch(agent_id)
 
-    def is_removed(self, work: Work, id_: str) -> bool:
+    def is_removed(self, work: ApplyWork, id_: str) -> bool:
         return DISCARDED in work.tx.agents.get(AgentId(id_)).tags
 
-    def restore(self, work: Work, id_: str) -> None:
+    def restore(self, work: ApplyWork, id_: str) -> None:
         tags = tuple(tag for tag in work.tx.agents.get(AgentId(id_)).tags if tag != DISCARDED)
         changes: AgentChanges = {"hidden": False, "tags": tags}
         update_agent(work.tx, AgentId(id_), changes, author=work.author, at=work.inputs.now)
 
-    def remove(self, work: Work, id_: str) -> str:
+    def remove(self, work: ApplyWork, id_: str) -> str:
         tags = work.tx.agents.get(AgentId(id_)).tags
         changes: AgentChanges = {"hidden": True, "tags": (*tags, DISCARDED)}
         update_agent(work.tx, AgentId(id_), changes, author=work.author, at=work.inputs.now)
         return f"lists leave it out, and no schedule wakes it; {id_} keeps its memory until it is deleted"
 
-    def detach(self, work: Work, id_: str, path: str) -> None:
+    def detach(self, work: ApplyWork, id_: str, path: str) -> None:
         """Take what a path of `LISTS` or `blocks` names from an agent; the thing itself stays."""
         agent_id, (name, _, key) = AgentId(id_), path.partition(".")
         work.touch(agent_id)
@@ -144,7 +144,7 @@ class AgentKind(Kind):
             BLOCKS_CHANGED(work.tx, agent_id)
 
 
-def describe_agent(work: Work, agent: Agent) -> dict[str, Any]:
+def describe_agent(work: ApplyWork, agent: Agent) -> dict[str, Any]:
     """The fields of an agent as a file has them; `shared_blocks` has the names of the files, or ids."""
     tx, tags = work.tx, [tag for tag in agent.tags if tag != DISCARDED]
     found: dict[str, Any] = {name: getattr(agent, name) for name in _FIELDS} | {"tags": tags}
@@ -166,7 +166,7 @@ def _companion_of(tx: Tx, agent_id: AgentId) -> Any:
     return False if group is None else kind_of_companion(tx.agents.get(group.agent_ids[0]))
 
 
-def _tools(work: Work, thing: Thing) -> Sequence[str]:
+def _tools(work: ApplyWork, thing: Thing) -> Sequence[str]:
     """The names of the tools that a file gives an agent; those of MCP servers that were never read wait. Raises:
     InvalidInput: there is none of a name."""
     names: Sequence[str] = thing.fields.get("tools", ())

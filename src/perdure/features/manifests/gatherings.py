@@ -12,7 +12,7 @@ from perdure.engine.budget import check_agent_size
 from perdure.features.groups.tables import Groups
 from perdure.features.groups.units import create_group, update_group
 from perdure.features.manifests.values import Thing
-from perdure.features.manifests.work import Kind, Work
+from perdure.features.manifests.work import ApplyWork, Kind
 from perdure.features.schedules.tables import Schedules
 from perdure.features.schedules.units import NewSchedule, create_schedule, resume_schedule
 from perdure.features.schedules.values import Schedule, ScheduledMessage, parse_interval, parse_moment, parse_quiet
@@ -26,7 +26,7 @@ SCHEDULES_MAX = 10_000
 class GroupKind(Kind):
     """Groups. One that is taken out is hidden, and keeps its transcript."""
 
-    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
         try:
             group = work.tx.of(Groups).get(id_)
         except NotFound:
@@ -37,15 +37,15 @@ class GroupKind(Kind):
         found["shared_blocks"] = [work.name_of("blocks", one, one) for one in group.shared_block_ids]
         return found
 
-    def _name(self, work: Work, agent_id: AgentId) -> str:
+    def _name(self, work: ApplyWork, agent_id: AgentId) -> str:
         """The name of an agent, in the files or of its own."""
         return work.name_of("agents", agent_id, work.tx.agents.get(agent_id).name)
 
-    def create(self, work: Work, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: Thing) -> str:
         new: Any = {"kind": thing.fields.get("kind", "round_robin"), **self._fields(work, thing)}
         return create_group(work.tx, new, ids=work.ports.ids, at=work.inputs.now).id
 
-    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         if "kind" in changed:  # a group of another kind is another group
             self.remove(work, id_)
             return self.create(work, thing)
@@ -54,7 +54,7 @@ class GroupKind(Kind):
         work.touch(*work.tx.of(Groups).get(id_).members)
         return id_
 
-    def _fields(self, work: Work, thing: Thing) -> dict[str, Any]:
+    def _fields(self, work: ApplyWork, thing: Thing) -> dict[str, Any]:
         """The fields of a group as units take them. Raises: InvalidInput: there is no such agent or block."""
         found: dict[str, Any] = {name: thing.fields[name] for name in _LIMITS if name in thing.fields}
         if "agents" in thing.fields:
@@ -65,13 +65,13 @@ class GroupKind(Kind):
             found["shared_block_ids"] = work.blocks(thing)
         return found
 
-    def is_removed(self, work: Work, id_: str) -> bool:
+    def is_removed(self, work: ApplyWork, id_: str) -> bool:
         return work.tx.of(Groups).get(id_).hidden
 
-    def restore(self, work: Work, id_: str) -> None:
+    def restore(self, work: ApplyWork, id_: str) -> None:
         update_group(work.tx, GroupId(id_), {"hidden": False}, ids=work.ports.ids, at=work.inputs.now)
 
-    def remove(self, work: Work, id_: str) -> str:
+    def remove(self, work: ApplyWork, id_: str) -> str:
         update_group(work.tx, GroupId(id_), {"hidden": True}, ids=work.ports.ids, at=work.inputs.now)
         return f"lists leave it out; {id_} keeps its transcript until it is deleted"
 
@@ -79,14 +79,14 @@ class GroupKind(Kind):
 class ScheduleKind(Kind):
     """Schedules of agents. One that changes is cancelled, and made anew."""
 
-    def find(self, work: Work, thing: Thing) -> str | None:
+    def find(self, work: ApplyWork, thing: Thing) -> str | None:
         if (id_ := super().find(work, thing)) is not None:
             return id_
         agent_id = work.agent(thing, "agent", thing.fields["agent"])
         found = work.tx.of(Schedules).page(agent_id, statuses=("active", "paused"), limit=SCHEDULES_MAX)
         return next((one.id for one in found if one.name == thing.name), None)
 
-    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
         try:
             schedule = work.tx.of(Schedules).get(ScheduleId(id_))
         except NotFound:
@@ -94,7 +94,7 @@ class ScheduleKind(Kind):
         name = work.tx.agents.get(schedule.agent_id).name
         return {"agent": work.name_of("agents", schedule.agent_id, name), **describe_schedule(schedule)}
 
-    def create(self, work: Work, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: Thing) -> str:
         fields, tx, at = thing.fields, work.tx, work.inputs.now
         agent_id = work.agent(thing, "agent", fields["agent"])
         message = ScheduledMessage(parts=(Text(fields.get("message", "")),), role=fields.get("role", "system"))
@@ -118,7 +118,7 @@ class ScheduleKind(Kind):
         )
         return create_schedule(tx, work.new_id("schedule"), agent_id, new, made_by="user", at=at).id
 
-    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         before = self.describe(work, id_) or {}
         plain = normal_schedule(thing.fields, before.get("timezone", "UTC"), work)
         if all(before.get(name) == value for name, value in plain.items()):
@@ -126,13 +126,13 @@ class ScheduleKind(Kind):
         self.remove(work, id_)
         return self.create(work, thing)
 
-    def is_removed(self, work: Work, id_: str) -> bool:
+    def is_removed(self, work: ApplyWork, id_: str) -> bool:
         return work.tx.of(Schedules).get(ScheduleId(id_)).status == "cancelled"
 
-    def restore(self, work: Work, id_: str) -> None:
+    def restore(self, work: ApplyWork, id_: str) -> None:
         resume_schedule(work.tx, work.tx.of(Schedules).get(ScheduleId(id_)), at=work.inputs.now)
 
-    def remove(self, work: Work, id_: str) -> str:
+    def remove(self, work: ApplyWork, id_: str) -> str:
         work.tx.of(Schedules).cancel(work.tx.of(Schedules).get(ScheduleId(id_)), at=work.inputs.now)
         return "it is cancelled"
 
@@ -157,7 +157,7 @@ def describe_schedule(schedule: Schedule) -> dict[str, Any]:
     return found | {"message": "\n".join(texts), "role": schedule.messages[0].role}
 
 
-def normal_schedule(fields: Any, timezone: str, work: Work) -> dict[str, Any]:
+def normal_schedule(fields: Any, timezone: str, work: ApplyWork) -> dict[str, Any]:
     """The fields of a schedule in a file as `describe_schedule` has them. Raises: ScheduleInvalid, TimeZoneUnknown."""
     found = {name: value for name, value in fields.items() if name != "id"}
     tz, now = found.get("timezone", timezone), work.inputs.now

@@ -1,4 +1,4 @@
-"""Files of agents read into a `Manifest`, with the line of each error. Nothing of them runs, and nothing is stored."""
+"""Files of agents read into a `FileSet`, with the line of each error. Nothing of them runs, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import get_args
 from perdure.core.errors import InvalidInput
 from perdure.features.manifests.files import join_path
 from perdure.features.manifests.schema import check_document
-from perdure.features.manifests.values import DEFAULT_NAME, KINDS, LISTS, Manifest, Place, Thing, ThingKind
+from perdure.features.manifests.values import DEFAULT_NAME, KINDS, LISTS, FileLine, FileSet, Thing, ThingKind
 from perdure.features.manifests.yaml_nodes import Node, read_documents
 
 THINGS_MAX = 500
@@ -17,10 +17,10 @@ THINGS_MAX = 500
 _TIMES = ("at", "every", "cron")
 
 
-def read_manifest(files: Mapping[str, str], names: Sequence[str]) -> Manifest:
+def read_manifest(files: Mapping[str, str], names: Sequence[str]) -> FileSet:
     """Return what the files with these paths describe together. Raises: InvalidInput, with file and line."""
     found: dict[tuple[str, str], Thing] = {}
-    name: tuple[str, Place] | None = None
+    name: tuple[str, FileLine] | None = None
     for file in names:
         for document in read_documents(files[file], file):
             check_document(document)
@@ -44,10 +44,17 @@ def read_manifest(files: Mapping[str, str], names: Sequence[str]) -> Manifest:
         )
     order = {kind: number for number, kind in enumerate(KINDS)}
     things = sorted(found.values(), key=lambda one: order[one.kind])
-    return Manifest(name=DEFAULT_NAME if name is None else name[0], things=_with_members(things))
+    ids = dict[tuple[str, str], Thing]()
+    for thing in things:
+        for block in thing.fields.get("shared_blocks", ()):
+            if ("blocks", block) not in found:
+                raise InvalidInput(f"{thing.place(f'shared_blocks.{block}')}: the files have no block {block!r}")
+        if (own_id := thing.fields.get("id")) and (twin := ids.setdefault((thing.kind, own_id), thing)) is not thing:
+            raise InvalidInput(f"{thing.place('id')}: {twin.name!r} in {twin.place('id')} has the id {own_id!r}, too")
+    return FileSet(name=DEFAULT_NAME if name is None else name[0], things=_with_members(things))
 
 
-def _read_thing(kind: ThingKind, name: str, node: Node, at: Place, files: Mapping[str, str]) -> Thing:
+def _read_thing(kind: ThingKind, name: str, node: Node, at: FileLine, files: Mapping[str, str]) -> Thing:
     """Return a thing that a file describes. Raises: InvalidInput."""
     places = {"": at} | node.keys
     for key in ("blocks", "settings", "metadata"):

@@ -17,8 +17,8 @@ from perdure.features.manifests.files import given_files, open_files
 from perdure.features.manifests.reading import read_manifest
 from perdure.features.manifests.schema import manifest_schema
 from perdure.features.manifests.units import TakenBack, apply_manifest
-from perdure.features.manifests.values import Manifest, Plan
-from perdure.features.manifests.work import Work
+from perdure.features.manifests.values import FileSet, Plan
+from perdure.features.manifests.work import ApplyWork
 from perdure.features.manifests.writing import agent_document, write_yaml
 from perdure.features.mcp.service import AsyncMcp
 from perdure.features.schedules.worker import ScheduleWorker
@@ -34,22 +34,22 @@ Files = str | Path | Mapping[str, str]
 class AsyncManifests(AsyncPart):
     """Makes agents and what they use as files describe them."""
 
-    async def read(self, files: Files) -> Manifest:
+    async def read(self, files: Files) -> FileSet:
         """What files describe. Nothing of it runs, and nothing is stored. Raises: InvalidInput, with file and line."""
 
-        def read() -> Manifest:
+        def read() -> FileSet:
             """Read the files, in a thread."""
             return read_manifest(*(given_files(files) if isinstance(files, Mapping) else open_files(files)))
 
         return await asyncio.to_thread(read)
 
-    async def plan(self, files: Files | Manifest, *, prune: bool = False) -> Plan:
+    async def plan(self, files: Files | FileSet, *, prune: bool = False) -> Plan:
         """What `apply` would change: it is tried with all checks, and taken back. No tool runs, and no server is asked
         for its tools. Raises: as `apply`."""
-        manifest = files if isinstance(files, Manifest) else await self.read(files)
+        manifest = files if isinstance(files, FileSet) else await self.read(files)
         return await self._apply(manifest, prune=prune, dry=True)
 
-    async def apply(self, files: Files | Manifest, *, prune: bool = False, plan: Plan | str | None = None) -> Plan:
+    async def apply(self, files: Files | FileSet, *, prune: bool = False, plan: Plan | str | None = None) -> Plan:
         """Make agents and what they use as files describe them, and return what changed: all in one transaction, or
         nothing. Then new MCP servers are read whose tools agents are to have.
 
@@ -59,7 +59,7 @@ class AsyncManifests(AsyncPart):
             plan: what was looked at, or its digest; if something else would change now, nothing is written.
         Raises: InvalidInput, with file and line; Conflict: something has changed since `plan`; StoreError.
         """
-        manifest = files if isinstance(files, Manifest) else await self.read(files)
+        manifest = files if isinstance(files, FileSet) else await self.read(files)
         done = await self._apply(manifest, prune=prune, dry=False, expected=plan)
         if done.waiting and (waiting := await self._read_servers(done.waiting)) != list(done.waiting):
             more = await self._apply(manifest, prune=prune, dry=False)
@@ -74,7 +74,9 @@ class AsyncManifests(AsyncPart):
 
         def read(tx: Tx) -> dict[str, Any]:
             """What the file holds."""
-            return agent_document(Work(tx=tx, ports=self._ports, inputs=inputs, author=by, default_model=""), agent_id)
+            return agent_document(
+                ApplyWork(tx=tx, ports=self._ports, inputs=inputs, author=by, default_model=""), agent_id
+            )
 
         return write_yaml(await self._store.read(read))
 
@@ -82,7 +84,7 @@ class AsyncManifests(AsyncPart):
         """The JSON schema of such files, by which editors complete them."""
         return manifest_schema()
 
-    async def _apply(self, manifest: Manifest, *, prune: bool, dry: bool, expected: Plan | str | None = None) -> Plan:
+    async def _apply(self, manifest: FileSet, *, prune: bool, dry: bool, expected: Plan | str | None = None) -> Plan:
         """Apply a manifest; with `dry` take that back. Raises: as `apply`."""
         default = await self._check(manifest, dry=dry)
         private = {} if dry else await self._leads_inside(manifest)
@@ -90,7 +92,7 @@ class AsyncManifests(AsyncPart):
 
         def unit(tx: Tx) -> Plan:
             """Do it in one transaction."""
-            work = Work(tx=tx, ports=self._ports, inputs=inputs, author=by, default_model=default, private=private)
+            work = ApplyWork(tx=tx, ports=self._ports, inputs=inputs, author=by, default_model=default, private=private)
             plan = apply_manifest(work, manifest, prune=prune)
             if dry:
                 raise TakenBack(plan)
@@ -104,7 +106,7 @@ class AsyncManifests(AsyncPart):
         except TakenBack as end:
             return end.plan
 
-    async def _check(self, manifest: Manifest, *, dry: bool) -> str:
+    async def _check(self, manifest: FileSet, *, dry: bool) -> str:
         """Check models and context engines of agents, and return the default model. Raises: InvalidInput,
         ModelNotFound."""
         agents, default = AllAgents(self._app), ""
@@ -122,7 +124,7 @@ class AsyncManifests(AsyncPart):
                 raise
         return default
 
-    async def _leads_inside(self, manifest: Manifest) -> Mapping[str, bool]:
+    async def _leads_inside(self, manifest: FileSet) -> Mapping[str, bool]:
         """Name of an MCP server of a manifest -> whether its url leads to this machine or a private network now."""
         mcp, servers = AsyncMcp(self._app), [one for one in manifest.things if one.kind == "mcp_servers"]
         return {one.name: await mcp.leads_inside(one.fields["url"]) for one in servers if "url" in one.fields}

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.ids import AgentId
 from perdure.features.manifests.service import AsyncManifests, Files
-from perdure.features.manifests.values import Manifest, Plan
+from perdure.features.manifests.values import FileSet, Plan
 from perdure.library.sync.parts.part import Part
 
 __all__ = ["Manifests"]
@@ -19,16 +19,16 @@ class Manifests(Part):
 
     _inner: AsyncManifests
 
-    def read(self, files: Files) -> Manifest:
+    def read(self, files: Files) -> FileSet:
         """What files describe. Nothing of it runs, and nothing is stored. Raises: InvalidInput, with file and line."""
         return self._portal.run(self._inner.read(files))
 
-    def plan(self, files: Files | Manifest, *, prune: bool = False) -> Plan:
+    def plan(self, files: Files | FileSet, *, prune: bool = False) -> Plan:
         """What `apply` would change: it is tried with all checks, and taken back. No tool runs, and no server is asked
         for its tools. Raises: as `apply`."""
         return self._portal.run(self._inner.plan(files, prune=prune))
 
-    def apply(self, files: Files | Manifest, *, prune: bool = False, plan: Plan | str | None = None) -> Plan:
+    def apply(self, files: Files | FileSet, *, prune: bool = False, plan: Plan | str | None = None) -> Plan:
         """Make agents and what they use as files describe them, and return what changed: all in one transaction, or
         nothing. Then new MCP servers are read whose tools agents are to have.
 

@@ -20,6 +20,12 @@ class ManifestThings(Table):
         sql = f"SELECT {_THING.columns} FROM manifest_things WHERE org_id = :org_id AND manifest = :manifest"
         return self._all(_THING, f"{sql} ORDER BY kind, name", manifest=row_format.storable(manifest))
 
+    def is_shared(self, thing: AppliedThing) -> bool:
+        """Whether another manifest has a thing, too."""
+        sql = f"SELECT {_THING.columns} FROM manifest_things WHERE org_id = :org_id AND thing_id = :thing_id"
+        found = self._all(_THING, f"{sql} AND removed_at IS NULL", thing_id=thing.thing_id)
+        return any(one.manifest != thing.manifest for one in found)
+
     def put(self, thing: AppliedThing) -> None:
         """Note what was applied of a thing."""
         columns = "thing_id, fields, applied_at, removed_at"

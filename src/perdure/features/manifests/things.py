@@ -14,7 +14,7 @@ from perdure.domain.archives.units import ArchiveChanges, attach_archive, create
 from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, update_block
 from perdure.domain.tools.units import NewTool, create_tool, delete_tool, update_tool
 from perdure.features.manifests.values import Thing
-from perdure.features.manifests.work import Kind, Work
+from perdure.features.manifests.work import ApplyWork, Kind
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.units import (
     McpChanges,
@@ -53,11 +53,11 @@ def changed_fields(fields: Any, changed: set[str], *, without: tuple[str, ...] =
 class ToolKind(Kind):
     """Tools of Python."""
 
-    def find(self, work: Work, thing: Thing) -> str | None:
+    def find(self, work: ApplyWork, thing: Thing) -> str | None:
         tool = work.tx.tools.find_by_name(thing.name)
         return None if tool is None or tool.spec.kind != "custom" else tool.id
 
-    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
         try:
             tool, code = work.tx.tools.get(ToolId(id_)), work.tx.tools.code(ToolId(id_))
         except NotFound:
@@ -70,18 +70,18 @@ class ToolKind(Kind):
         lists = {"requirements": [*code.requirements], "network": [*code.network], "tags": [*tool.tags]}
         return found | lists | {"environment": code.visible_environment, "metadata": dict(tool.metadata)}
 
-    def create(self, work: Work, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: Thing) -> str:
         new = NewTool(name=thing.name, **thing.fields)
         return create_tool(work.tx, new, work.new_id("tool"), cipher=work.cipher, at=work.inputs.now).id
 
-    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         changes: Any = changed_fields(thing.fields, changed)
         if "source" in changes:  # it brings a description and a name, unless they are given
             changes |= {"name": thing.name, "description": thing.fields.get("description")}
             changes = {name: value for name, value in changes.items() if value is not None}
         return update_tool(work.tx, ToolId(id_), changes, cipher=work.cipher, at=work.inputs.now).id
 
-    def remove(self, work: Work, id_: str) -> str:
+    def remove(self, work: ApplyWork, id_: str) -> str:
         delete_tool(work.tx, ToolId(id_))
         return "it is deleted, and no agent has it any more; a file that has it makes it again"
 
@@ -89,23 +89,23 @@ class ToolKind(Kind):
 class BlockKind(Kind):
     """Blocks that several agents share."""
 
-    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
         try:
             return describe_block(work.tx.blocks.get(BlockId(id_)))
         except NotFound:
             return None
 
-    def create(self, work: Work, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: Thing) -> str:
         new = new_block(thing.fields, thing.name)
         return create_block(work.tx, work.new_id("block"), new, author=work.author, at=work.inputs.now).id
 
-    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         changes = changed_fields(thing.fields, changed)
         update_block(work.tx, BlockId(id_), changes, author=work.author, at=work.inputs.now)
         work.touch_owners("blocks", id_)
         return id_
 
-    def remove(self, work: Work, id_: str) -> str:
+    def remove(self, work: ApplyWork, id_: str) -> str:
         work.touch_owners("blocks", id_)
         for agent_id in work.tx.owners.list_agents("blocks", id_):
             with suppress(NotFound):  # a companion has lost it with its agent
@@ -117,7 +117,7 @@ class BlockKind(Kind):
 class ArchiveKind(Kind):
     """Archives."""
 
-    def find(self, work: Work, thing: Thing) -> str | None:
+    def find(self, work: ApplyWork, thing: Thing) -> str | None:
         if (id_ := super().find(work, thing)) is not None:
             return id_
         found = work.tx.archives.list(name=thing.name, limit=2)
@@ -126,27 +126,27 @@ class ArchiveKind(Kind):
             raise InvalidInput(f"several archives have the name {thing.name!r}: give the `id` of one, such as {ids}")
         return found[0].id if found else None
 
-    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
         try:
             archive = work.tx.archives.get(ArchiveId(id_))
         except NotFound:
             return None
         return {"description": archive.description, "metadata": dict(archive.metadata)}
 
-    def create(self, work: Work, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: Thing) -> str:
         fields: Any = {"name": thing.name, **changed_fields(thing.fields, {"description", "metadata"})}
         archive = create_archive(work.tx, work.new_id("archive"), fields, at=work.inputs.now)
         for text in thing.fields.get("seed", ()):
             insert_passage(work.tx, archive.id, NewPassage(text=text), ids=work.ports.ids, at=work.inputs.now)
         return archive.id
 
-    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         changes: Any = changed_fields(thing.fields, changed)
         found: ArchiveChanges = changes
         update_archive(work.tx, ArchiveId(id_), found, at=work.inputs.now)
         return id_
 
-    def remove(self, work: Work, id_: str) -> str:
+    def remove(self, work: ApplyWork, id_: str) -> str:
         work.touch_owners("archives", id_)
         work.tx.archives.detach_all(ArchiveId(id_), limit=SERVER_TOOLS)
         return f"no agent has it any more; {id_} stays in the store with its texts"
@@ -155,11 +155,11 @@ class ArchiveKind(Kind):
 class McpServerKind(Kind):
     """MCP servers. None is asked for its tools here."""
 
-    def find(self, work: Work, thing: Thing) -> str | None:
+    def find(self, work: ApplyWork, thing: Thing) -> str | None:
         server = work.tx.of(Servers).find_by_name(thing.name)
         return None if server is None else server.id
 
-    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
         try:
             server = work.tx.of(Servers).get(McpServerId(id_))
         except NotFound:
@@ -175,7 +175,7 @@ class McpServerKind(Kind):
             found |= {"token": _reference(secrets.token), "auth_header": server.auth_header}
         return found
 
-    def create(self, work: Work, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: Thing) -> str:
         options: Any = {**thing.fields, "private": work.private.get(thing.name)}
         found: ServerOptions = options
         ids, at = work.ports.ids, work.inputs.now
@@ -184,7 +184,7 @@ class McpServerKind(Kind):
         )
         return register_server(work.tx, server, None, ids=ids, at=at).id
 
-    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         fields: dict[str, Any] = changed_fields(thing.fields, changed)
         if "url" in fields and hide_secret(fields["url"])[0] == work.tx.of(Servers).get(McpServerId(id_)).shown_url:
             del fields["url"]
@@ -202,7 +202,7 @@ class McpServerKind(Kind):
         )
         return id_
 
-    def remove(self, work: Work, id_: str) -> str:
+    def remove(self, work: ApplyWork, id_: str) -> str:
         remove_server_rows(work.tx, McpServerId(id_), limit=SERVER_TOOLS)
         return "it is deleted with its tools; a file that has it registers it again"
 
@@ -212,7 +212,7 @@ def _reference(value: str) -> str:
     return value if value.startswith("secret:") else NOT_SHOWN
 
 
-def attach_archives(work: Work, agent_id: Any, thing: Thing) -> None:
+def attach_archives(work: ApplyWork, agent_id: Any, thing: Thing) -> None:
     """Give an agent the archives that a file names. Raises: InvalidInput."""
     own = {archive.id for archive in work.tx.archives.list_by_agent(agent_id)}
     for name in thing.fields.get("archives", ()):

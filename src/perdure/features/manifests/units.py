@@ -21,7 +21,7 @@ from perdure.features.manifests.values import (
     AppliedThing,
     Change,
     FieldChange,
-    Manifest,
+    FileSet,
     Plan,
     Thing,
     ThingKind,
@@ -29,7 +29,7 @@ from perdure.features.manifests.values import (
     flatten,
     is_member,
 )
-from perdure.features.manifests.work import Kind, Work
+from perdure.features.manifests.work import ApplyWork, Kind
 
 _KINDS: Mapping[ThingKind, Kind] = {
     "mcp_servers": McpServerKind(),
@@ -40,6 +40,14 @@ _KINDS: Mapping[ThingKind, Kind] = {
     "groups": GroupKind(),
     "schedules": ScheduleKind(),
 }
+_NAMES: Mapping[str, ThingKind] = {
+    "tools": "tools",
+    "archives": "archives",
+    "agents": "agents",
+    "manager": "agents",
+    "agent": "agents",
+}
+"""Field -> the kind of the things that it names."""
 _ONLY_NEW = ("id", "seed", "base_tools", "agent_type")
 
 
@@ -51,7 +59,7 @@ class TakenBack(Exception):
         self.plan = plan
 
 
-def apply_manifest(work: Work, manifest: Manifest, *, prune: bool) -> Plan:
+def apply_manifest(work: ApplyWork, manifest: FileSet, *, prune: bool) -> Plan:
     """Make all things as a manifest describes them, and return what that has changed. `prune`: also take out of use
     what the manifest had once. Raises: InvalidInput, with file and line."""
     rows = {(row.kind, row.name): row for row in work.tx.of(ManifestThings).list(manifest.name)}
@@ -80,10 +88,14 @@ def apply_manifest(work: Work, manifest: Manifest, *, prune: bool) -> Plan:
         if row is None or replace(row, applied_at=wanted.applied_at) != wanted:
             work.tx.of(ManifestThings).put(wanted)
             noted += change is None
-    known = {(thing.kind, thing.name) for thing in manifest.things}
+    known = {(thing.kind, thing.name): work.ids_of[thing.kind, thing.name] for thing in manifest.things}
     gone = [row for key, row in rows.items() if key not in known and row.removed_at is None]
     for row in sorted(gone, key=lambda one: [*KINDS].index(one.kind), reverse=True):
-        found = _remove(work, row, prune=prune)
+        if prune:
+            _check_unnamed(manifest, row)
+        # Another name of these files, or other files, may have it still.
+        is_ours = row.thing_id not in known.values() and not work.tx.of(ManifestThings).is_shared(row)
+        found = _remove(work, row, prune=prune, is_ours=is_ours)
         if isinstance(found, Change):
             changes.append(found)
         elif found:
@@ -92,7 +104,7 @@ def apply_manifest(work: Work, manifest: Manifest, *, prune: bool) -> Plan:
 
 
 def _apply_thing(
-    work: Work, thing: Thing, row: AppliedThing | None, *, prune: bool
+    work: ApplyWork, thing: Thing, row: AppliedThing | None, *, prune: bool
 ) -> tuple[Change | None, Mapping[str, str], Sequence[str]]:
     """Make one thing as a file describes it; return what that changed, path -> digest of what the file says, and the
     paths of what an agent still has that the file has no more. Raises: PerdureError."""
@@ -134,10 +146,23 @@ def _apply_thing(
     return None, digests, () if prune else lost
 
 
-def _remove(work: Work, row: AppliedThing, *, prune: bool) -> Change | bool:
-    """Take a thing out of use that the files have no more, and return that; without `prune`, whether it is there."""
+def _check_unnamed(manifest: FileSet, row: AppliedThing) -> None:
+    """Check that nothing in the files names a thing that is taken out of use. Raises: InvalidInput."""
+    for thing in manifest.things:
+        for path, kind in _NAMES.items():
+            value = thing.fields.get(path)
+            if kind == row.kind and row.name in (value if isinstance(value, list) else [value]):
+                raise InvalidInput(
+                    f"{thing.place(f'{path}.{row.name}')}: {KINDS[row.kind]} {row.name!r} is named here, and the files"
+                    " describe it no more: describe it, or take its name out"
+                )
+
+
+def _remove(work: ApplyWork, row: AppliedThing, *, prune: bool, is_ours: bool) -> Change | bool:
+    """Take a thing out of use that the files have no more, and return that; without `prune`, whether it is there.
+    `is_ours`: no other name has it."""
     kind = _KINDS[row.kind]
-    is_there = kind.describe(work, row.thing_id) is not None and not kind.is_removed(work, row.thing_id)
+    is_there = is_ours and kind.describe(work, row.thing_id) is not None and not kind.is_removed(work, row.thing_id)
     if is_there and not prune:
         return True
     note = kind.remove(work, row.thing_id) if is_there else ""

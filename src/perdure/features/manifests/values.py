@@ -28,7 +28,7 @@ LISTS = ("tools", "archives", "shared_blocks")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FileLine:
     """Where something stands: a file, and a line in it from 1."""
 
     file: str
@@ -46,9 +46,9 @@ class Thing:
     kind: ThingKind
     name: str
     fields: Mapping[str, Any]
-    places: Mapping[str, Place]
+    places: Mapping[str, FileLine]
 
-    def place(self, path: str = "") -> Place:
+    def place(self, path: str = "") -> FileLine:
         """Where a field stands, or what it belongs to."""
         while path not in self.places:
             path = path.rpartition(".")[0]
@@ -56,7 +56,7 @@ class Thing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class FileSet:
     """All that the files of one set describe, in the order of kinds."""
 
     name: str = DEFAULT_NAME

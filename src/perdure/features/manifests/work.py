@@ -22,7 +22,7 @@ AGENTS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class ApplyWork:
     """One application of a manifest.
 
     Args:
@@ -87,42 +87,37 @@ class Work:
         return agent.id
 
     def blocks(self, thing: Thing) -> Sequence[BlockId]:
-        """The ids of the shared blocks that a thing names. Raises: InvalidInput."""
-        found = []
-        for name in thing.fields.get("shared_blocks", ()):
-            if (block_id := self.find("blocks", name)) is None:
-                raise InvalidInput(f"{thing.place(f'shared_blocks.{name}')}: the files have no block {name!r}")
-            found.append(BlockId(block_id))
-        return found
+        """The ids of the shared blocks that a thing names."""
+        return [BlockId(self.find("blocks", name)) for name in thing.fields.get("shared_blocks", ())]
 
 
 class Kind(ABC):
     """What can be done with things of one kind. By default one that is taken out of use is only taken from agents."""
 
-    def find(self, work: Work, thing: Thing) -> str | None:
+    def find(self, work: ApplyWork, thing: Thing) -> str | None:
         """The id of a thing of the store that a file describes for the first time; None: it is new."""
         id_ = thing.fields.get("id")
         return id_ if id_ is not None and self.describe(work, id_) is not None else None
 
     @abstractmethod
-    def describe(self, work: Work, id_: str) -> dict[str, Any] | None:
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
         """The fields of a thing as a file has them; None: it is gone."""
 
     @abstractmethod
-    def create(self, work: Work, thing: Thing) -> str:
+    def create(self, work: ApplyWork, thing: Thing) -> str:
         """Make a thing, and return its id."""
 
     @abstractmethod
-    def change(self, work: Work, id_: str, thing: Thing, changed: set[str]) -> str:
+    def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         """Give a thing the fields of a file, of which these paths differ; return its id."""
 
     @abstractmethod
-    def remove(self, work: Work, id_: str) -> str:
+    def remove(self, work: ApplyWork, id_: str) -> str:
         """Take a thing out of use, and return what became of it, in words."""
 
-    def is_removed(self, work: Work, id_: str) -> bool:
+    def is_removed(self, work: ApplyWork, id_: str) -> bool:
         """Whether a thing was taken out of use, and can be taken back."""
         return False
 
-    def restore(self, work: Work, id_: str) -> None:  # noqa: B027  # most kinds have nothing to take back
+    def restore(self, work: ApplyWork, id_: str) -> None:  # noqa: B027  # most kinds have nothing to take back
         """Take a thing back that was taken out of use."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.core.agents import DEFAULT_AGENT_TYPE
+from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS
 from perdure.core.ids import AgentId
+from perdure.core.secrets import may_hold_secret
 from perdure.features.groups.companions import find_companion
 from perdure.features.manifests.agents import describe_agent
 from perdure.features.manifests.gatherings import describe_schedule
 from perdure.features.manifests.things import NOT_SHOWN, McpServerKind, ToolKind, describe_block
-from perdure.features.manifests.work import Work
+from perdure.features.manifests.work import ApplyWork
 from perdure.features.mcp.tables import Servers
 from perdure.features.schedules.tables import Schedules
 
@@ -29,18 +30,23 @@ _USUAL: dict[str, Any] = {
 _NOTHING: Sequence[Any] = (None, False, "", [], {}, ())
 
 
-def agent_document(work: Work, agent_id: AgentId) -> dict[str, Any]:
+def agent_document(work: ApplyWork, agent_id: AgentId) -> dict[str, Any]:
     """What a file says of an agent and of what it uses, by sections. Raises: NotFound."""
     tx, agent = work.tx, work.tx.agents.get(agent_id)
     group = find_companion(tx, agent_id)
     own_ids = {agent_id, *(() if group is None else group.agent_ids)}
     document: dict[str, Any] = {"version": 1}
-    blocks, tools, servers = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    blocks, archives, tools, servers = dict[str, Any](), dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for block in tx.blocks.list_by_agent(agent_id):
         if {*tx.owners.list_agents("blocks", block.id)} - own_ids:
-            name = block.label if block.label not in blocks else f"{block.label} {block.id}"
+            name = _free_name(block.label, block.id, blocks)
             work.ids_of["blocks", name] = block.id
             blocks[name] = {"id": block.id} | _seeded(describe_block(block))
+    for archive in tx.archives.list_by_agent(agent_id):
+        name = _free_name(archive.name, archive.id, archives)
+        work.ids_of["archives", name] = archive.id
+        described = {"description": archive.description, "metadata": dict(archive.metadata)}
+        archives[name] = {"id": archive.id} | _short(described)
     fields = describe_agent(work, agent)
     for tool in tx.tools.list_by_agent(agent_id):
         if tool.spec.kind == "custom" and (found := ToolKind().describe(work, tool.id)) is not None:
@@ -48,18 +54,18 @@ def agent_document(work: Work, agent_id: AgentId) -> dict[str, Any]:
         elif (of_server := tx.of(Servers).find_tool(tool.id)) is not None:
             server = tx.of(Servers).get(of_server.server_id)
             servers[server.name] = _short(McpServerKind().describe(work, server.id) or {})
+            if any(map(may_hold_secret, server.args)):
+                del servers[server.name]["args"]
     fields["blocks"] = {label: _seeded(block) for label, block in fields["blocks"].items()}
     if agent.follows_default:
         del fields["model"]
-    archives = {
-        one.name: {"id": one.id} | _short({"description": one.description, "metadata": dict(one.metadata)})
-        for one in tx.archives.list_by_agent(agent_id)
-    }
-    schedules = {
-        one.name or one.id: {"id": one.id, "agent": agent.name} | _short(describe_schedule(one))
-        for one in tx.of(Schedules).page(agent_id, statuses=("active", "paused"), limit=1_000)
-    }
-    agents = {agent.name: {"base_tools": False} | _short(fields, keep=("blocks",))}
+    schedules = dict[str, Any]()
+    for one in tx.of(Schedules).page(agent_id, statuses=("active", "paused"), limit=1_000):
+        name = _free_name(one.name or one.id, one.id, schedules)
+        schedules[name] = {"id": one.id, "agent": agent.name} | _short(describe_schedule(one))
+    several = len(tx.agents.page(where=AgentFilter(name=agent.name), limit=2)) > 1
+    own_id = {"id": agent_id} if several else {}
+    agents = {agent.name: {**own_id, "base_tools": False} | _short(fields, keep=("blocks",))}
     sections = {
         "mcp_servers": servers,
         "tools": tools,
@@ -69,6 +75,11 @@ def agent_document(work: Work, agent_id: AgentId) -> dict[str, Any]:
         "schedules": schedules,
     }
     return document | {name: section for name, section in sections.items() if section}
+
+
+def _free_name(name: str, id_: str, section: Mapping[str, Any]) -> str:
+    """A name that no other thing of a section has."""
+    return name if name not in section else f"{name} {id_}"
 
 
 def _seeded(block: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +117,8 @@ def write_yaml(document: dict[str, Any]) -> str:
             return True
 
     def represent(dumper: Any, text: str) -> Any:
-        """A text, as a block where it has several lines."""
+        """A text, as a block where it has several lines; half a character, which no file can hold, is a `?`."""
+        text = text.encode("utf-8", "replace").decode()
         is_block = "\n" in text and not any(line != line.rstrip() for line in text.split("\n"))
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if is_block else None)
 

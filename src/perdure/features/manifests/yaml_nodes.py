@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import yaml
 
 from perdure.core.errors import InvalidInput
-from perdure.features.manifests.values import Place
+from perdure.features.manifests.values import FileLine
 
 FILE_CHARS = 2_000_000
 DEPTH_MAX = 20
@@ -36,8 +36,8 @@ class Node:
     of nodes. `keys`: where each key of a dict stands."""
 
     value: Any
-    place: Place
-    keys: dict[str, Place] = field(default_factory=dict)
+    place: FileLine
+    keys: dict[str, FileLine] = field(default_factory=dict)
 
     def plain(self) -> Any:
         """The value without places."""
@@ -62,7 +62,9 @@ def read_documents(text: str, file: str) -> Iterator[Node]:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise InvalidInput(f"{Place(file, mark.line + 1 if mark else 1)}: {error.problem or error.context}") from error
+        raise InvalidInput(
+            f"{FileLine(file, mark.line + 1 if mark else 1)}: {error.problem or error.context}"
+        ) from error
     except yaml.YAMLError as error:
         raise InvalidInput(f"{file}: no YAML: {' '.join(str(error).split())[:200]}") from error
 
@@ -72,7 +74,7 @@ def _check_events(text: str, file: str) -> None:
     YAMLError."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
-        place = Place(file, event.start_mark.line + 1)
+        place = FileLine(file, event.start_mark.line + 1)
         if getattr(event, "tag", None) and not isinstance(event, yaml.DocumentStartEvent):
             raise InvalidInput(f"{place}: the tag {event.tag!r:.60} is not allowed: write the value alone, or quote it")
         if isinstance(event, yaml.CollectionStartEvent):
@@ -92,7 +94,7 @@ class _Reader:
     def read(self, node: Any, depth: int) -> Node:
         """Return a node with all in it. Raises: InvalidInput: there is too much, it is too deep, or a key is there
         twice or no text."""
-        place = Place(self._file, node.start_mark.line + 1)
+        place = FileLine(self._file, node.start_mark.line + 1)
         self._count += 1
         if self._count > VALUES_MAX or self._chars > TEXT_CHARS:
             raise InvalidInput(
@@ -106,9 +108,9 @@ class _Reader:
             return Node(self._scalar(node, place), place)
         if isinstance(node, yaml.SequenceNode):
             return Node([self.read(one, depth + 1) for one in node.value], place)
-        found, keys = dict[str, Node](), dict[str, Place]()
+        found, keys = dict[str, Node](), dict[str, FileLine]()
         for key_node, value_node in node.value:
-            at = Place(self._file, key_node.start_mark.line + 1)
+            at = FileLine(self._file, key_node.start_mark.line + 1)
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == f"{_CORE}merge":
                 raise InvalidInput(f"{at}: a key is no text: merge keys (`<<`), lists and objects are not taken as one")
             if (key := key_node.value) in found:
@@ -117,7 +119,7 @@ class _Reader:
             found[key], keys[key] = self.read(value_node, depth + 1), at
         return Node(found, place, keys)
 
-    def _scalar(self, node: Any, place: Place) -> Any:
+    def _scalar(self, node: Any, place: FileLine) -> Any:
         """Return the value of a scalar. Raises: InvalidInput: it can't be stored as JSON."""
         try:
             value = self._loader.construct_object(node)

@@ -36,8 +36,7 @@ async def changes(request: Request) -> Response:
     """
     library = library_of(request)
     streams: Streams = request.app.state.streams
-    named = request.query_params.get("agent")
-    agent_id = AgentId(named) if named else None
+    agent_id = AgentId(request.query_params.get("agent", "")) or None
     since = request.headers.get("last-event-id") or request.query_params.get("since", "")
     return StreamingResponse(
         _signals(library, streams, agent_id, since, lambda: request.app.state.gate.still_admits(request.scope)),

@@ -203,9 +203,8 @@ async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
     if block.version != before.version + 1:  # nothing changed, or somebody else wrote in between
         return Notice(text if block.version > before.version else f"Block {label!r} is as it was.")
     # The undo is an edit against the version written here: what is written since is not lost.
-    return Notice(
-        text, undo=url_of(request), fields={"value": before.value, "version": str(block.version), "back": "yes"}
-    )
+    fields = {"value": before.value, "version": str(block.version), "back": "yes"}
+    return Notice(text, undo=url_of(request), fields=fields)
 
 
 async def _value_of(agent: AsyncAgentById, label: str, number: int) -> str:

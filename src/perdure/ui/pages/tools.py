@@ -26,8 +26,6 @@ from perdure.ui.pages.tool_forms import arguments_of, fields_of, parse_json
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, agent_of, field_of, form_of, in_order, in_words
 
 TOOLS_MAX = 500
-SECONDS, MEMORY = "Seconds", "Memory in MB"
-"""The fields of the form of a tool's permissions."""
 RULES: Mapping[str, Mapping[str, str]] = tomllib.loads(
     Path(__file__).with_name("rules.toml").read_text(encoding="utf-8")
 )
@@ -157,7 +155,7 @@ async def set_permissions(request: Request, library: AsyncPerdure) -> Notice:
     try:
         await library.tools.edit(name, changes)
     except InvalidInput as error:
-        raise in_words(error, {"timeout_s": SECONDS, "memory_mb": MEMORY, "network": "Hosts"}) from error
+        raise in_words(error, {"timeout_s": "Seconds", "memory_mb": "Memory in MB", "network": "Hosts"}) from error
     code = before.code
     old = {
         "network": "" if code is None else ", ".join(code.network),
@@ -224,8 +222,8 @@ def permissions_of(form: Mapping[str, str]) -> ToolChanges:
     return {
         "network": _names(form.get("network", "")),
         "requirements": _names(form.get("requirements", "")),
-        "timeout_s": parse_json(SECONDS, timeout, "number") if timeout else None,
-        "memory_mb": parse_json(MEMORY, memory, "number") if memory else None,
+        "timeout_s": parse_json("Seconds", timeout, "number") if timeout else None,
+        "memory_mb": parse_json("Memory in MB", memory, "number") if memory else None,
     }
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from perdure.app import App
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId
-from perdure.features.imports.forgotten import Forgotten
+from perdure.features.imports.common.forgotten import ForgottenTexts
 from perdure.features.imports.letta.client import LettaServer
 from perdure.features.imports.letta.values import KeptIds, LettaReport, ids_for
 from perdure.library.perdure import AsyncPerdure
@@ -18,7 +18,7 @@ from perdure.library.perdure import AsyncPerdure
 T = TypeVar("T")
 
 
-class Context:
+class LettaContext:
     """One import: `dry` only counts. `progress` takes how many messages and passages are stored or were here.
 
     Attributes:
@@ -34,7 +34,7 @@ class Context:
         self.app = replace(app, ports=replace(app.ports, ids=self.ids))
         self.library, self.store = AsyncPerdure(self.app), app.ports.store
         self.server, self.dry, self._progress = server, dry, progress
-        self.forgotten = Forgotten(self.library)
+        self.forgotten = ForgottenTexts(self.library)
         self.report = LettaReport(server=server.label)
         self.agents: dict[str, AgentId] = {}
         self.archives: dict[str, str] = {}

@@ -27,7 +27,7 @@ _NOT_SAID = ("hidden_reasoning_message", "event_message", "summary_message", "pi
 
 
 @dataclass(slots=True)
-class Batch:
+class HistoryPart:
     """Messages that are whole. `cursor`: the id of the last one of the source that is in them or was passed over;
     empty: none. What was left out: so many `images`, messages that are `too_long`, and `odd` ones; `waiting` answers
     have calls that wait for somebody."""
@@ -39,7 +39,7 @@ class Batch:
     odd: int = 0
     waiting: int = 0
 
-    def __iadd__(self, other: Batch) -> Batch:
+    def __iadd__(self, other: HistoryPart) -> HistoryPart:
         """Add the messages that follow."""
         self.messages += other.messages
         self.cursor = other.cursor or self.cursor
@@ -48,7 +48,7 @@ class Batch:
         return self
 
 
-class History:
+class LettaHistory:
     """Reads one conversation. `system`: the prompt of its agent, of which compiled copies stand in the history."""
 
     def __init__(self, system: str, limit_chars: int, *, is_begun: bool = False) -> None:
@@ -56,18 +56,18 @@ class History:
         self._unit: list[Object] = []
         self._at = "1970-01-02T00:00:00+00:00"
 
-    def take(self, page: Sequence[Object]) -> Batch:
+    def take(self, page: Sequence[Object]) -> HistoryPart:
         """Take a page in, and return what is whole now."""
-        batch = Batch()
+        batch = HistoryPart()
         for one in page:
             if self._unit and not self._belongs(one):
                 self._close(batch)
             self._unit.append(one)
         return batch
 
-    def finish(self) -> Batch:
+    def finish(self) -> HistoryPart:
         """Return what is left at the end: all, but an answer that waits for an approval."""
-        batch = Batch()
+        batch = HistoryPart()
         kinds = {*map(_kind, self._unit)}
         if "approval_request_message" in kinds and not kinds & {*_RESULTS}:
             batch.waiting = 1
@@ -84,7 +84,7 @@ class History:
             return True
         return kind in _ANSWER and one.get("id") == last.get("id")
 
-    def _close(self, batch: Batch) -> None:
+    def _close(self, batch: HistoryPart) -> None:
         """Turn the messages that belong together into those of an import, and begin anew."""
         unit, self._unit = self._unit, []
         batch.cursor = str(unit[-1].get("id"))

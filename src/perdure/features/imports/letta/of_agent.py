@@ -15,15 +15,15 @@ from perdure.core.passages import Passage
 from perdure.core.sources import Source, WriteSource
 from perdure.domain.archives.passages import check_passage
 from perdure.domain.archives.units import ArchiveChanges
+from perdure.domain.conversations.importing import message_ids
 from perdure.domain.conversations.units import SUMMARY_CHARS
 from perdure.domain.values import BATCH
+from perdure.features.imports.common.values import BUSY, DELETED, FORGOTTEN, TOO_LONG
 from perdure.features.imports.letta import units
 from perdure.features.imports.letta.client import PAGE, LettaRefused, Object, path_of
-from perdure.features.imports.letta.context import Context
-from perdure.features.imports.letta.messages import Batch, History
+from perdure.features.imports.letta.context import LettaContext
+from perdure.features.imports.letta.messages import HistoryPart, LettaHistory
 from perdure.features.imports.sources.plain import key_of, list_in, object_in, text_in, time_of
-from perdure.features.imports.units import message_ids
-from perdure.features.imports.work import BUSY, DELETED, FORGOTTEN, TOO_LONG
 
 SOURCE = "letta"
 NO_TIME = datetime(1970, 1, 2, tzinfo=UTC)
@@ -37,7 +37,7 @@ CONVERSATION_MODELS = "models of conversations, which have their agent's here"
 class AgentParts:
     """Takes what is one agent's own. `agent_id`: empty: the agent is not made yet, and all of it is new."""
 
-    def __init__(self, context: Context, source_id: str, agent_id: AgentId, system: str) -> None:
+    def __init__(self, context: LettaContext, source_id: str, agent_id: AgentId, system: str) -> None:
         self._context, self._source_id, self._id, self._system = context, source_id, agent_id, system
         self._server, self._report, self._store = context.server, context.report, context.store
         self._dry, self._agent = context.dry, context.library.agent_of(agent_id)
@@ -162,17 +162,17 @@ class AgentParts:
         context.count("messages", already=done)
         if self._id and source == "default":
             here = await self._store.read(lambda tx: tx.conversations.get_by_seq(self._id, 0).id)
-        history = History(self._system, context.app.settings.message_limit_chars, is_begun=bool(last))
+        history = LettaHistory(self._system, context.app.settings.message_limit_chars, is_begun=bool(last))
         params = {"conversation_id": source, "use_assistant_message": "false"}
         try:
-            batch, path = Batch(), path_of("agents", self._source_id, "messages")
+            batch, path = HistoryPart(), path_of("agents", self._source_id, "messages")
             async for page in self._server.behind(path, params, last):
                 if not last:
                     await self._check_order(path, params, page)
                 last = page[-1]["id"]
                 batch += history.take(page)
                 if len(batch.messages) >= BATCH:
-                    done, batch = await self._store_batch(batch, here, key, done), Batch()
+                    done, batch = await self._store_batch(batch, here, key, done), HistoryPart()
             batch += history.finish()
             await self._store_batch(batch, here, key, done)
         except (ConversationBusy, ApprovalPending):
@@ -184,7 +184,7 @@ class AgentParts:
         if len(first) >= PAGE and await self._server.find(path, {**params, "before": first[0]["id"], "limit": 1}):
             raise LettaRefused(0, "it lists messages from the newest on only: upgrade it to 0.16 first")
 
-    async def _store_batch(self, batch: Batch, here: ConversationId | None, key: str, done: int) -> int:
+    async def _store_batch(self, batch: HistoryPart, here: ConversationId | None, key: str, done: int) -> int:
         """Store messages that are whole, and note how far that is; return how many are here now, with `done` before.
         Raises: ConversationBusy, ApprovalPending."""
         report, new = self._report, len(batch.messages)
@@ -238,7 +238,7 @@ class AgentParts:
         return await self._agent.schedules.get(ScheduleId(schedule_id))
 
 
-async def take_archive(context: Context, found: Object, *, makes: bool = True) -> None:
+async def take_archive(context: LettaContext, found: Object, *, makes: bool = True) -> None:
     """Make an archive where it is not here, unless it was, and was deleted (`makes`). Raises: InvalidInput."""
     if found["id"] in context.archives:
         return
@@ -254,7 +254,7 @@ async def take_archive(context: Context, found: Object, *, makes: bool = True) -
     context.count("archives", new=new, already=not new)
 
 
-def passage_of(context: Context, found: Object) -> Passage | None:
+def passage_of(context: LettaContext, found: Object) -> Passage | None:
     """Return a passage of the server as one to store; None: it is one of a file, or can't be used."""
     at = time_of(found.get("created_at")) or NO_TIME
     limits = context.app.ports.settings.limits

@@ -15,10 +15,10 @@ from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.units import update_agent
 from perdure.domain.tools.units import update_tool
 from perdure.engine.ports import Ports
+from perdure.features.imports.common.tables import ImportedItems
+from perdure.features.imports.common.values import AUTHOR
 from perdure.features.imports.letta.agents import RULES, WAITS, tools_of
 from perdure.features.imports.letta.shared import UNREVIEWED
-from perdure.features.imports.tables import ImportedItems
-from perdure.features.imports.units import AUTHOR
 from perdure.storage.tx import Tx
 
 GIVEN = "given"

@@ -4,20 +4,19 @@ the texts of their files."""
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.secrets import hide_secret
+from perdure.core.secrets import hide_secret, may_hold_secret
 from perdure.domain.tools.units import build_tool
 from perdure.features.agent_files.folders import create_folder
 from perdure.features.agent_files.reading import FileFolder
 from perdure.features.files.converters.convert import name_text
 from perdure.features.files.folder_service import AsyncFolder
 from perdure.features.imports.letta.client import Object, path_of
-from perdure.features.imports.letta.context import Context
+from perdure.features.imports.letta.context import LettaContext
 from perdure.features.imports.sources.plain import list_in, object_in, text_in
 from perdure.library.parts.checks import Page
 from perdure.library.tools.tools import UNSAVED, ToolState
@@ -31,12 +30,10 @@ OF_MCP = "tools of MCP servers: give them to agents when their server is approve
 NO_TEXT = "files whose text the server does not give"
 SECRET_ADDRESS = "MCP servers whose address or arguments may hold a secret, to be added by hand"
 
-_SECRET_WORD = re.compile(r"(?i)key|token|secret|passw|auth|credential")
-_LONG_CODE = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w+=-]{24,}")
 FILES_AT_ONCE = 20
 
 
-async def take_tool(context: Context, found: Object) -> None:
+async def take_tool(context: LettaContext, found: Object) -> None:
     """Make a tool with code of its own, which waits for a review; of others find the one of this program. Raises:
     InvalidInput, ValidationError: its code is none."""
     name, kind, report = text_in(found.get("name")), text_in(found.get("tool_type")) or "custom", context.report
@@ -66,7 +63,7 @@ async def take_tool(context: Context, found: Object) -> None:
         report.to_review.append(name)
 
 
-async def _make_tool(context: Context, name: str, found: Object) -> None:
+async def _make_tool(context: LettaContext, name: str, found: Object) -> None:
     """Make a tool that waits for a review. Raises: InvalidInput, ValidationError."""
     new = ToolIn.model_validate({**found, "tags": [*list_in(found.get("tags")), UNREVIEWED]})
     new_tool, tools = new.new(), context.library.tools
@@ -77,7 +74,7 @@ async def _make_tool(context: Context, name: str, found: Object) -> None:
     context.count("tools", new=1)
 
 
-async def _find_tool(context: Context, name: str) -> ToolState | None:
+async def _find_tool(context: LettaContext, name: str) -> ToolState | None:
     """Return the tool of this name; None: there is none."""
     try:
         state = await context.library.tools.state(name)
@@ -86,7 +83,7 @@ async def _find_tool(context: Context, name: str) -> ToolState | None:
     return state if state.tool.spec.name == name else None  # an id is no name
 
 
-async def take_mcp_server(context: Context, found: Object) -> None:
+async def take_mcp_server(context: LettaContext, found: Object) -> None:
     """Register a server of MCP without its secrets; nothing is started or asked. Raises: InvalidInput."""
     if not hasattr(context.library, "mcp"):
         raise InvalidInput("this program lacks its feature `mcp`")
@@ -100,7 +97,7 @@ async def take_mcp_server(context: Context, found: Object) -> None:
         context.report.note_secrets(owner, [text_in(found.get("auth_header")) or "Authorization"])
     if bool(url) == bool(command):
         raise InvalidInput("it has neither an address nor a command")
-    if hide_secret(url)[1] or "@" in url or any(_SECRET_WORD.search(one) or _LONG_CODE.search(one) for one in args):
+    if hide_secret(url)[1] or "@" in url or any(map(may_hold_secret, args)):
         context.report.leave_out(f"{SECRET_ADDRESS}: {name!r:.60}")
         return
     if not here and not context.dry:
@@ -110,7 +107,7 @@ async def take_mcp_server(context: Context, found: Object) -> None:
     context.count("MCP servers", new=not here, already=here)
 
 
-async def take_folder(context: Context, found: Object) -> None:
+async def take_folder(context: LettaContext, found: Object) -> None:
     """Make a folder where it is not here, and add the texts of files whose names it lacks. Raises: LettaRefused."""
     folder = await context.find("folder", found["id"], context.library.folders.get)
     new = folder is None
@@ -131,7 +128,7 @@ async def take_folder(context: Context, found: Object) -> None:
             await _take_file(context, folder, one, names)
 
 
-async def _take_file(context: Context, folder: AsyncFolder | None, found: Object, names: set[str]) -> None:
+async def _take_file(context: LettaContext, folder: AsyncFolder | None, found: Object, names: set[str]) -> None:
     """Put the text of a file into its folder, unless a file has its name there."""
     name = text_in(found.get("file_name")) or text_in(found.get("original_file_name")) or found["id"]
     text = found.get("content")

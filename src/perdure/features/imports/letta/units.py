@@ -19,10 +19,10 @@ from perdure.domain.conversations.importing import IMPORTED
 from perdure.domain.conversations.transfer import import_passages
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
+from perdure.features.imports.common.tables import ImportedItems
+from perdure.features.imports.common.values import AUTHOR
 from perdure.features.imports.letta.agents import AgentPlan
 from perdure.features.imports.letta.values import KeptIds
-from perdure.features.imports.tables import ImportedItems
-from perdure.features.imports.units import AUTHOR
 from perdure.library.agents.agents import SET_COMPANION
 from perdure.storage.tx import Tx
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from perdure.core.ids import AgentId, Ids, OrgId, derived_id, is_id
-from perdure.features.imports.values import ItemCount
+from perdure.features.imports.common.values import ItemCount
 
 KINDS = (
     *("agents", "blocks", "tools", "MCP servers", "archives", "passages", "folders", "files"),

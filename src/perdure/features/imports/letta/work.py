@@ -18,7 +18,7 @@ from perdure.features.agent_files.importing import IMPORT_GROUP
 from perdure.features.imports.letta import units
 from perdure.features.imports.letta.agents import SLEEPTIME_KINDS, blocks_of, kept_blocks, new_block, plan_agent
 from perdure.features.imports.letta.client import LettaRefused, LettaServer, LettaUnreachable, Object, path_of
-from perdure.features.imports.letta.context import Context
+from perdure.features.imports.letta.context import LettaContext
 from perdure.features.imports.letta.of_agent import AgentParts, passage_of, take_archive
 from perdure.features.imports.letta.shared import take_folder, take_mcp_server, take_tool
 from perdure.features.imports.letta.values import LettaReport
@@ -46,7 +46,7 @@ class LettaWork:
     """One import of a server; `dry` only counts."""
 
     def __init__(self, app: App, server: LettaServer, *, dry: bool, progress: Callable[[int], None]) -> None:
-        self._context = Context(app, server, dry=dry, progress=progress)
+        self._context = LettaContext(app, server, dry=dry, progress=progress)
         self._server, self._report, self._dry = server, self._context.report, dry
         self._companions: set[str] = set()
         self._made: set[str] = set()

@@ -15,7 +15,7 @@ from perdure.domain.conversations.importing import ImportedMessage
 from perdure.library.perdure import AsyncPerdure
 
 
-class Forgotten:
+class ForgottenTexts:
     """The texts that agents have forgotten, looked up once for each agent."""
 
     def __init__(self, library: AsyncPerdure) -> None:

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from perdure.core.blocks import Author
 from perdure.core.ids import AgentId
 from perdure.features.imports.sources.items import ImportSource
+
+AUTHOR = Author(kind="system", id="import")
+DELETED = "conversations that were deleted here"
+FORGOTTEN = "memories that the agent has forgotten"
+BUSY = "conversations in which something waits or runs; import again later"
+TOO_LONG = "messages of more than {limit:,} characters"
 
 
 @dataclass(slots=True)

@@ -1,0 +1,1 @@
+"""What imports from files and from servers share."""
