@@ -194,7 +194,11 @@ OF_VERBS: Mapping[str, Any] = {
     **{f"skills.{verb}.name": "walrus" for verb in ("find", "add_use")},
     **{"openai_histories.add.rows": [new_chain("stolen")], "openai_histories.find.digests": ["d1"]},
     "skills.archive_unused.before": LATER,
-    **{"manifest_things.list.manifest": "office", "manifest_things.put.thing": new_applied("stolen")},
+    **{
+        "manifest_things.list.manifest": "office",
+        "manifest_things.put.thing": new_applied("stolen"),
+        "manifest_things.is_shared.thing": new_applied("stolen"),
+    },
     **{"proposals.find_equal.state": "open", "proposals.decide.state": "approved"},
     **{"memory_git.advance.pack": PACK, "memory_git.reasons.versions": [0], "memory_git.put_file.by": "stolen"},
     "memory_git.put_file.path": "walrus.md",

@@ -31,3 +31,14 @@ class ManifestContract(Contract):
             assert before == [new_applied()]
             assert await store.read(lambda tx: tx.of(ManifestThings).list("office")) == [removed]
             assert await store.read(lambda tx: tx.of(ManifestThings).list("default")) == []
+
+    async def test_a_thing_of_two_sets_is_shared_until_one_leaves_it(self) -> None:
+        async with self.open_store() as store:
+            ours, theirs = new_applied(), replace(new_applied(), manifest="lab")
+            await store.write(lambda tx: tx.of(ManifestThings).put(ours))
+            await store.write(lambda tx: tx.of(ManifestThings).put(theirs))
+            shared = await store.read(lambda tx: tx.of(ManifestThings).is_shared(ours))
+            await store.write(lambda tx: tx.of(ManifestThings).put(replace(theirs, removed_at=AT)))
+
+            assert shared
+            assert not await store.read(lambda tx: tx.of(ManifestThings).is_shared(ours))

@@ -282,7 +282,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
 async def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     """Writing ends in a typed error that leaves nothing behind, reading goes on; with more room writing does too."""
     path = tmp_path / "perdure.db"
-    store = open_store(path, max_pages=280)
+    store = open_store(path, max_pages=320)
     agent = await store.write(units.add_agent)
     acknowledged: list[str] = []
     failure: PerdureError | None = None
