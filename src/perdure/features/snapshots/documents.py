@@ -185,11 +185,36 @@ def _check_rows(table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         if row.keys() != columns:
             wrong = sorted(row.keys() ^ columns)[0]
             raise InvalidInput(f"rows.{table}.{place}: {wrong:.40} is missing or unknown")
+        for name, words in columns_of(table).items():
+            if not _is_value(row[name], words) or (name in _NUMBERS and not _is_numbers(row[name])):
+                raise InvalidInput(f"rows.{table}.{place}.{name}: {json_start(row[name], 40)} can't stand there")
     for names in (key, ["id"] if "id" in columns else key):
         if len({tuple(row[name] for name in names) for row in rows}) < len(rows):
             raise InvalidInput(f"rows.{table}: two rows have the same {' and '.join(names)}")
 
 
+def _is_value(value: Any, words: Sequence[str]) -> bool:
+    """Whether a column that is declared by these words takes a value, in every database."""
+    if value is None:
+        return "NOT" not in words
+    if words[0] != "TEXT":
+        return type(value) is int or (words[0] in ("REAL", "DOUBLE") and type(value) is float)
+    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= one <= "\udfff" for one in value)
+
+
+def _is_numbers(text: str) -> bool:
+    """Whether a text is a list of numbers."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, list) and all(type(one) is int for one in found)
+
+
+_NUMBERS = ("pinned", "nodes", "children")
+"""The columns that are lists of numbers."""
+_UNREADABLE = (StoreDamaged, NotFound, IllegalLog, KeyError, ValueError, TypeError, AttributeError)
+"""What is raised where the texts of a document's rows and settings have another shape than a store's."""
 _IN_DOCUMENTS = ("messages", "prefixes", "summary_nodes", "runs", "steps", "client_tools", "message_sources")
 """The tables whose rows a document has."""
 
@@ -200,7 +225,14 @@ def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: 
     Raises: InvalidInput: what the document holds is no agent; NameInvalid, AlreadyExists, TooMany; SnapshotDiffers: no
         agent is made.
     """
-    name = document.name if name is None else name
+    try:
+        return _make_agent(tx, document, document.name if name is None else name, inputs, author=author)
+    except _UNREADABLE as error:
+        raise InvalidInput("rows or settings of the snapshot have another form than those of a store") from error
+
+
+def _make_agent(tx: Tx, document: SnapshotDocument, name: str, inputs: UnitInputs, *, author: Author) -> Clone:
+    """Make an agent of a snapshot that was one object. Raises: as `load_document`; one of `_UNREADABLE`."""
     tx.agents.lock_names()
     if tx.agents.find_by_name(name) is not None:
         raise AlreadyExists("agent", name, helps="choose another name")
@@ -225,10 +257,7 @@ def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: 
     ids = NewIds(agent.id, {one.id: derived_id("block", agent.id, one.id) for one in document.blocks})
     for block in document.blocks:
         _add_block(tx, agent.id, block, BlockId(ids.blocks[block.id]), inputs, author)
-    try:
-        _add_rows(tx, agent.id, document, ids)
-    except (StoreDamaged, KeyError) as error:
-        raise InvalidInput(f"rows: they can't be read: {error}") from error
+    _add_rows(tx, agent.id, document, ids)
     conversation = tx.conversations.get_by_seq(agent.id, 0)
     memory = read_memory(tx, tx.conversations.get_state(agent.id, 0)).versions
     own = replace(
@@ -248,10 +277,7 @@ def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: 
         blocks=[replace(at, id=ids.blocks[at.id], isolated=False) for at in moment.blocks if at.id in ids.blocks],
     )
     tx.of(AgentRows).finish(agent.id, own)
-    try:
-        left += apply_moment(tx, agent.id, own, inputs, author=author, expected=document.request_hash or None)
-    except (StoreDamaged, NotFound, IllegalLog) as error:  # what the rows hold is no log
-        raise InvalidInput(f"rows: they are not those of a conversation: {error}") from error
+    left += apply_moment(tx, agent.id, own, inputs, author=author, expected=document.request_hash or None)
     return Clone(agent_id=agent.id, name=name, left=left)
 
 
