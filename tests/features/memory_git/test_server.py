@@ -45,6 +45,17 @@ async def test_a_push_from_behind_what_was_written_since_it_asked_is_told_to_fet
     assert b"ng refs/heads/main the memory has changed meanwhile: fetch first" in answer
 
 
+async def test_memory_that_is_again_as_it_was_is_a_commit(served: Served) -> None:
+    """Its files are known to git already, so that the commit is all that is new."""
+    folder = await served.clone()
+    for value in ("Name: Ida", "Name: Ada"):
+        await served.agent.blocks.update("human", value)
+        await asyncio.to_thread(folder.git, "pull", "--quiet", "origin", "main")
+
+    assert folder.body("system/human.md") == "Name: Ada"
+    assert [one.versions for one in await served.agent.memory_git.commits(limit=2)] == [("human 2",), ("human 1",)]
+
+
 async def test_a_conflict_is_shown_as_git_shows_it(served: Served) -> None:
     folder = await served.clone()
     folder.commit("mine", {"system/human.md": "Name: Eva"})
