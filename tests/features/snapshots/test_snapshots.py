@@ -177,6 +177,7 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "label": (lambda one: one["blocks"][0].update(label="<x>"), "label"),
     "nothing": (lambda one: one.update(rows={}), "differ|rows"),
     "type of a column": (lambda one: one["rows"]["messages"][0].update(tokens="7"), r"messages\.0\.tokens"),
+    "large": (lambda one: one["rows"]["runs"][0].update(background=40_000), r"runs\.0\.background"),
     "no value": (lambda one: one["rows"]["runs"][0].update(status=None), r"runs\.0\.status"),
     "half a character": (lambda one: one["rows"]["messages"][0].update(role="\ud800"), r"messages\.0\.role"),
     "no numbers": (lambda one: one["rows"]["prefixes"][0].update(pinned='[{"a": 1}]'), r"prefixes\.0\.pinned"),

@@ -197,6 +197,8 @@ def _is_value(value: Any, words: Sequence[str]) -> bool:
     """Whether a column that is declared by these words takes a value, in every database."""
     if value is None:
         return "NOT" not in words
+    if words[0] == "SMALLINT":
+        return value in (0, 1)
     if words[0] != "TEXT":
         return type(value) is int or (words[0] in ("REAL", "DOUBLE") and type(value) is float)
     return isinstance(value, str) and "\0" not in value and not any("\ud800" <= one <= "\udfff" for one in value)
