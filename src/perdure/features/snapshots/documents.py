@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +22,22 @@ from perdure.engine.prompt.prefixes import read_memory
 from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row, columns_of
 from perdure.features.snapshots.moments import hash_of_request, request_of, rows_of
 from perdure.features.snapshots.units import apply_moment, list_forgotten_texts, unforgotten_value
-from perdure.features.snapshots.values import HASH, VERSION, BlockCopy, Clone, Moment, SnapshotDocument, hash_of
+from perdure.features.snapshots.values import (
+    HASH,
+    VERSION,
+    BlockAt,
+    BlockCopy,
+    Clone,
+    Moment,
+    SnapshotDocument,
+    hash_of,
+)
 from perdure.storage.database.row_format import load, storable
 from perdure.storage.tables.message_rows import PARTS
 from perdure.storage.tx import Tx
 
+_OF_NOW = ("description", "read_only", "metadata", "tags")
+"""What a snapshot has of a block as it is now, as its versions do not have it."""
 _NUMBER_MAX = 2**53
 """The largest number in a document: what every program reads of JSON, and more than any row has."""
 
@@ -47,7 +58,7 @@ def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]
         description=agent.description,
         made_at=inputs.now,
         moment=moment,
-        blocks=[one for at in moment.blocks if (one := _block(tx, moment, at.id)) is not None],
+        blocks=[one for at in moment.blocks if (one := _block(tx, agent.id, at)) is not None],
         request_hash=hash_of_request(request_of(tx, moment)),
         earlier_messages=max(0, tx.messages.count(agent.id) - len(rows["messages"])),
         rows=rows,
@@ -61,23 +72,16 @@ def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]
     return {**shape, HASH: hash_of(shape)}
 
 
-def _block(tx: Tx, moment: Moment, block_id: str) -> BlockCopy | None:
+def _block(tx: Tx, agent_id: AgentId, at: BlockAt) -> BlockCopy | None:
     """Return a block of a moment with its value there; None: it was deleted."""
-    at = next(one for one in moment.blocks if one.id == block_id)
-    if (value := unforgotten_value(tx, moment.agent_id, at)) is None:
+    if (value := unforgotten_value(tx, agent_id, at)) is None:
         return None
-    block = tx.blocks.get(BlockId(block_id))
+    block = tx.blocks.get(BlockId(at.id))
     return BlockCopy(
-        id=at.id,
-        label=at.label,
+        **{name: getattr(at, name) for name in BlockAt.__slots__},
+        **{name: getattr(block, name) for name in _OF_NOW},
         value=value,
-        version=at.version,
         limit_chars=max(block.limit_chars, len(value)),
-        description=block.description,
-        read_only=block.read_only,
-        metadata=block.metadata,
-        tags=block.tags,
-        isolated=at.isolated,
     )
 
 
@@ -85,7 +89,6 @@ def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
     """Return the rows of the log that the next request is built of: messages in view as they are shown now, their runs,
     the prefix with its summaries, and the steps that it was sent with."""
     agent_id, seq = moment.agent_id, moment.conversation_seq
-    prefix_seq = -1 if moment.prefix_seq is None else moment.prefix_seq
     prefix = None if moment.prefix_seq is None else tx.prefixes.get(agent_id, moment.prefix_seq)
     from_seq = moment.first_seq if prefix is None else prefix.from_message_seq
     pinned, nodes = ((), ()) if prefix is None else (prefix.pinned, prefix.nodes)
@@ -93,44 +96,31 @@ def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
     shown = {row.seq: row for row in rows_of(tx, moment, min((from_seq, *pinned)))}
     shown = {number: row for number, row in shown.items() if number >= from_seq or number in pinned}
     run_seqs = {row.run_seq for row in shown.values() if row.run_seq is not None}
-    runs = _all(tx, "runs", moment, "seq", min(run_seqs, default=0), max(run_seqs, default=-1))
-    runs = [row for row in runs if row["seq"] in run_seqs]
-    steps = _all(tx, "steps", moment, "run_seq", min(run_seqs, default=0), max(run_seqs, default=-1))
-    messages = _all(tx, "messages", moment, "seq", min(shown, default=0), max(shown, default=-1))
+    runs, steps = _all(tx, "runs", moment, "seq", run_seqs), _all(tx, "steps", moment, "run_seq", run_seqs)
+    digests = {client_tools, *(run["client_tools"] for run in runs)}
     return {
-        "messages": [_shown_row(row, shown[row["seq"]]) for row in messages if row["seq"] in shown],
-        "prefixes": _all(tx, "prefixes", moment, "seq", prefix_seq, prefix_seq),
+        "messages": [_shown_row(row, shown[row["seq"]]) for row in _all(tx, "messages", moment, "seq", shown)],
+        "prefixes": _all(tx, "prefixes", moment, "seq", () if prefix is None else (prefix.seq,)),
         "summary_nodes": [
-            row
-            for row in _all(tx, "summary_nodes", moment, "seq", min(nodes, default=0), max(nodes, default=-1))
-            if row["conversation_seq"] == seq and row["seq"] in nodes
+            row for row in _all(tx, "summary_nodes", moment, "seq", nodes) if row["conversation_seq"] == seq
         ],
         "runs": runs,
-        "steps": [
-            row for row in steps if row["run_seq"] in run_seqs and load(row["recipe"])["prefix_seq"] == prefix_seq
-        ],
-        "client_tools": [
-            row
-            for row in _all(tx, "client_tools", moment, "seq", 0, 0)
-            if row["digest"] in (client_tools, *(run["client_tools"] for run in runs))
-        ],
-        "message_sources": [
-            row
-            for row in _all(tx, "message_sources", moment, "seq", min(shown, default=0), max(shown, default=-1))
-            if row["seq"] in shown
-        ],
+        "steps": [row for row in steps if load(row["recipe"])["prefix_seq"] == moment.prefix_seq],
+        "client_tools": [row for row in _all(tx, "client_tools", moment) if row["digest"] in digests],
+        "message_sources": _all(tx, "message_sources", moment, "seq", shown),
     }
 
 
-def _all(tx: Tx, table: str, moment: Moment, column: str, first: int, last: int) -> list[Row]:
-    """Return all rows of a table with numbers in a column between two, both included; of `client_tools` all rows."""
-    where, upto = f"{column} BETWEEN :first AND :last", {"first": first, "last": last}
-    if table == "client_tools":
-        where, upto = "TRUE", {}
+def _all(tx: Tx, table: str, moment: Moment, column: str = "", numbers: Collection[int] = ()) -> list[Row]:
+    """Return all rows of a table with one of these numbers in a column; without a column all rows."""
+    where, upto = "TRUE", {}
+    if column:
+        where = f"{column} BETWEEN :first AND :last"
+        upto = {"first": min(numbers, default=0), "last": max(numbers, default=-1)}
     found: list[Row] = []
     after = None
     while page := tx.of(AgentRows).read(table, moment.agent_id, after=after, upto=upto, where=where):
-        found += page
+        found += [row for row in page if not column or row[column] in numbers]
         after = [page[-1][name] for name in TABLES[table][0].split(", ")]
     return found
 
@@ -287,15 +277,7 @@ def _add_block(
     tx: Tx, agent_id: AgentId, block: BlockCopy, block_id: BlockId, inputs: UnitInputs, author: Author
 ) -> None:
     """Give the new agent a block of the document, at its version. Raises: InvalidInput, BlockLimitExceeded, TooMany."""
-    new = NewBlock(
-        label=block.label,
-        value=block.value,
-        limit_chars=block.limit_chars,
-        description=block.description,
-        read_only=block.read_only,
-        metadata=block.metadata,
-        tags=block.tags,
-    )
+    new = NewBlock(**{name: getattr(block, name) for name in ("label", "value", "limit_chars", *_OF_NOW)})
     create_block(tx, block_id, new, author=author, at=inputs.now, agent_id=agent_id)
     tx.of(AgentRows).put_version(block_id, block.version)
 
