@@ -355,6 +355,45 @@ async def test_a_server_that_lists_messages_from_the_newest_on_loses_none_silent
     assert any("from the newest on" in why for why in report.left_out) and report.counts["messages"].total == 0
 
 
+async def test_a_server_that_ignores_cursors_loses_none_silently(tmp_path: Path) -> None:
+    world = World()
+    world.add_agent("Ann", rounds=60)
+    whole = world.answer
+
+    def answer(path: str, query: dict[str, list[str]]) -> Any:
+        query.pop("after", None)
+        return whole(path, query)
+
+    world.answer = answer  # type: ignore[method-assign]
+    with serving(world) as url:
+        async with await open_async(tmp_path / "p.db") as perdure:
+            report = await perdure.imports.run_server(url)
+
+    assert any("'Ann'" in why and "whatever the cursor" in why for why in report.left_out)
+
+
+async def test_lists_that_a_server_refuses_are_left_out_with_a_reason(tmp_path: Path) -> None:
+    """All but that of agents; what was left out is taken later."""
+    world = full_world(rounds=1)
+    world.faults = {path: [(500, {}), ...] for path in ("/v1/groups/", "/v1/identities/", "/v1/tools/")}
+    with serving(world) as url:
+        async with await open_async(tmp_path / "p.db") as perdure:
+            first = await copy(perdure, url, at_once)
+            world.faults = {}
+            second = await copy(perdure, url, at_once)
+
+    for kind in ("groups", "identities", "tools"):
+        assert any(f"lists of {kind}" in why and "500" in why for why in first.left_out)
+    assert new_of(second) == {"groups": 1, "identities": 1}
+
+
+async def test_a_key_that_no_header_can_have_is_refused(tmp_path: Path) -> None:
+    async with await open_async(tmp_path / "p.db") as perdure:
+        for key in ("k\u00e9", "k\n"):
+            with pytest.raises(InvalidInput, match="no header can have"):
+                await perdure.imports.plan_server("http://127.0.0.1:1", key=key)
+
+
 async def test_two_copies_of_one_server_at_once_bring_it_once(tmp_path: Path) -> None:
     with serving(full_world(rounds=5)) as url:
         async with await open_async(tmp_path / "p.db") as perdure:

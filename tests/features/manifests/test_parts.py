@@ -213,6 +213,31 @@ async def test_an_agent_that_shares_names_is_shown_as_a_file_that_changes_nothin
         assert plan.changes == [] and plan.total == 5
 
 
+async def test_texts_are_shown_as_they_are(tmp_path: Path) -> None:
+    """Whatever stands in them: a file that enforces them changes nothing."""
+    texts = [
+        "a \n b",
+        "  a\nb",
+        "\n\na",
+        "a\r\nb",
+        "a\t\nb",
+        "a\x07\nb",
+        "a\u2028b",
+        "a\x85b",
+        "a\x85b\nc",
+        "- a\n# b",
+        "\n",
+    ]
+    async with await open_async(tmp_path / "store.db") as library:
+        blocks = {
+            f"b{at}": text for at, text in enumerate([*texts, "yes", "1e5", "0x1f", "~", "2024-01-01", "\ufeffa"])
+        }
+        ada = await library.create_agent("ada", blocks=blocks)
+        text = await library.manifests.show(ada.id)
+
+        assert (await library.manifests.plan({"a.yaml": text.replace("seed:", "value:")})).changes == []
+
+
 @pytest.mark.uses("mcp")
 async def test_arguments_that_may_be_secrets_are_not_shown(tmp_path: Path) -> None:
     """A program that is started with a key."""

@@ -56,3 +56,15 @@ def test_an_edit_in_a_folder_becomes_a_version_with_its_reason(agent: Agent, tmp
     assert newest.value == "Name: Ada\nTown: Turin"
     assert (newest.author.kind, newest.reason) == ("user", "She told me her town")
     assert agent.memory_git.commits(limit=1)[0].versions == (f"human {newest.version}",)
+
+
+def test_a_file_of_windows_is_the_same_memory(agent: Agent, tmp_path: Path) -> None:
+    """Its line ends are not part of the value."""
+    folder = tmp_path / "memory"
+    agent.memory_git.checkout(folder)
+    (folder / "system" / "human.md").write_bytes(b"---\r\ndescription: Her\r\n---\r\n\r\nName: Eva\r\nTown: Turin\r\n")
+    git(folder, "-c", "core.autocrlf=false", "commit", "-q", "--all", "-m", "from Windows")
+    agent.memory_git.push(folder)
+
+    human = agent.blocks.get("human")
+    assert (human.value, human.description) == ("Name: Eva\nTown: Turin", "Her")

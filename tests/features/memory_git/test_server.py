@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from perdure.features.memory_git.protocol import FLUSH, packet
 from tests.features.memory_git.serving import Served, push, refused, served
 
 __all__ = ["served"]
@@ -32,6 +33,27 @@ async def test_what_the_store_wrote_meanwhile_is_merged_as_git_does(served: Serv
     assert (await served.agent.blocks.get("human")).value == "one\n2\n3\n4\n5\n6\n7\n8\nnine"
     commits = await served.agent.memory_git.commits()
     assert len([one for one in commits if one.versions]) == 5  # persona, four of human: the merge is one version
+
+
+async def test_a_push_from_behind_what_was_written_since_it_asked_is_told_to_fetch(served: Served) -> None:
+    """The client looked where the branch is, and sent its push after the agent wrote."""
+    (before, *_) = await served.agent.memory_git.commits()
+    await served.agent.blocks.append("persona", "Kind.")
+    order = f"{before.hash} {'1' * 40} refs/heads/main\0report-status".encode()
+    answer = await served.agent.memory_git.receive(packet(order) + FLUSH)
+
+    assert b"ng refs/heads/main the memory has changed meanwhile: fetch first" in answer
+
+
+async def test_memory_that_is_again_as_it_was_is_a_commit(served: Served) -> None:
+    """Its files are known to git already, so that the commit is all that is new."""
+    folder = await served.clone()
+    for value in ("Name: Ida", "Name: Ada"):
+        await served.agent.blocks.update("human", value)
+        await asyncio.to_thread(folder.git, "pull", "--quiet", "origin", "main")
+
+    assert folder.body("system/human.md") == "Name: Ada"
+    assert [one.versions for one in await served.agent.memory_git.commits(limit=2)] == [("human 2",), ("human 1",)]
 
 
 async def test_a_conflict_is_shown_as_git_shows_it(served: Served) -> None:

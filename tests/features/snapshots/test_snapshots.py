@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,11 @@ import pytest
 
 from perdure import ConversationBusy, InvalidInput, NotFound
 from perdure.context.sections.assemble import canonical
-from perdure.features.snapshots.values import HASH, hash_of
+from perdure.core.ids import MessageId
+from perdure.core.messages import Draft, Text
+from perdure.engine.records.rows import encode_drafts
+from perdure.features.snapshots.tables import Snapshots
+from perdure.features.snapshots.values import HASH, QueuedRequest, hash_of
 from tests.features.snapshots.histories import EVERYTHING, FORGOTTEN, next_request, open_world
 from tests.support.library import SlowSpeaker, open_async, open_sync
 
@@ -94,6 +100,23 @@ async def test_what_was_forgotten_does_not_come_back(tmp_path: Path) -> None:
         assert secret not in document
 
 
+async def test_a_request_that_waited_waits_again_without_what_was_forgotten(tmp_path: Path) -> None:
+    world = await open_world(tmp_path / "perdure.db", 0)
+    draft = Draft(id=MessageId("message-1"), role="user", parts=(Text(f"{FORGOTTEN}. And mine?"),))
+    waiting = QueuedRequest(run_id="run-1", waiting_input=encode_drafts([draft], [5]), max_steps=5, background=True)
+    async with world.perdure:
+        made = await world.agent.snapshots.make()
+        await world.agent.send(f"{FORGOTTEN}.")
+        await world.agent.forget(FORGOTTEN)
+        queued = replace(made, moment=replace(made.moment, queue=[waiting]))
+        kept = await world.agent._store.write(lambda tx: tx.of(Snapshots).add(queued))
+        await world.agent.snapshots.restore(kept.number)
+        while len(await world.agent.messages()) < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+        assert [one.text for one in await world.agent.messages()][2:] == ["[redacted]. And mine?", "OK."]
+
+
 def test_a_block_of_others_is_left_unless_it_is_asked_for(tmp_path: Path) -> None:
     with open_sync(tmp_path / "perdure.db") as perdure:
         ann, ben = perdure.create_agent("ann"), perdure.create_agent("ben")
@@ -153,6 +176,13 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "setting": (lambda one: one["moment"].update(settings={"guards": 7}), "guards"),
     "label": (lambda one: one["blocks"][0].update(label="<x>"), "label"),
     "nothing": (lambda one: one.update(rows={}), "differ|rows"),
+    "type of a column": (lambda one: one["rows"]["messages"][0].update(tokens="7"), r"messages\.0\.tokens"),
+    "large": (lambda one: one["rows"]["runs"][0].update(background=40_000), r"runs\.0\.background"),
+    "no value": (lambda one: one["rows"]["runs"][0].update(status=None), r"runs\.0\.status"),
+    "half a character": (lambda one: one["rows"]["messages"][0].update(role="\ud800"), r"messages\.0\.role"),
+    "no numbers": (lambda one: one["rows"]["prefixes"][0].update(pinned='[{"a": 1}]'), r"prefixes\.0\.pinned"),
+    "no object": (lambda one: one["rows"]["prefixes"][0].update(seen="null"), "rows or settings"),
+    "rules": (lambda one: one["moment"].update(settings={"tool_rules": None}), "rows or settings"),
 }
 
 
@@ -190,3 +220,56 @@ def test_a_clone_has_archives_tools_and_its_own_memory(tmp_path: Path) -> None:
         assert (agent.blocks.get("human").value, len(agent.search_archive("passage"))) == ("", 1)
         assert len(clone.search_archive("passage")) == 2
         assert "perdure:unfinished" not in clone.info.tags and not clone.info.hidden
+
+
+async def test_labels_that_were_given_round_are_as_they_were(tmp_path: Path) -> None:
+    """Each block has its old label again, also where another block had it meanwhile."""
+    async with await open_async(tmp_path / "perdure.db") as perdure:
+        agent = await perdure.create_agent("ann")
+        for label in ("one", "two"):
+            await agent.blocks.create(label, f"I was {label}.")
+        kept = await agent.snapshots.make()
+        for before, after in (("one", "three"), ("two", "one"), ("three", "two")):
+            await agent.blocks.edit(before, {"label": after})
+        restored = await agent.snapshots.restore(kept.number)
+        again = {block.label: block.value for block in await agent.blocks.list()}
+        await agent.snapshots.restore(restored.undo)
+        undone = {block.label: block.value for block in await agent.blocks.list()}
+
+    assert restored.left == []
+    assert (again["one"], again["two"]) == ("I was one.", "I was two.")
+    assert (undone["one"], undone["two"]) == ("I was two.", "I was one.")
+
+
+async def test_a_label_that_a_shared_block_keeps_is_left_to_it(tmp_path: Path) -> None:
+    async with await open_async(tmp_path / "perdure.db") as perdure:
+        ann, ben = await perdure.create_agent("ann"), await perdure.create_agent("ben")
+        shared = await perdure.blocks.create("company", "We sell tea.")
+        for agent in (ann, ben):
+            await agent.blocks.attach(shared.id)
+        await ann.blocks.create("plan", "More tea.")
+        kept = await ann.snapshots.make()
+        for before, after in (("plan", "old"), ("company", "plan")):
+            await ann.blocks.edit(before, {"label": after})
+        restored = await ann.snapshots.restore(kept.number)
+
+        assert len(restored.left) == 2
+        assert {"plan": "We sell tea."}.items() <= {one.label: one.value for one in await ann.blocks.list()}.items()
+
+
+async def test_a_clone_has_the_blocks_that_only_conversations_have(tmp_path: Path) -> None:
+    """Of the conversation that is cloned and of the others; and those of the agent in whose place they are."""
+    async with await open_async(tmp_path / "perdure.db") as perdure:
+        agent = await perdure.create_agent("ann", human="Ann")
+        other = (await agent.create_conversation(isolated_labels=["human"])).conversation.id
+        await agent.blocks.update("human", "Ann Smith")
+        for made in (
+            await agent.snapshots.clone("of now"),
+            await agent.snapshots.clone("of other", conversation=other),
+        ):
+            clone = await perdure.agent(made.name)
+            copied = await clone.conversation_state(next(one.id for one in await clone.conversations() if one.seq))
+            (alone,) = copied.isolated_block_ids
+            values = (await clone.blocks.get("human")).value, (await perdure.blocks.get(alone)).value
+
+            assert (made.left, values) == ([], ("Ann Smith", "Ann"))

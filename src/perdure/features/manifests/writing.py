@@ -120,7 +120,8 @@ def write_yaml(document: dict[str, Any]) -> str:
         """A text, as a block where it has several lines; half a character, which no file can hold, is a `?`."""
         text = text.encode("utf-8", "replace").decode()
         is_block = "\n" in text and not any(line != line.rstrip() for line in text.split("\n"))
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if is_block else None)
+        style = '"' if "\x85" in text else "|" if is_block else None  # only escaped it is no end of a line
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, represent)
     text: str = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10_000)

@@ -44,7 +44,7 @@ _CONFIG = """[core]
 	keepAlive = 0
 	shallowUpdate = false
 [fastimport]
-	unpackLimit = 1
+	unpackLimit = 0
 [pack]
 	threads = 1
 	windowMemory = 64m

@@ -154,11 +154,11 @@ def _join(fields: Mapping[str, Any], body: str) -> bytes:
 
 def _split(text: str) -> tuple[str, str]:
     """Return (frontmatter with its lines `---`, the text behind it) of a file."""
-    text = text.removeprefix("\ufeff")
-    end = re.search(r"\n---[ \t]*\r?(?:\n|\Z)", text) if re.match(r"---[ \t]*\r?\n", text) else None
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    end = re.search(r"\n---[ \t]*(?:\n|\Z)", text) if re.match(r"---[ \t]*\n", text) else None
     if end is None:
         return (text if text.startswith("---\n") else ""), text.removesuffix("\n")
-    return text[: end.end()], re.sub(r"\A\r?\n", "", text[end.end() :]).removesuffix("\n")
+    return text[: end.end()], text[end.end() :].removeprefix("\n").removesuffix("\n")
 
 
 def _scalar(value: Any) -> str:

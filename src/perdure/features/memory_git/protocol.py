@@ -15,9 +15,15 @@ _LINE_MAX, _GONE = 60_000, "0" * 40
 
 @dataclass(frozen=True, slots=True)
 class PushOrder:
-    """What a client wants of a push. `capabilities`: the words by which it says what it understands."""
+    """What a client wants of a push.
+
+    Args:
+        old: the commit of the branch that it knows.
+        capabilities: the words by which it says what it understands.
+    """
 
     refs: Sequence[str]
+    old: str
     deletes: bool
     capabilities: frozenset[str]
 
@@ -38,16 +44,17 @@ def read_order(body: bytes) -> PushOrder:
     """Return what a push asks for, the lines before its pack. Raises: InvalidInput: it is no push."""
     refs: list[str] = []
     capabilities: set[str] = set()
-    deletes, at = False, 0
+    old, deletes, at = "", False, 0
     while body and (size := _size_at(body, at)) > 0:
         line, _, words = body[at + 4 : at + size].partition(b"\0")
         at += size
         capabilities |= set(words.decode("utf-8", "replace").split())
         parts = line.decode("utf-8", "replace").split()
         if len(parts) == 3:
-            refs.append(parts[2])
+            old, ref = parts[0], parts[2]
+            refs.append(ref)
             deletes |= parts[1] == _GONE
-    return PushOrder(refs, deletes, frozenset(capabilities))
+    return PushOrder(refs, old, deletes, frozenset(capabilities))
 
 
 def _size_at(body: bytes, at: int) -> int:

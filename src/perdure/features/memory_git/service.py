@@ -155,6 +155,8 @@ class AsyncMemoryGit(AsyncPart):
         if order.problem:
             return refusal(order, PushRefused(order.problem))
         async with self._open() as opened:
+            if order.old != opened.history.head:  # it changed since the client asked for it
+                return refusal(order, MemoryMoved())
             command = ("receive-pack", "--stateless-rpc", ".")
             out = await opened.repository.run(*command, data=body, fails=False)
             try:

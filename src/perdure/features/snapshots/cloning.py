@@ -18,9 +18,9 @@ from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.prefixes import read_memory
 from perdure.engine.reading import AGAIN_MAX, ReadingChanged
 from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row
-from perdure.features.snapshots.moments import hash_of_request, request_of
+from perdure.features.snapshots.moments import block_at, hash_of_request, request_of
 from perdure.features.snapshots.units import apply_moment, unforgotten_value
-from perdure.features.snapshots.values import Moment
+from perdure.features.snapshots.values import BlockAt, Moment
 from perdure.library.agents.agents import AGENT_STATES, SET_BELONGINGS
 from perdure.storage.tx import Tx
 
@@ -30,7 +30,7 @@ OF = "clone_of"
 """Where the metadata of a clone hold the agent that it was made of, while it is not whole."""
 GIVEN_UP_AFTER = timedelta(hours=1)
 """A clone that is not whole after so long was left by a process that died."""
-_NEWEST = 1 << 32
+_NEWEST, _NO_LINE = 1 << 32, -1
 _LEFT_OUT_PARTS = ("schedules",)
 """Data of features that a clone does not get: it would do the same twice."""
 
@@ -100,7 +100,7 @@ def _begin(tx: Tx, moment: Moment, target: AgentId, name: str, inputs: UnitInput
 async def _copy_rows(moment: Moment, target: AgentId, ports: Ports, progress: Progress) -> None:
     """Copy the log up to the moment, some rows at a time."""
     upto = await ports.store.read(_end_of, moment)
-    ids, done = _new_ids(moment, target), 0
+    ids, done = await ports.store.read(_new_ids, moment, target), 0
 
     def copy(tx: Tx, table: str, after: Sequence[Any] | None) -> list[Row]:
         """Copy the rows behind a key; return them."""
@@ -116,9 +116,24 @@ async def _copy_rows(moment: Moment, target: AgentId, ports: Ports, progress: Pr
             progress(done)
 
 
-def _new_ids(moment: Moment, target: AgentId) -> NewIds:
+def _new_ids(tx: Tx, moment: Moment, target: AgentId) -> NewIds:
     """Return the ids of the rows of the clone `target`."""
-    return NewIds(target, {block.id: _block_id(target, block.id) for block in moment.blocks})
+    return NewIds(target, {at.id: _block_id(target, at.id) for at, _ in _copied_blocks(tx, moment)})
+
+
+def _copied_blocks(tx: Tx, moment: Moment) -> Sequence[tuple[BlockAt, int | None]]:
+    """Return the blocks of a moment, and as they are now those that only other conversations show, each with the number
+    of the conversation that alone has it."""
+    source, line, labels = moment.agent_id, moment.conversation_seq, [at.label for at in moment.blocks]
+    alone = {at.label for at in moment.blocks if at.isolated}
+    own = [at for at in moment.blocks if not at.isolated]
+    own += [block_at(block) for block in tx.blocks.list_by_agent(source, _NO_LINE) if block.label in alone]
+    found: list[tuple[BlockAt, int | None]] = [(at, None) for at in sorted(own, key=lambda at: labels.index(at.label))]
+    found += [(at, line) for at in moment.blocks if at.isolated]
+    for other in tx.conversations.list(source, limit=_NEWEST):
+        for block_id in tx.blocks.list_isolated(source, other.seq).values() if other.seq != line else ():
+            found += [] if block_id is None else [(block_at(tx.blocks.get(block_id)), other.seq)]
+    return found
 
 
 def _block_id(target: AgentId, block_id: str) -> BlockId:
@@ -145,18 +160,20 @@ def _finish(
     source = tx.agents.get(moment.agent_id)
     if source.settings_revision != revision:
         raise ReadingChanged
-    ids = _new_ids(moment, target)
+    ids, isolated = _new_ids(tx, moment, target), []
     tx.of(AgentRows).finish(target, moment)
-    for at in moment.blocks:
+    for at, line in _copied_blocks(tx, moment):
         block_id, value = _block_id(target, at.id), unforgotten_value(tx, moment.agent_id, at)
         if value is None:
             continue
         tx.of(AgentRows).add_block(BlockId(at.id), block_id, version=at.version, value=value)
-        if at.isolated:
-            tx.blocks.isolate(target, moment.conversation_seq, at.label, block_id)
-        else:
+        if line is None:
             tx.blocks.attach(target, block_id)
+        else:
+            isolated.append((line, at.label, block_id))
     left = [*_copy_memory(tx, moment, target, ports, inputs, author=author)]
+    for one in isolated:
+        tx.blocks.isolate(target, *one)
     clone = tx.agents.get(target)
     tx.agents.put(
         replace(

@@ -61,12 +61,13 @@ _SCHEMA = Path(migrations.__file__).with_name(migrations.SCHEMA_FILE)
 
 
 @functools.cache
-def columns_of(table: str) -> Sequence[str]:
-    """The columns of a table of the log, as the file says that makes the tables of a new store."""
+def columns_of(table: str) -> Mapping[str, Sequence[str]]:
+    """The columns of a table of the log, each with the words that declare it, as the file says that makes the tables of
+    a new store."""
     found = re.search(rf"CREATE TABLE {table} \((.*?)\)(?: {{clustered}})?;\n", _SCHEMA.read_text("utf-8"), re.DOTALL)
     assert found is not None, table
     lines = re.sub(r"DEFAULT '[^']*'|PRIMARY KEY \([^)]*\)|\n", " ", found[1]).split(",")
-    return [line.split()[0] for line in lines if line.strip()]
+    return {words[0]: words[1:] for line in lines if (words := line.split())}
 
 
 @dataclass(frozen=True, slots=True)

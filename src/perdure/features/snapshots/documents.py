@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +22,22 @@ from perdure.engine.prompt.prefixes import read_memory
 from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row, columns_of
 from perdure.features.snapshots.moments import hash_of_request, request_of, rows_of
 from perdure.features.snapshots.units import apply_moment, list_forgotten_texts, unforgotten_value
-from perdure.features.snapshots.values import HASH, VERSION, BlockCopy, Clone, Moment, SnapshotDocument, hash_of
+from perdure.features.snapshots.values import (
+    HASH,
+    VERSION,
+    BlockAt,
+    BlockCopy,
+    Clone,
+    Moment,
+    SnapshotDocument,
+    hash_of,
+)
 from perdure.storage.database.row_format import load, storable
 from perdure.storage.tables.message_rows import PARTS
 from perdure.storage.tx import Tx
 
+_OF_NOW = ("description", "read_only", "metadata", "tags")
+"""What a snapshot has of a block as it is now, as its versions do not have it."""
 _NUMBER_MAX = 2**53
 """The largest number in a document: what every program reads of JSON, and more than any row has."""
 
@@ -47,7 +58,7 @@ def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]
         description=agent.description,
         made_at=inputs.now,
         moment=moment,
-        blocks=[one for at in moment.blocks if (one := _block(tx, moment, at.id)) is not None],
+        blocks=[one for at in moment.blocks if (one := _block(tx, agent.id, at)) is not None],
         request_hash=hash_of_request(request_of(tx, moment)),
         earlier_messages=max(0, tx.messages.count(agent.id) - len(rows["messages"])),
         rows=rows,
@@ -61,23 +72,16 @@ def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]
     return {**shape, HASH: hash_of(shape)}
 
 
-def _block(tx: Tx, moment: Moment, block_id: str) -> BlockCopy | None:
+def _block(tx: Tx, agent_id: AgentId, at: BlockAt) -> BlockCopy | None:
     """Return a block of a moment with its value there; None: it was deleted."""
-    at = next(one for one in moment.blocks if one.id == block_id)
-    if (value := unforgotten_value(tx, moment.agent_id, at)) is None:
+    if (value := unforgotten_value(tx, agent_id, at)) is None:
         return None
-    block = tx.blocks.get(BlockId(block_id))
+    block = tx.blocks.get(BlockId(at.id))
     return BlockCopy(
-        id=at.id,
-        label=at.label,
+        **{name: getattr(at, name) for name in BlockAt.__slots__},
+        **{name: getattr(block, name) for name in _OF_NOW},
         value=value,
-        version=at.version,
         limit_chars=max(block.limit_chars, len(value)),
-        description=block.description,
-        read_only=block.read_only,
-        metadata=block.metadata,
-        tags=block.tags,
-        isolated=at.isolated,
     )
 
 
@@ -85,7 +89,6 @@ def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
     """Return the rows of the log that the next request is built of: messages in view as they are shown now, their runs,
     the prefix with its summaries, and the steps that it was sent with."""
     agent_id, seq = moment.agent_id, moment.conversation_seq
-    prefix_seq = -1 if moment.prefix_seq is None else moment.prefix_seq
     prefix = None if moment.prefix_seq is None else tx.prefixes.get(agent_id, moment.prefix_seq)
     from_seq = moment.first_seq if prefix is None else prefix.from_message_seq
     pinned, nodes = ((), ()) if prefix is None else (prefix.pinned, prefix.nodes)
@@ -93,44 +96,31 @@ def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
     shown = {row.seq: row for row in rows_of(tx, moment, min((from_seq, *pinned)))}
     shown = {number: row for number, row in shown.items() if number >= from_seq or number in pinned}
     run_seqs = {row.run_seq for row in shown.values() if row.run_seq is not None}
-    runs = _all(tx, "runs", moment, "seq", min(run_seqs, default=0), max(run_seqs, default=-1))
-    runs = [row for row in runs if row["seq"] in run_seqs]
-    steps = _all(tx, "steps", moment, "run_seq", min(run_seqs, default=0), max(run_seqs, default=-1))
-    messages = _all(tx, "messages", moment, "seq", min(shown, default=0), max(shown, default=-1))
+    runs, steps = _all(tx, "runs", moment, "seq", run_seqs), _all(tx, "steps", moment, "run_seq", run_seqs)
+    digests = {client_tools, *(run["client_tools"] for run in runs)}
     return {
-        "messages": [_shown_row(row, shown[row["seq"]]) for row in messages if row["seq"] in shown],
-        "prefixes": _all(tx, "prefixes", moment, "seq", prefix_seq, prefix_seq),
+        "messages": [_shown_row(row, shown[row["seq"]]) for row in _all(tx, "messages", moment, "seq", shown)],
+        "prefixes": _all(tx, "prefixes", moment, "seq", () if prefix is None else (prefix.seq,)),
         "summary_nodes": [
-            row
-            for row in _all(tx, "summary_nodes", moment, "seq", min(nodes, default=0), max(nodes, default=-1))
-            if row["conversation_seq"] == seq and row["seq"] in nodes
+            row for row in _all(tx, "summary_nodes", moment, "seq", nodes) if row["conversation_seq"] == seq
         ],
         "runs": runs,
-        "steps": [
-            row for row in steps if row["run_seq"] in run_seqs and load(row["recipe"])["prefix_seq"] == prefix_seq
-        ],
-        "client_tools": [
-            row
-            for row in _all(tx, "client_tools", moment, "seq", 0, 0)
-            if row["digest"] in (client_tools, *(run["client_tools"] for run in runs))
-        ],
-        "message_sources": [
-            row
-            for row in _all(tx, "message_sources", moment, "seq", min(shown, default=0), max(shown, default=-1))
-            if row["seq"] in shown
-        ],
+        "steps": [row for row in steps if load(row["recipe"])["prefix_seq"] == moment.prefix_seq],
+        "client_tools": [row for row in _all(tx, "client_tools", moment) if row["digest"] in digests],
+        "message_sources": _all(tx, "message_sources", moment, "seq", shown),
     }
 
 
-def _all(tx: Tx, table: str, moment: Moment, column: str, first: int, last: int) -> list[Row]:
-    """Return all rows of a table with numbers in a column between two, both included; of `client_tools` all rows."""
-    where, upto = f"{column} BETWEEN :first AND :last", {"first": first, "last": last}
-    if table == "client_tools":
-        where, upto = "TRUE", {}
+def _all(tx: Tx, table: str, moment: Moment, column: str = "", numbers: Collection[int] = ()) -> list[Row]:
+    """Return all rows of a table with one of these numbers in a column; without a column all rows."""
+    where, upto = "TRUE", {}
+    if column:
+        where = f"{column} BETWEEN :first AND :last"
+        upto = {"first": min(numbers, default=0), "last": max(numbers, default=-1)}
     found: list[Row] = []
     after = None
     while page := tx.of(AgentRows).read(table, moment.agent_id, after=after, upto=upto, where=where):
-        found += page
+        found += [row for row in page if not column or row[column] in numbers]
         after = [page[-1][name] for name in TABLES[table][0].split(", ")]
     return found
 
@@ -185,11 +175,38 @@ def _check_rows(table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         if row.keys() != columns:
             wrong = sorted(row.keys() ^ columns)[0]
             raise InvalidInput(f"rows.{table}.{place}: {wrong:.40} is missing or unknown")
+        for name, words in columns_of(table).items():
+            if not _is_value(row[name], words) or (name in _NUMBERS and not _is_numbers(row[name])):
+                raise InvalidInput(f"rows.{table}.{place}.{name}: {json_start(row[name], 40)} can't stand there")
     for names in (key, ["id"] if "id" in columns else key):
         if len({tuple(row[name] for name in names) for row in rows}) < len(rows):
             raise InvalidInput(f"rows.{table}: two rows have the same {' and '.join(names)}")
 
 
+def _is_value(value: Any, words: Sequence[str]) -> bool:
+    """Whether a column that is declared by these words takes a value, in every database."""
+    if value is None:
+        return "NOT" not in words
+    if words[0] == "SMALLINT":
+        return value in (0, 1)
+    if words[0] != "TEXT":
+        return type(value) is int or (words[0] in ("REAL", "DOUBLE") and type(value) is float)
+    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= one <= "\udfff" for one in value)
+
+
+def _is_numbers(text: str) -> bool:
+    """Whether a text is a list of numbers."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, list) and all(type(one) is int for one in found)
+
+
+_NUMBERS = ("pinned", "nodes", "children")
+"""The columns that are lists of numbers."""
+_UNREADABLE = (StoreDamaged, NotFound, IllegalLog, KeyError, ValueError, TypeError, AttributeError)
+"""What is raised where the texts of a document's rows and settings have another shape than a store's."""
 _IN_DOCUMENTS = ("messages", "prefixes", "summary_nodes", "runs", "steps", "client_tools", "message_sources")
 """The tables whose rows a document has."""
 
@@ -200,7 +217,14 @@ def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: 
     Raises: InvalidInput: what the document holds is no agent; NameInvalid, AlreadyExists, TooMany; SnapshotDiffers: no
         agent is made.
     """
-    name = document.name if name is None else name
+    try:
+        return _make_agent(tx, document, document.name if name is None else name, inputs, author=author)
+    except _UNREADABLE as error:
+        raise InvalidInput("rows or settings of the snapshot have another form than those of a store") from error
+
+
+def _make_agent(tx: Tx, document: SnapshotDocument, name: str, inputs: UnitInputs, *, author: Author) -> Clone:
+    """Make an agent of a snapshot that was one object. Raises: as `load_document`; one of `_UNREADABLE`."""
     tx.agents.lock_names()
     if tx.agents.find_by_name(name) is not None:
         raise AlreadyExists("agent", name, helps="choose another name")
@@ -225,10 +249,7 @@ def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: 
     ids = NewIds(agent.id, {one.id: derived_id("block", agent.id, one.id) for one in document.blocks})
     for block in document.blocks:
         _add_block(tx, agent.id, block, BlockId(ids.blocks[block.id]), inputs, author)
-    try:
-        _add_rows(tx, agent.id, document, ids)
-    except (StoreDamaged, KeyError) as error:
-        raise InvalidInput(f"rows: they can't be read: {error}") from error
+    _add_rows(tx, agent.id, document, ids)
     conversation = tx.conversations.get_by_seq(agent.id, 0)
     memory = read_memory(tx, tx.conversations.get_state(agent.id, 0)).versions
     own = replace(
@@ -248,10 +269,7 @@ def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: 
         blocks=[replace(at, id=ids.blocks[at.id], isolated=False) for at in moment.blocks if at.id in ids.blocks],
     )
     tx.of(AgentRows).finish(agent.id, own)
-    try:
-        left += apply_moment(tx, agent.id, own, inputs, author=author, expected=document.request_hash or None)
-    except (StoreDamaged, NotFound, IllegalLog) as error:  # what the rows hold is no log
-        raise InvalidInput(f"rows: they are not those of a conversation: {error}") from error
+    left += apply_moment(tx, agent.id, own, inputs, author=author, expected=document.request_hash or None)
     return Clone(agent_id=agent.id, name=name, left=left)
 
 
@@ -259,15 +277,7 @@ def _add_block(
     tx: Tx, agent_id: AgentId, block: BlockCopy, block_id: BlockId, inputs: UnitInputs, author: Author
 ) -> None:
     """Give the new agent a block of the document, at its version. Raises: InvalidInput, BlockLimitExceeded, TooMany."""
-    new = NewBlock(
-        label=block.label,
-        value=block.value,
-        limit_chars=block.limit_chars,
-        description=block.description,
-        read_only=block.read_only,
-        metadata=block.metadata,
-        tags=block.tags,
-    )
+    new = NewBlock(**{name: getattr(block, name) for name in ("label", "value", "limit_chars", *_OF_NOW)})
     create_block(tx, block_id, new, author=author, at=inputs.now, agent_id=agent_id)
     tx.of(AgentRows).put_version(block_id, block.version)
 

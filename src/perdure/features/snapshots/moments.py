@@ -77,12 +77,12 @@ def _now(tx: Tx, agent: Agent, conversation: Conversation) -> dict[str, Any]:
         "settings_revision": agent.settings_revision,
         "next_node": tx.nodes.next_seq(agent.id, conversation.seq),
         "gaps": tx.gaps.list(agent.id, conversation.seq),
-        "blocks": [_at(block, isolated) for block, isolated in _blocks(tx, agent.id, conversation.seq)],
+        "blocks": [block_at(block, isolated) for block, isolated in _blocks(tx, agent.id, conversation.seq)],
         "queue": waiting,
     }
 
 
-def _at(block: Block, isolated: bool, version: int | None = None) -> BlockAt:
+def block_at(block: Block, isolated: bool = False, version: int | None = None) -> BlockAt:
     """Return a block at a version; None: the one that it has."""
     version = block.version if version is None else version
     return BlockAt(id=block.id, label=block.label, version=version, isolated=isolated)
@@ -168,7 +168,7 @@ def _blocks_at(
         if not known:
             continue
         shown = [one for one in known if one.created_at <= step.created_at or one.author.run_id == run.id]
-        blocks.append(_at(block, isolated, known[0].version))
+        blocks.append(block_at(block, isolated, known[0].version))
         if shown:
             seen[block.id] = shown[0].version
     return blocks, seen

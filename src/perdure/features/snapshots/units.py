@@ -12,7 +12,7 @@ from perdure.context.sections.stubs import row_tokens
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
-from perdure.core.errors import BlockLimitExceeded, ConversationBusy, NotFound, SnapshotDiffers
+from perdure.core.errors import AlreadyExists, BlockLimitExceeded, ConversationBusy, NotFound, SnapshotDiffers
 from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, ToolId, id_in_run
 from perdure.core.messages import Message
@@ -177,24 +177,33 @@ def _restore_tools(work: _Work) -> None:
 def _restore_blocks(work: _Work) -> None:
     """Give the agent the blocks that it had, each with its value, as a new version."""
     tx, agent_id, moment = work.tx, work.agent_id, work.moment
-    own = [block for block in moment.blocks if not block.isolated]
+    own = {block.id: block for block in moment.blocks if not block.isolated}
     attached = [block.id for block in tx.blocks.list_by_agents([agent_id])[agent_id]]
     isolated = tx.blocks.list_isolated(agent_id, moment.conversation_seq)
     for block_id in attached:
-        block = tx.blocks.get(block_id)
-        if block_id not in [one.id for one in own] and block.label not in isolated:
-            tx.blocks.detach(agent_id, block_id)
+        label, at = tx.blocks.get(block_id).label, own.get(block_id)
+        if (at is None and label not in isolated) or (at is not None and _label(tx, at) != label):
+            tx.blocks.detach(agent_id, block_id)  # also one whose old label another one may have until below
+    kept = {block.id for block in tx.blocks.list_by_agents([agent_id])[agent_id]}
     for at in moment.blocks:
         try:
             block = tx.blocks.get(BlockId(at.id))
         except NotFound:
             work.left.append(f"its block {at.label} was deleted")
             continue
-        if not at.isolated and at.id not in attached:
-            tx.blocks.attach(agent_id, block.id)
-        _restore_value(work, at)
-    if {*attached} != {one.id for one in own}:
+        try:
+            _restore_value(work, at)
+            if not at.isolated and at.id not in kept:
+                tx.blocks.attach(agent_id, block.id)
+        except AlreadyExists:
+            work.left.append(f"its block {at.label} is not as it was, for another one has its label")
+    if {*attached} != {*own}:
         BLOCKS_CHANGED(tx, agent_id)
+
+
+def _label(tx: Tx, at: BlockAt) -> str:
+    """Return the label of a version of a block. Raises: NotFound."""
+    return tx.blocks.version(BlockId(at.id), at.version).label
 
 
 def unforgotten_value(tx: Tx, agent_id: AgentId, at: BlockAt) -> str | None:
@@ -319,7 +328,10 @@ def _restore_queue(work: _Work) -> None:
     for waiting in moment.queue:
         opening = tx.conversations.get_state(work.agent_id, moment.conversation_seq)
         run_id = RunId(inputs.ids.new("run"))
-        drafts, tokens = decode_drafts(waiting.waiting_input)
+        text = waiting.waiting_input
+        for redactor, _ in work.forgotten:
+            text = redactor.redact_record(text)
+        drafts, tokens = decode_drafts(text)
         renamed = [
             replace(draft, id=MessageId(id_in_run(run_id, "input", place, inputs.ids)))
             for place, draft in enumerate(drafts, 1)

@@ -54,13 +54,15 @@ class LettaServer:
         url: its address, with or without `/v1`.
         key: sent as `Authorization: Bearer`; None: none is sent.
         pause: waits so many seconds.
-    Raises: InvalidInput: the address can't be one.
+    Raises: InvalidInput: the address or the key can't be one.
     """
 
     def __init__(self, url: str, key: str | None, *, pause: Callable[[float], Awaitable[object]] = asyncio.sleep):
         import httpx
 
         self.url = _base(url)
+        if key and not (key.isascii() and key.isprintable()):
+            raise InvalidInput("the key has characters that no header can have: copy it once more")
         self.label, self._pause = without_password(self.url), pause
         headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._client = httpx.AsyncClient(
@@ -121,7 +123,7 @@ class LettaServer:
         self, path: str, params: Params | None = None, *, after: str | None = None, field: str = ""
     ) -> AsyncIterator[Sequence[Object]]:
         """Yield the pages of a list, oldest first, behind the item `after`; none where the server has no such list.
-        `field`: where an answer that is an object has the list. A server that ignores the cursor ends it.
+        `field`: where an answer that is an object has the list.
 
         Raises: LettaRefused, LettaUnreachable.
         """
@@ -133,6 +135,9 @@ class LettaServer:
             page = [one for one in found or () if isinstance(one, dict) and isinstance(one.get("id"), str)]
             fresh = [one for one in page if one["id"] not in last]
             if not fresh:
+                # A list that has ended is not cut; one message may be several items.
+                if len(page) == query["limit"] or (len(page) > query["limit"] and path.endswith("/messages")):
+                    raise LettaRefused(0, "it gives the same page whatever the cursor, so that the rest is unknown")
                 return
             yield fresh
             last, after = frozenset(one["id"] for one in page), page[-1]["id"]

@@ -56,10 +56,7 @@ class LettaWork:
         """Take everything. Raises: LettaUnreachable, StoreError: what was stored stays."""
         context = self._context
         await self._server.check()
-        self._groups = [one async for one in self._server.items("/v1/groups/")]
-        for one in self._groups:
-            if one.get("manager_type") in SLEEPTIME_KINDS:
-                self._companions |= {*map(str, list_in(one.get("agent_ids")))}
+        await self._each("/v1/groups/", "groups", self._note_group)
         await self._each("/v1/tools/", "tools", partial(take_tool, context))
         await self._each("/v1/mcp-servers/", "MCP servers", partial(take_mcp_server, context))
         await self._each("/v1/folders/", "folders", partial(take_folder, context))
@@ -213,6 +210,12 @@ class LettaWork:
         create = partial(identities.create, fields, found.get("project_id"))
         await context.make("identity", found["id"], create)
         context.count("identities", new=1)
+
+    async def _note_group(self, found: Object) -> None:
+        """Note a group, which is taken when its agents are, and which agents are companions."""
+        self._groups.append(found)
+        if found.get("manager_type") in SLEEPTIME_KINDS:
+            self._companions |= {*map(str, list_in(found.get("agent_ids")))}
 
     async def _group(self, found: Object) -> None:
         """Take a group of agents that are here; of a companion's only how often it wakes."""
