@@ -115,6 +115,11 @@ async def test_what_an_agent_has_forgotten_does_not_come_back_by_a_file(tmp_path
             await library.manifests.apply({"a.yaml": enforced})
         await library.manifests.apply({"a.yaml": HEAD})
 
+        shared = f"{HEAD}    shared_blocks: [rules]\nblocks:\n  rules:\n    value: Be kind.\n"
+        await library.manifests.apply({"a.yaml": shared})
+        with pytest.raises(InvalidInput, match=r"a\.yaml:7: value has a text that the agent has forgotten"):
+            await library.manifests.apply({"a.yaml": shared.replace("Be kind.", secret)})
+
         assert "xylocarp" not in (await labels(library, "ada"))["notes"]
         assert "xylocarp" not in await library.manifests.show(ada.id)
 

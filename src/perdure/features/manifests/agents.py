@@ -7,21 +7,24 @@ from typing import Any
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE, DISCARDED, Agent, AgentFilter
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId
 from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent, without_own
 from perdure.domain.blocks.units import BLOCKS_CHANGED, create_block, update_block
-from perdure.domain.conversations.agent_copies import list_forgotten
 from perdure.features.groups.companions import find_companion, kind_of_companion, set_companion
-from perdure.features.manifests.things import attach_archives, changed_fields, describe_block, new_block
+from perdure.features.manifests.things import (
+    attach_archives,
+    changed_fields,
+    check_forgotten,
+    describe_block,
+    new_block,
+)
 from perdure.features.manifests.values import Thing
 from perdure.features.manifests.work import ApplyWork, Kind
 from perdure.features.mcp.tables import Servers
 from perdure.storage.tx import Tx
 
 _FIELDS = ("model", "system", "description", "timezone", "tags", "metadata")
-_TEXTS = (*_FIELDS, "settings", "blocks")
 SHARED_MIN = 2
 
 
@@ -74,7 +77,7 @@ class AgentKind(Kind):
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         agent_id, fields = AgentId(id_), thing.fields
         _check_settings(thing)
-        _check_forgotten(work.tx, agent_id, thing)
+        check_forgotten(work.tx, agent_id, thing)
         changes: Any = changed_fields(fields, changed & {*_FIELDS})
         if "settings" in fields:
             changes["settings"] = {**work.tx.agents.get(agent_id).settings, **fields["settings"]}
@@ -184,16 +187,3 @@ def _check_settings(thing: Thing) -> None:
     settings = thing.fields.get("settings", {})
     for name in sorted(settings.keys() - without_own(settings).keys()):
         raise InvalidInput(f"{thing.place(f'settings.{name}')}: the setting {name!r} is the program's own")
-
-
-def _check_forgotten(tx: Tx, agent_id: AgentId, thing: Thing) -> None:
-    """Check that a file brings nothing back that the agent has forgotten. Raises: InvalidInput."""
-    for correction in list_forgotten(tx, agent_id):
-        if correction.needle != REDACTED:
-            redactor = Redactor(correction.needle)
-            for name in _TEXTS:
-                if name in thing.fields and redactor.redact_value(thing.fields[name]) != thing.fields[name]:
-                    raise InvalidInput(
-                        f"{thing.place(name)}: {name} has a text that the agent has forgotten on"
-                        f" {correction.created_at:%Y-%m-%d}: take it out of the file"
-                    )

@@ -7,11 +7,13 @@ from typing import Any
 
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import ArchiveId, BlockId, McpServerId, ToolId
+from perdure.core.forgetting.redaction import REDACTED, Redactor
+from perdure.core.ids import AgentId, ArchiveId, BlockId, McpServerId, ToolId
 from perdure.core.secrets import hide_secret
 from perdure.domain.archives.passages import NewPassage, insert_passage
 from perdure.domain.archives.units import ArchiveChanges, attach_archive, create_archive, update_archive
 from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, update_block
+from perdure.domain.conversations.agent_copies import list_forgotten
 from perdure.domain.tools.units import NewTool, create_tool, delete_tool, update_tool
 from perdure.features.manifests.values import Thing
 from perdure.features.manifests.work import ApplyWork, Kind
@@ -25,6 +27,7 @@ from perdure.features.mcp.units import (
     remove_server_rows,
 )
 from perdure.features.mcp.values import unseal_server
+from perdure.storage.tx import Tx
 
 SERVER_TOOLS = 100_000
 NOT_SHOWN = "(not shown)"
@@ -100,6 +103,8 @@ class BlockKind(Kind):
         return create_block(work.tx, work.new_id("block"), new, author=work.author, at=work.inputs.now).id
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+        for agent_id in work.tx.owners.list_agents("blocks", id_):
+            check_forgotten(work.tx, agent_id, thing)
         changes = changed_fields(thing.fields, changed)
         update_block(work.tx, BlockId(id_), changes, author=work.author, at=work.inputs.now)
         work.touch_owners("blocks", id_)
@@ -225,3 +230,16 @@ def attach_archives(work: ApplyWork, agent_id: Any, thing: Thing) -> None:
             id_ = found[0].id
         if id_ not in own:
             attach_archive(work.tx, agent_id, ArchiveId(id_))
+
+
+def check_forgotten(tx: Tx, agent_id: AgentId, thing: Thing) -> None:
+    """Check that a file brings nothing back that the agent has forgotten. Raises: InvalidInput."""
+    for correction in list_forgotten(tx, agent_id):
+        if correction.needle != REDACTED:
+            redactor = Redactor(correction.needle)
+            for name, value in thing.fields.items():
+                if name not in ("id", "seed") and redactor.redact_value(value) != value:
+                    raise InvalidInput(
+                        f"{thing.place(name)}: {name} has a text that the agent has forgotten on"
+                        f" {correction.created_at:%Y-%m-%d}: take it out of the file"
+                    )
