@@ -61,7 +61,7 @@ async def test_a_server_is_copied_once(tmp_path: Path, postgres: bool) -> None:
             archives = [[one.id for one in await agent.archives.list()] for agent in (ann, bob)]
             passages = await ann.passages(limit=1_000)
             talks = [one.summary for one in await ann.conversations()]
-            (schedule,) = await ann.schedules.list()
+            (schedule,) = await ann.schedules.list(statuses=())
             (folder,) = await ann.files.folders()
             names = [one.name for one in await folder.files()]
             (group,) = await perdure.groups.list()
@@ -74,7 +74,7 @@ async def test_a_server_is_copied_once(tmp_path: Path, postgres: bool) -> None:
     assert blocks[0]["house"] == blocks[1]["house"] == id_of("block", "shared")
     assert archives[0] == archives[1] == [id_of("archive", 1)]
     assert len(passages) == 120 and {one.id for one in passages} == {id_of("passage", n) for n in range(120)}
-    assert talks[:2] == [None, "Trip"] and schedule.timing.cron == "0 9 * * 1"
+    assert talks[:2] == [None, "Trip"] and schedule.timing.cron == "0 9 * * 1" and schedule.status == "paused"
     assert names == ["a.txt", "b.pdf.md"]
     assert {*group.info.agent_ids} == {ann.id, bob.id} and group.info.id == id_of("group", 1)
     assert server.name == "maps"
@@ -294,11 +294,14 @@ async def test_another_perdure_server_is_copied(tmp_path: Path) -> None:
             blocks = [{one.label: one.value for one in await agent.blocks.list()} for agent in (ann, here)]
             talks = [[one.summary for one in await agent.conversations()] for agent in (ann, here)]
             found = await here.search_archive("quince")
-            (schedule,) = await here.schedules.list()
+            (schedule,) = await here.schedules.list(statuses=())
 
     assert new_of(again) == {} and new_of(report)["agents"] == 1
     assert texts[0] == texts[1] and blocks[0] == blocks[1] and talks[0] == talks[1]
-    assert found[0].passage.text == "The quince is by the gate." and schedule.name == "weekly"
+    assert found[0].passage.text == "The quince is by the gate." and (schedule.name, schedule.status) == (
+        "weekly",
+        "paused",
+    )
     assert new_of(report)["files"] == 1
 
 

@@ -208,7 +208,7 @@ class AgentParts:
     # --- schedules
 
     async def _schedules(self) -> None:
-        """Take the schedules that the agent was never given."""
+        """Take the schedules that the agent was never given. They are paused: the old server may still send them."""
         if not hasattr(self._agent, "schedules"):
             return
         path = path_of("agents", self._source_id, "schedule")
@@ -225,15 +225,16 @@ class AgentParts:
             if not known and not self._dry:
                 create = partial(self._agent.schedules.create, **options)
                 try:
-                    if await self._context.find("schedule", one["id"], self._schedule) is None:  # else it was killed
-                        await self._context.make("schedule", one["id"], create)
+                    made: Any = await self._context.find("schedule", one["id"], self._schedule)  # of a killed run
+                    made = made or await self._context.make("schedule", one["id"], create)
+                    await self._agent.schedules.pause(made.id)
                 except InvalidInput as error:
                     self._report.leave_out(f"schedules: {error!s:.200}")
                     continue
                 await self._store.write(units.note, self._id, {key: ""})
             self._context.count("schedules", new=not known, already=known)
 
-    async def _schedule(self, schedule_id: str) -> object:
+    async def _schedule(self, schedule_id: str) -> Any:
         """Return a schedule of the agent. Raises: NotFound."""
         return await self._agent.schedules.get(ScheduleId(schedule_id))
 
