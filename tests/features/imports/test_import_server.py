@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import AlreadyExists, InvalidInput
 from perdure.core.ids import AgentId
+from perdure.features.agent_files.folders import create_folder
+from perdure.features.agent_files.reading import FileFolder
 from perdure.features.imports.letta.client import LettaServer, LettaUnreachable
 from perdure.features.imports.letta.values import LettaReport
 from perdure.features.imports.letta.work import LettaWork
@@ -450,3 +452,13 @@ def spoil(value: Any, choose: random.Random) -> None:
             value[key] = choose.choice(ODD)
             return
         value = value[key]
+
+
+async def test_a_folder_whose_id_is_taken_ends_with_an_error(tmp_path: Path) -> None:
+    """Another name would not help, however many are tried."""
+    async with await open_async(tmp_path / "p.db") as perdure:
+        taken = await perdure.folders.create("plants")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(perdure.app.ports.ids, "new", lambda kind: str(taken.id) if kind == "folder" else f"{kind}-x")
+            with pytest.raises(AlreadyExists):
+                await asyncio.wait_for(create_folder(perdure, FileFolder({"name": "plants"}, {})), 20)

@@ -21,7 +21,7 @@ _PAGE = Page(limit=100, ascending=True)
 
 async def create_folder(library: AsyncPerdure, folder: FileFolder) -> AsyncFolder:
     """Make an empty folder with the name and description of one of the file. If a folder has this name already, the
-    new one gets a number behind it. Raises: InvalidInput."""
+    new one gets a number behind it. Raises: InvalidInput, AlreadyExists: the id that it has to get is taken."""
     name = folder.fields.get("name")
     wanted = (name if isinstance(name, str) else "").replace("/", "_").strip() or "folder"
     fields: FolderChanges = {
@@ -33,8 +33,9 @@ async def create_folder(library: AsyncPerdure, folder: FileFolder) -> AsyncFolde
         suffix = f" ({number})" if number > 1 else ""
         try:
             return await library.folders.add({**fields, "name": wanted[: NAME_CHARS - len(suffix)] + suffix})
-        except AlreadyExists:
-            continue
+        except AlreadyExists as error:
+            if error.kind != "folder":  # its id is taken, whatever its name
+                raise
     raise AssertionError("some number is free")
 
 

@@ -60,16 +60,26 @@ class LettaContext:
                 return await get(id_)
         return None
 
-    async def make(self, kind: str, source_id: str, create: Callable[[], Awaitable[T]]) -> T:
-        """Make a thing with the id that it has at the server, or with another one where that is taken. Raises: as
-        `create`."""
-        *first, last = self.candidates(kind, source_id)
+    async def make(
+        self,
+        kind: str,
+        source_id: str,
+        create: Callable[[], Awaitable[T]],
+        get: Callable[[str], Awaitable[T]] | None = None,
+    ) -> T:
+        """Make a thing with the id that it has at the server, or with another one where that is taken; with `get`,
+        return the one that another copy of the server has made meanwhile. Raises: as `create`."""
+        candidates = self.candidates(kind, source_id)
         try:
-            for id_ in first:
+            for id_ in candidates:
                 self.ids.kept[kind] = id_
-                with suppress(AlreadyExists):
+                try:
                     return await create()
-            self.ids.kept[kind] = last
-            return await create()
+                except AlreadyExists:
+                    if get is not None and (found := await self.find(kind, source_id, get)) is not None:
+                        return found
+                    if id_ == candidates[-1]:
+                        raise
+            raise AssertionError("each kind has a candidate")
         finally:
             self.ids.kept.pop(kind, None)

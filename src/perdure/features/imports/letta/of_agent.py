@@ -226,7 +226,7 @@ class AgentParts:
                 create = partial(self._agent.schedules.create, **options)
                 try:
                     made: Any = await self._context.find("schedule", one["id"], self._schedule)  # of a killed run
-                    made = made or await self._context.make("schedule", one["id"], create)
+                    made = made or await self._context.make("schedule", one["id"], create, self._schedule)
                     await self._agent.schedules.pause(made.id)
                 except InvalidInput as error:
                     self._report.leave_out(f"schedules: {error!s:.200}")
@@ -250,7 +250,7 @@ async def take_archive(context: LettaContext, found: Object, *, makes: bool = Tr
         fields |= {"description": text_in(found.get("description")) or None}
         fields |= {"metadata": dict(object_in(found.get("metadata")))}
         add = partial(context.library.archives.add, fields)
-        here = await context.make("archive", found["id"], add)
+        here = await context.make("archive", found["id"], add, context.library.archives.get)
     context.archives[found["id"]] = "" if here is None else here.id
     context.count("archives", new=new, already=not new)
 

@@ -116,9 +116,8 @@ async def take_folder(context: LettaContext, found: Object) -> None:
             name: text_in(found.get(name)) or None for name in ("name", "description", "instructions")
         }
         fields |= {"metadata": dict(object_in(found.get("metadata")))}
-        folder = await context.make(
-            "folder", found["id"], partial(create_folder, context.library, FileFolder(fields, {}))
-        )
+        create = partial(create_folder, context.library, FileFolder(fields, {}))
+        folder = await context.make("folder", found["id"], create, context.library.folders.get)
     context.count("folders", new=new, already=not new)
     context.folders[found["id"]] = "" if folder is None else folder.id
     names = set() if folder is None else await _names_in(folder)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from perdure.app import App
 from perdure.core.agents import IdentityFilter
+from perdure.core.blocks import Block
 from perdure.core.errors import AlreadyExists, InvalidInput, PerdureError, StoreError
 from perdure.core.ids import AgentId, ArchiveId, BlockId
 from perdure.domain.conversations.transfer import import_passages
@@ -178,10 +179,14 @@ class LettaWork:
         context = self._context
         if found["id"] in context.blocks or found.get("is_template"):
             return
-        here = await context.find("block", found["id"], lambda id_: context.library.blocks.get(BlockId(id_)))
+
+        async def get(id_: str) -> Block:
+            return await context.library.blocks.get(BlockId(id_))
+
+        here = await context.find("block", found["id"], get)
         block = new_block(found)
         if here is None and not self._dry:
-            await context.make("block", found["id"], partial(context.library.blocks.add, block))
+            await context.make("block", found["id"], partial(context.library.blocks.add, block), get)
         context.count("blocks", new=here is None, already=here is not None)
 
     async def _identity(self, found: Object) -> None:
