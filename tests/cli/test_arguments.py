@@ -32,6 +32,7 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 
 def test_the_agent_comes_last() -> None:
+    """But where something is made of it, which stands behind it as the target of `cp` does."""
     wrong = []
     for name, one in commands():
         places = [param for param in one.params if param.param_type_name == "argument"]
@@ -39,7 +40,7 @@ def test_the_agent_comes_last() -> None:
         if agents and any(param.required for param in places[agents[0] + 1 :]):
             wrong.append(name)
 
-    assert wrong == []
+    assert wrong == ["agent clone", "memory checkout"]
 
 
 @pytest.fixture

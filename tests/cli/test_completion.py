@@ -25,7 +25,7 @@ def completions(home: Path, words: str, shell: str = "bash") -> list[str]:
 
 def test_verbs_nouns_and_options_are_completed(tmp_path: Path) -> None:
     """The verbs of every day, nouns, and the verbs of a noun; and no store is made."""
-    assert completions(tmp_path, "a") == ["acp", "agent", "approval", "archive"]
+    assert completions(tmp_path, "a") == ["acp", "apply", "agent", "approval", "archive"]
     assert completions(tmp_path, "se") == ["search", "serve", "secret"]
     assert completions(tmp_path, "folder ") == ["list", "attach", "detach", "delete"]
     assert completions(tmp_path, "archive delete house --y") == ["--yes"]

@@ -79,7 +79,7 @@ def documented(app: Api, *, has_key: bool = False) -> Callable[[httpx.Response],
             if media_type == STREAM:
                 value = _events(response)
             else:
-                value = response.text if media_type == "text/plain" else response.json()
+                value = response.json() if media_type.endswith("json") else response.text
             errors = [f"{error.instance_path}: {error.message:.300}" for error in found.iter_errors(value)]
             assert not errors, f"{where} {response.status_code}: {errors[:3]}"
 

@@ -143,7 +143,7 @@ def _items(answer: Any) -> list[Any]:
             400,
             "requests.1: Cannot process approval response: No tool call is currently awaiting approval",
         ),
-        ({"agent_id": None, "input": "b", "if_busy": "reject"}, 409, "requests.1: the conversation is busy"),
+        ({"agent_id": None, "input": "b", "if_busy": "reject"}, 409, "requests.1: an answer is still being"),
     ],
 )
 async def test_one_bad_request_refuses_the_batch(bad: dict[str, Any], status: int, detail: str) -> None:

@@ -37,6 +37,7 @@ FEWER = {
     "/v1/agents/{agent_id}/corrections": "nothing was found to correct",
     "/v1/agents/{agent_id}/notes/review": "none is due",
     "/v1/jobs/active": "no work goes on",
+    "/v1/agents/{agent_id}/snapshots": "none was made",
     "/v1/agents/{agent_id}/companion/passes": "none was due",
     "/v1/agents/{agent_id}/schedule/{scheduled_message_id}/firings": "none was due",
     "/v1/facts/communities": "there is one",

@@ -25,13 +25,16 @@ VERBS: Mapping[str, tuple[str, str]] = {
 """Command of every day -> (module of `commands`, or nothing where `app` has it, first sentence of its help)."""
 
 NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "agent": (("agents",), "Create, list, update, export, import, reset, cancel or delete agents; settings."),
-    "memory": (("memory",), "List, show, edit, restore, revert or protect blocks; history."),
+    "agent": (
+        ("agents",),
+        "Create, list, show, update, clone, export, import, load, reset, restore, cancel, delete; settings, snapshots.",
+    ),
+    "memory": (("memory",), "List, show, edit, restore, revert, protect, checkout or push blocks; history, log."),
     "conversation": (("agents",), "List, rename, delete or import conversations."),
     "approval": (("runs",), "List, approve or deny the tool calls that wait."),
     "run": (("runs",), "List, show, cancel, replay, fork or export runs."),
     "archive": (("archives",), "List, show, attach, detach, delete, restore, export or import."),
-    "tool": (("tools",), "Add, list, show, test, attach, detach or delete tools."),
+    "tool": (("tools",), "Add, list, show, test, review, attach, detach or delete tools."),
     "secret": (("tools",), "Set, list, delete or rotate values that tools need, encrypted."),
     "hook": (("doctor",), "List the hooks of this machine."),
     "store": (("upkeep",), "Verify, scrub, reindex or split the store."),

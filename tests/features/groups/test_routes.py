@@ -352,7 +352,11 @@ async def test_a_group_says_one_thing_at_a_time() -> None:
         model.go.set()
         replies = [(await task).json() for task in (first, waiting)]
 
-        assert (refused.status_code, reset.status_code, "busy" in refused.json()["detail"]) == (409, 409, True)
+        assert (refused.status_code, reset.status_code, "still speaking" in refused.json()["detail"]) == (
+            409,
+            409,
+            True,
+        )
         assert "x-should-retry" not in refused.headers
         assert [one["messages"][0]["content"] for one in replies] == ["To Turin."] * 2
 

@@ -8,7 +8,7 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.ids import PassageId
-from perdure.features.notes import service
+from perdure.features.notes import units
 from perdure.testing import InlineStore
 from tests.features.mcp_server.clients import connected, opened, refused, said
 from tests.features.mcp_server.test_tools import id_in
@@ -55,7 +55,7 @@ async def test_what_needs_a_note_is_refused_without_its_id(tmp_path: Path) -> No
 async def test_at_the_limit_a_note_that_comes_back_is_not_half_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "NOTES_MAX", 1)
+    monkeypatch.setattr(units, "NOTES_MAX", 1)
     async with connected(tmp_path) as client:
         away = id_in(await said(client, "note", kind="doc", title="before", fields={"text": "x"}))
         await said(client, "note", id=away, archive=True)

@@ -57,7 +57,7 @@ async def apply(
 
 @command("diff")
 async def diff(view: Output, place: Place = None, prune: Prune = False, org: Org = None) -> int:
-    """Show where agents and what they use differ from the files that describe them.
+    """Show where agents differ from the files that describe them.
 
     The exit code is 2 if they differ.
     """
