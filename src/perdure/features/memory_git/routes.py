@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query
 from starlette.requests import Request
@@ -16,33 +16,30 @@ from perdure.server.wire.http import Router, ThisAgent
 router = Router(tags=["memory"])
 _BASE = "/v1/git/{agent_id}/state.git"
 _Service = Annotated[Literal["git-upload-pack", "git-receive-pack"], Query(description="What the client wants to do.")]
-_BINARY = {"schema": {"type": "string", "format": "binary"}, "example": "0000"}
-_REFS, _PACK, _REPORT = (
-    {200: {"content": {f"application/x-{kind}": _BINARY for kind in kinds}}}
-    for kinds in (
-        ("git-upload-pack-advertisement", "git-receive-pack-advertisement"),
-        ("git-upload-pack-result",),
-        ("git-receive-pack-result",),
-    )
-)
+_BINARY: Any = {"schema": {"type": "string", "format": "binary"}, "example": "0000"}
+_REFS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {f"application/x-git-{kind}-pack-advertisement": _BINARY for kind in ("upload", "receive")}}
+}
+_PACK: dict[int | str, dict[str, Any]] = {200: {"content": {"application/x-git-upload-pack-result": _BINARY}}}
+_REPORT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/x-git-receive-pack-result": _BINARY}}}
 _Protocol = Annotated[str, Header(alias="Git-Protocol", max_length=100, description="The protocol that it knows.")]
 
 
-@router.get(_BASE + "/info/refs", response_class=Response, responses={**_REFS})
+@router.get(_BASE + "/info/refs", response_class=Response, responses=_REFS)
 async def git_refs(agent: ThisAgent, service: _Service = "git-upload-pack", git_protocol: _Protocol = "") -> Response:
     """Tell a client of git which branch there is."""
     data = await agent.memory_git.advertise(service, git_protocol)
     return _answer(f"{service}-advertisement", data)
 
 
-@router.post(_BASE + "/git-upload-pack", response_class=Response, responses={**_PACK})
+@router.post(_BASE + "/git-upload-pack", response_class=Response, responses=_PACK)
 async def git_upload_pack(agent: ThisAgent, request: Request, git_protocol: _Protocol = "") -> Response:
     """Send commits to a client of git."""
     data = await agent.memory_git.upload(await _body(request), git_protocol)
     return _answer("git-upload-pack-result", data)
 
 
-@router.post(_BASE + "/git-receive-pack", response_class=Response, responses={**_REPORT})
+@router.post(_BASE + "/git-receive-pack", response_class=Response, responses=_REPORT)
 async def git_receive_pack(agent: ThisAgent, request: Request) -> Response:
     """Turn the commits of a push into versions of the memory."""
     return _answer("git-receive-pack-result", await agent.memory_git.receive(await _body(request)))
