@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from perdure.core.errors import InvalidInput, PerdureError, StoreError
 from perdure.features.manifests.agents import AgentKind
-from perdure.features.manifests.gatherings import GroupKind, ScheduleKind
+from perdure.features.manifests.groups_and_schedules import GroupKind, ScheduleKind
 from perdure.features.manifests.tables import ManifestThings
 from perdure.features.manifests.things import ArchiveKind, BlockKind, McpServerKind, ToolKind
 from perdure.features.manifests.values import (

@@ -11,7 +11,7 @@ from perdure.core.ids import AgentId
 from perdure.core.secrets import may_hold_secret
 from perdure.features.groups.companions import find_companion
 from perdure.features.manifests.agents import describe_agent
-from perdure.features.manifests.gatherings import describe_schedule
+from perdure.features.manifests.groups_and_schedules import describe_schedule
 from perdure.features.manifests.things import NOT_SHOWN, McpServerKind, ToolKind, describe_block
 from perdure.features.manifests.work import ApplyWork
 from perdure.features.mcp.tables import Servers

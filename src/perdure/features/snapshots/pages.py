@@ -41,7 +41,7 @@ async def back(request: Request, library: AsyncPerdure) -> Notice:
     """Bring the run's agent back to the end of one of its steps."""
     snapshots = await _of_run(request, library)
     restored = await snapshots.restore(step=field_of(await form_of(request), "step"))
-    return _restored(restored, f"/runs/{request.path_params['run_id']}/snapshots/undo")
+    return _restore_notice(restored, f"/runs/{request.path_params['run_id']}/snapshots/undo")
 
 
 async def undo(request: Request, library: AsyncPerdure) -> Notice:
@@ -68,7 +68,7 @@ async def restore(request: Request, library: AsyncPerdure) -> Notice:
     """Bring the agent back to a snapshot."""
     agent_id = agent_id_of(request)
     restored = await library.agent_of(agent_id).snapshots.restore(_number_of(await form_of(request)))
-    return _restored(restored, f"/agents/{agent_id}/settings/snapshots/restore")
+    return _restore_notice(restored, f"/agents/{agent_id}/settings/snapshots/restore")
 
 
 async def clone(request: Request, library: AsyncPerdure) -> Notice:
@@ -92,7 +92,7 @@ async def _of_run(request: Request, library: AsyncPerdure) -> AsyncSnapshots:
     return library.agent_of(run.key.agent_id).snapshots
 
 
-def _restored(restored: Restored, undo_path: str) -> Notice:
+def _restore_notice(restored: Restored, undo_path: str) -> Notice:
     """What a restore has done, with what takes it back."""
     left = "".join(f" {one[0].upper()}{one[1:]}." for one in restored.left)
     text = f"The agent is as it was there: {plural(restored.hidden, 'message')} left the view.{left}"
