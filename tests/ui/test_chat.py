@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.async_api import Browser, Page, Route, expect
 
 from perdure.core.errors import ModelRequestRefused
@@ -99,6 +100,7 @@ async def test_an_answer_streams_as_markdown(chromium: Browser, tmp_path: Path) 
         model.go.set()
         await page.wait_for_selector("#messages .assistant:has-text('End.') a.leaves[target=_blank]")
         await page.wait_for_selector("#working", state="hidden")
+        await page.wait_for_function("!loading")
 
         await page.click("[data-copy-code]")
         await page.wait_for_selector("[data-copy-code]:has-text('Copied')")
@@ -175,6 +177,81 @@ async def test_a_sent_message_streams_and_is_stopped_like_an_answer(chromium: Br
         model.go.set()
         await page.click("[data-post=again]")
         await page.wait_for_selector("#messages .assistant:has-text('one more time')")
+    assert seen.problems == []
+
+
+COUNT_MISSES = """text => { window.misses = 0; new MutationObserver(() => {
+    if (!document.querySelector("#page").innerText.includes(text)) window.misses += 1;
+}).observe(document.body, { childList: true, subtree: true }); }"""
+
+
+async def test_a_sent_message_stays_when_an_older_page_comes_late(chromium: Browser, tmp_path: Path) -> None:
+    """The page was read before the message was stored, and comes after the answer to the message."""
+    read, stored = asyncio.Event(), asyncio.Event()
+
+    async def come_late(route: Route) -> None:
+        answer = await route.fetch()
+        if read.is_set():
+            await asyncio.sleep(1)
+        read.set()
+        await stored.wait()
+        await route.fulfill(response=answer)
+
+    async def hold(route: Route) -> None:
+        await read.wait()
+        await route.fulfill(response=await route.fetch())
+        await page.wait_for_timeout(100)
+        stored.set()
+
+    async with open_chat(chromium, tmp_path, ScriptedModel(says("Good morning."))) as (page, seen, _):
+        await page.route("**/messages?*", hold)
+        await page.route("**/agents/*", come_late)
+        await send(page, "hello")
+        await page.evaluate("void refresh()")
+        await page.evaluate(COUNT_MISSES, "hello")
+        await page.wait_for_selector("#messages .assistant:has-text('Good morning.')")
+        await page.wait_for_selector("#working", state="hidden")
+        assert await page.evaluate("window.misses") == 0
+        await page.unroute_all(behavior="wait")
+    assert seen.problems == []
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_the_end_of_an_answer_stays_when_an_older_page_comes_late(
+    chromium: Browser, tmp_path: Path, is_stopped: bool
+) -> None:
+    """The page, or the answer to Stop, was read before the end that the stream has shown."""
+    read, ended = asyncio.Event(), asyncio.Event()
+
+    async def come_late(route: Route) -> None:
+        if route.request.method == "POST":
+            answer = await route.fetch(url=page.url, method="GET")
+            await route.fetch()
+        elif read.is_set():
+            await asyncio.sleep(1)
+            answer = await route.fetch()
+        else:
+            answer = await route.fetch()
+        read.set()
+        await ended.wait()
+        await route.fulfill(response=answer)
+
+    model = HaltingModel("one more ", "time")
+    async with open_chat(chromium, tmp_path, model) as (page, seen, _):
+        await send(page, "count")
+        await page.wait_for_selector("#live .assistant:has-text('one more')")
+        await page.route("**/stop?*" if is_stopped else "**/agents/*", come_late)
+        await (page.click("#stop") if is_stopped else page.evaluate("void refresh()"))
+        await read.wait()
+        await page.route("**/agents/*", come_late)
+        model.go.set()
+        end = "You stopped this answer" if is_stopped else "one more time"
+        await page.wait_for_selector(f"#messages .item:has-text('{end}')")
+        await page.evaluate(COUNT_MISSES, end)
+        ended.set()
+        await page.wait_for_selector("#working", state="hidden")
+        assert await page.evaluate("window.misses") == 0
+        await page.unroute_all(behavior="wait")
     assert seen.problems == []
 
 

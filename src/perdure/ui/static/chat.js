@@ -14,11 +14,25 @@ function fragment(html) {
   return template.content;
 }
 
-// The page as it is now, or after an action. Answers are numbered as they were asked for: one that comes after the
-// answer to a later question is not shown. Null: there was no answer.
+// The page as it is now, or after an action, numbered as they are asked for. What is shown never goes back: the page is
+// asked for once at a time, and the answer to an action is not shown if anything was asked for since, because that may
+// come later and be older; the page is loaded again then. Null: there was no answer.
 let asked = 0;
 let shown = 0;
+let loading = false;
+let again = false;
 async function load(action, fields) {
+  if (action) return ask(action, fields);
+  again = loading;
+  if (loading) return null;
+  loading = true;
+  try { return await ask(); } finally {
+    loading = false;
+    if (again) load();
+  }
+}
+
+async function ask(action, fields) {
   const number = ++asked;
   const { agent, conversation } = chatOf();
   const headers = { "HX-Request": "true", "HX-Current-URL": location.href };
@@ -37,7 +51,7 @@ async function load(action, fields) {
   }
   if (answer.status === 401) showSignedOut();
   else if (!answer.ok) showNotice(html);
-  else if (number < shown) { if (action) load(); }
+  else if (number < (action ? asked : shown)) load();
   else if (!action && busy()) stale = true;
   else show(html, number, action);
   return answer;
@@ -86,15 +100,16 @@ document.addEventListener("htmx:afterSettle", (event) => {
 });
 
 // The stream of the run that goes on. What it shows of an answer that is not stored yet stands apart, in #live. A
-// stream that is opened again begins where the page ends.
+// stream that is opened again begins where the page ends; one that has ended knows more than a page that was read before.
 let source = null;
 let followed = null;
+let ended = false;
 let streamed = new Map();
 const isStored = (message) => log().querySelector(`[data-message="${CSS.escape(message)}"]`) !== null;
 
 function follow() {
   const { run, seq } = chatOf();
-  if (source && followed === run && source.readyState !== EventSource.CLOSED) {
+  if (followed === run && (ended || (source && source.readyState !== EventSource.CLOSED))) {
     for (const [id, one] of streamed) if (one.seq > Number(seq) && !byId(id)) log().append(fragment(one.html));
     return;
   }
@@ -102,8 +117,9 @@ function follow() {
   source = null;
   byId("live").replaceChildren();
   streamed = new Map();
-  if (!run) return;
   followed = run;
+  ended = false;
+  if (!run) return;
   const own = new EventSource(`/events/runs/${run}?after=${seq}`);
   source = own;
   own.onopen = () => byId("live").replaceChildren();
@@ -122,6 +138,7 @@ function follow() {
   on("closed", () => {
     own.close();
     source = null;
+    ended = true;
     load();
   });
 }
@@ -227,11 +244,10 @@ async function deliver() {
       showNotice('{"detail": "A picture of this message can\'t be read any more: attach it again."}');
       continue;
     }
-    const number = asked + 1;
     const answer = await load("messages", bodyOf(one));
     if (!answer) break; // it is sent again when the connection is back
     if (answer.ok) {
-      one.number = number;
+      one.number = again ? asked + 1 : asked;
       if (isOlderPage()) location.href = `?conversation=${chatOf().conversation}`;
     } else {
       outbox = outbox.filter((other) => other !== one);
