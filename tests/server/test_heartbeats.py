@@ -12,10 +12,12 @@ import pytest
 from letta_client.types.agents import LettaStreamingResponse
 from pydantic import TypeAdapter
 
+from perdure.core.messages import ToolCall
+from perdure.core.models import ModelReply
 from perdure.testing import calls
 from tests.server.routed import new_agent, routed
 from tests.support.servers import chunks_of, in_process
-from tests.support.stories import PieceModel, read_stream
+from tests.support.stories import PieceModel, read_stream, story_of
 
 STREAMED: TypeAdapter[Any] = TypeAdapter(LettaStreamingResponse)
 MEMGPT = ["conversation_search", "core_memory_append", "core_memory_replace", "memory", "memory_apply_patch"]
@@ -178,6 +180,28 @@ async def test_a_message_that_was_not_sent_is_no_message_of_the_agent(case: str,
             assert types == (["tool_call_message", "tool_return_message"] if kind == "call" else [f"{kind}_message"])
         pieces = [(one.get("tool_call") or {}).get("arguments") or "" for one in shown]
         assert json.loads("".join(pieces)) == arguments
+
+
+@pytest.mark.parametrize("form", ["reply", "steps", "tokens", "background"])
+@pytest.mark.parametrize(("arguments", "text"), [('{"message": "Hel', "Hel"), ('{"message": "Hello."', "Hello.")])
+async def test_a_message_that_breaks_off_is_shown_as_far_as_it_goes(arguments: str, text: str, form: str) -> None:
+    """In the reply, in streams and in the list, before the call that could not be run."""
+    broken = ModelReply(parts=(ToolCall("c1", "send_message", arguments), ToolCall("c2", "send_message", "{}")))
+    async with routed(model=PieceModel(broken)) as server:
+        agent = await new_agent(server, agent_type="memgpt_v2_agent")
+        path = f"/v1/agents/{agent['id']}/messages"
+        body: dict[str, Any] = {"input": "Hi.", "max_steps": 1}
+        if form == "reply":
+            shown = (await server.post(path, body))["messages"]
+        else:
+            body |= {"streaming": True, "stream_tokens": form != "steps", "background": form == "background"}
+            shown = [one for _, one in await read_stream(server, path, body | {"include_pings": False})][:-2]
+        listed = (await server.get(path, order="asc"))[2:]
+
+        assert story_of(shown) == story_of(listed)
+        said, called = story_of(shown)[:2]
+        assert (said[0], said[-1]) == ("assistant_message", text)
+        assert (called[0], called[-1]["c1"]) == ("tool_call_message", ("send_message", arguments))
 
 
 async def stream(client: httpx.AsyncClient, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:

@@ -110,10 +110,15 @@ class Display:
         return self.types is None or message_type in self.types
 
     def speech(self, call: ToolCall) -> str | None:
-        """The text of a call that is displayed as a message; None: it is displayed as a call."""
-        if call.refused or call.awaits is not None or not self.speaks_by(call.name):
+        """The text of a call that is displayed as a message; None: it is displayed as a call. One that turned out to be
+        unusable, because its arguments break off or say nothing, is displayed as both: streams have shown its text."""
+        if call.awaits is not None or not self.speaks_by(call.name):
             return None
-        return read_string(with_text_argument(call.arguments, self.tool_argument), self.tool_argument)
+        text = read_string(with_text_argument(call.arguments, self.tool_argument), self.tool_argument)
+        if not call.refused:
+            return text
+        given = split_arguments(call.arguments, (self.tool_argument,))[1].get(self.tool_argument)
+        return None if given and str(given).strip() else text or None
 
     def speaks_by(self, tool_name: str) -> bool:
         """Whether calls of this tool are displayed as messages."""
@@ -184,6 +189,8 @@ def groups_of(message: Message, display: Display) -> list[PartGroup]:
                 late.append((part, text))
             else:
                 kinds["speech", part.call_id] = ([part], text)
+            if part.refused:
+                calls.append(part)
         elif isinstance(part, ToolCall):
             held = held or part.awaits is not None
             (calls if part.awaits is None else waiting).append(part)
@@ -211,7 +218,7 @@ def count_numbers(message: Message) -> int:
         return 2 if message.kind == "compaction" else 1
     texts = {part.type for part in message.parts if isinstance(part, (Text, Reasoning))}
     texts |= {"reasoning" for call in message.calls if call.thoughts}
-    return max(1, len(texts) + len(message.calls) * CALL_NUMBERS)
+    return max(1, len(texts) + len(message.calls) * CALL_NUMBERS + sum(call.refused for call in message.calls))
 
 
 def wire_messages(message: Message, display: Display, *, seq: int | None = None) -> list[dict[str, Any]]:
