@@ -57,9 +57,9 @@ LAST_TURNS = 3
 @command("agent create")
 async def create_agent(
     view: Output,
-    name: Annotated[str, argument("Of the new agent.", "NAME")],
+    name: Annotated[str, argument("Name of the new agent.", "NAME")],
     persona: Annotated[str | None, option("Who it is: its block `persona`.", "TEXT")] = None,
-    human: Annotated[str | None, option("What it knows of you: its block `human`.", "TEXT")] = None,
+    human: Annotated[str | None, option("What it knows about you: its block `human`.", "TEXT")] = None,
     model: Annotated[
         str | None, option("Its model, as provider/name; by default it follows the default model.", "HANDLE")
     ] = None,
@@ -136,7 +136,7 @@ async def load_agents(perdure: AsyncPerdure) -> list[AgentRow]:
 
 @command("agent reset", json=False, change=True)
 async def reset(view: Output, agent: Agent, yes: Yes = False) -> None:
-    """Take the old messages of an agent out of its view, for good; its memory stays.
+    """Clear an agent's view of its old messages, for good; its memory stays.
 
     Memory blocks, archives and files stay, and so does the log.
     """
@@ -179,7 +179,7 @@ async def list_conversations(view: Output, agent: LastAgent) -> None:
 async def rename(
     view: Output,
     number: Number,
-    name: Annotated[str, argument("What it is about; '' takes its name away.", "NAME")],
+    name: Annotated[str, argument("What it is about; '' removes the name.", "NAME")],
     agent: LastAgent,
 ) -> None:
     """Name a conversation."""
@@ -286,14 +286,14 @@ async def show_last_turns(
 @command("conversation import", json=False, change=True)
 async def import_messages(
     view: Output,
-    file: Annotated[str, argument("One JSON object a line, oldest first; - is stdin.", "FILE")],
+    file: Annotated[str, argument("One JSON object per line, oldest first; - is stdin.", "FILE")],
     agent: Agent,
     conversation: Annotated[str | None, option("Where they go, a number or id: `new` creates one.", "NUMBER")] = None,
 ) -> None:
     """Add messages from elsewhere to the history of an agent.
 
     Each line has "role" (user, assistant or system), "text" and "occurred_at" (with a zone), and may have "name" (who
-    spoke) and "id". What is there already is skipped.
+    spoke) and "id". What is already there is skipped.
     """
     limit_chars = Settings.from_environment().message_limit_chars
     with closing(work.InputLines(file)) as lines:

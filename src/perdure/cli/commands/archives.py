@@ -100,7 +100,7 @@ async def restore(
     perdure: AsyncPerdure,
     passages: Annotated[list[str], argument("Ids of passages, or their beginnings.", "ID...")],
 ) -> None:
-    """Bring passages back that have faded or are archived."""
+    """Bring back passages that have faded or are archived."""
     ids = [PassageId(await perdure.ids.find(start, "passage")) for start in passages]
     _show_passages(view, [await perdure.archives.restore_passage(one) for one in ids])
     view.hint("Searches and automatic recall find them again.")
@@ -117,7 +117,7 @@ async def attach(view: Output, perdure: AsyncPerdure, archive: ArchiveName, agen
 
 @command("archive detach", finds="archive", change=True)
 async def detach(view: Output, perdure: AsyncPerdure, archive: ArchiveName, agent: LastAgent) -> None:
-    """Take an archive from an agent."""
+    """Detach an archive from an agent."""
     target = await perdure.archives.get(archive)
     await agent.archives.detach(target.id)
     view.show(_archive_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
@@ -190,13 +190,13 @@ async def export_archives(
 @command("archive import", json=False)
 async def import_archives(
     view: Output,
-    file: Annotated[str, argument("A file of `perdure archive export`; - is stdin.", "FILE")],
+    file: Annotated[str, argument("A file written by `perdure archive export`; - is stdin.", "FILE")],
     into: Annotated[
         str | None, option("Put everything into this one; by default each into its own.", "ARCHIVE")
     ] = None,
     agent: Annotated[str | None, agent_option("Let this agent search them.")] = None,
 ) -> None:
-    """Read archives from lines of JSON. Passages that are there already are skipped."""
+    """Read archives from lines of JSON. Passages that are already there are skipped."""
     with closing(work.InputLines(file)) as lines:
         total = check_lines(lines, headless=into is not None)
         async with work.open_store() as perdure:
@@ -231,7 +231,7 @@ async def search(
     agent: MemoryOwner = None,
     archive: Annotated[str | None, option("Only this archive, by name or id.", "ARCHIVE")] = None,
     tags: Annotated[
-        list[str] | None, option("Only passages with it; several: with any of them.", "TAG", name="--tag")
+        list[str] | None, option("Only passages with this tag; repeat it for any of several.", "TAG", name="--tag")
     ] = None,
     since: Annotated[str | None, option("Only from this date on, such as 2026-11-20.", "DATE")] = None,
     until: Annotated[str | None, option("Only up to this date, that day included.", "DATE")] = None,

@@ -82,7 +82,7 @@ async def restore(
     version: Annotated[int, argument("Its number in the history.", "VERSION", min=0)],
     agent: LastAgent,
 ) -> None:
-    """Bring the value of an earlier version of a block back, as a new version."""
+    """Bring back the value of an earlier version of a block, as a new version."""
     await restore_version(view, agent, label, version)
     view.hint(f"The agent sees it from the next message on: `{chat_command(agent)}`.")
 

@@ -104,7 +104,7 @@ NewProfile = Annotated[
     str | None, option("Of a new agent: `small` or `full`; by default as its model needs.", "NAME", name="--profile")
 ]
 Limit = Annotated[int, option("How many.", name="--limit", min=1, max=10_000)]
-Org = Annotated[str | None, option("Name or id of the organisation; by default the default one.", "ORG", name="--org")]
+Org = Annotated[str | None, option("Name or id of the organisation; without it, the default one.", "ORG", name="--org")]
 
 
 Work = TypeVar("Work", bound=Callable[..., Coroutine[Any, Any, int | None]])

@@ -50,7 +50,7 @@ NO_CALL = "no call waits for anybody"
 async def list_runs(
     view: Output,
     perdure: AsyncPerdure,
-    agent: Annotated[str | None, argument("Name or id; by default of all.", "AGENT")] = None,
+    agent: Annotated[str | None, argument("Name or id; by default all agents.", "AGENT")] = None,
     limit: Limit = 20,
 ) -> None:
     """List runs, newest first."""

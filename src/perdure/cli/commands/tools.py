@@ -78,7 +78,9 @@ async def add_tool(
 
 @command("tool list", none=NO_TOOL)
 async def list_tools(
-    view: Output, perdure: AsyncPerdure, everything: Annotated[bool, flag("--all", "With the built-in ones.")] = False
+    view: Output,
+    perdure: AsyncPerdure,
+    everything: Annotated[bool, flag("--all", "Include the built-in ones.")] = False,
 ) -> None:
     """List the tools, and the agents that have them."""
     tools = await load_all(perdure.tools.list)
@@ -149,14 +151,14 @@ async def attach_tool(view: Output, name: ToolName, agent: LastAgent) -> None:
 
 @command("tool detach", json=False, finds="tool", change=True)
 async def detach_tool(view: Output, name: ToolName, agent: LastAgent) -> None:
-    """Take a tool from an agent."""
+    """Detach a tool from an agent."""
     await agent.tools.detach(name)
     view.hint(f"{agent.name} has {name} no longer; the tool itself stays.")
 
 
 @command("tool delete", json=False, finds="tool")
 async def delete_tool(view: Output, perdure: AsyncPerdure, name: ToolName, yes: Yes = False) -> None:
-    """Take a tool from all agents and delete it."""
+    """Detach a tool from all agents and delete it."""
     tool = await perdure.tools.get(name)
     agents = (await _agents_by_tool(perdure))[tool.spec.name]
     also = f"also for {visible(', '.join(agents))}" if agents else ""
@@ -269,11 +271,12 @@ async def rotate_secrets(
         bool, flag("--forget-old", "Delete the older keys of the file; older backups need them.")
     ] = False,
 ) -> int:
-    """Encrypt everything anew, with a new key: secrets, variables, keys of providers, tokens of MCP servers.
+    """Encrypt everything again, with a new key: secrets, variables, keys of providers, tokens of MCP servers.
 
-    Without PERDURE_SECRET_KEY the file secret.key beside the store gets a new key; servers that run take it by
-    themselves. With it, start all servers with the new key in PERDURE_SECRET_KEY and the one before in
-    PERDURE_SECRET_KEY_OLD, then call this. It covers all organisations; killed, it goes on when called again.
+    Without PERDURE_SECRET_KEY the file secret.key beside the store gets a new key; running servers pick it up
+    by themselves. With it, start all servers with the new key in PERDURE_SECRET_KEY and the one before in
+    PERDURE_SECRET_KEY_OLD, then call this. It covers all organisations; if it is interrupted, run it again and it
+    continues.
     """
     settings = Settings.from_environment()
     if not is_postgres(settings.store_address) and not settings.store_path.exists():

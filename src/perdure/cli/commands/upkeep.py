@@ -88,7 +88,7 @@ def _show_comparison(view: Output, comparison: Comparison) -> int:
 async def scrub(view: Output, perdure: AsyncPerdure) -> None:
     """Remove every trace of what was deleted from the indexes, the free space of the database and its log.
 
-    The database is written anew, and others can't write meanwhile. Run it after deleting what nobody may find.
+    The database is rewritten, and nobody else can write meanwhile. Run it after deleting what nobody may find.
     """
     began = time.monotonic()
     with progress_bar() as progress:
@@ -103,7 +103,7 @@ async def reindex(
     perdure: AsyncPerdure,
     archive: Annotated[str | None, option("The passages of this archive, by name or id.", "ARCHIVE")] = None,
     agent: Annotated[str | None, agent_option("The messages of this agent, by name or id.")] = None,
-    again: Annotated[bool, flag("--again", "Embed also texts that have a vector.")] = False,
+    again: Annotated[bool, flag("--again", "Also embed texts that have a vector already.")] = False,
 ) -> int:
     """Embed texts that have no vector of the current embedder; by default all texts.
 

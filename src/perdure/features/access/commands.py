@@ -33,11 +33,11 @@ class LimitOptions:
     """What a key may use: the fields of `UseLimits`."""
 
     requests_per_minute: Annotated[int | None, option("Further requests get 429.", min=1)] = None
-    tokens_per_day: Annotated[int | None, option("Of models, in and out; a day is one in UTC.", min=1)] = None
+    tokens_per_day: Annotated[int | None, option("Of models, in and out, in a day of UTC.", min=1)] = None
     cost_per_day: Annotated[float | None, option("Of models with a known price.", "USD")] = None
-    tokens_per_run: Annotated[int | None, option("A run ends between two steps beyond it.", min=1)] = None
+    tokens_per_run: Annotated[int | None, option("A run that exceeds it ends after its current step.", min=1)] = None
     cost_per_run: Annotated[float | None, option("The same in US dollars.", "USD")] = None
-    message_chars: Annotated[int | None, option("The longest message to an agent.", min=1)] = None
+    message_chars: Annotated[int | None, option("The longest message to an agent, in characters.", min=1)] = None
 
 
 @command("org create")
@@ -60,7 +60,7 @@ async def list_orgs(view: Output, access: Access) -> None:
 
 @command("org delete", json=False)
 async def delete_org(view: Output, access: Access, name: OrgName, yes: Yes = False) -> None:
-    """Delete an organisation with everything in it, for good. Its keys count no more at once."""
+    """Delete an organisation with everything in it, for good. Its keys stop working at once."""
     found = await access.organisation(name)
     what, helps = f"organisation {visible(found.name)!r}", "`perdure store scrub` empties free space too"
     with deleting(view, what, "its users, keys, agents and files too", yes=yes, after=helps):

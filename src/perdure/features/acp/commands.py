@@ -25,7 +25,7 @@ async def serve_acp(
 ) -> None:
     """Serve an agent to an editor, such as Zed.
 
-    It speaks the Agent Client Protocol over stdio. The editor starts it: `perdure connect zed` enters it there.
+    It speaks the Agent Client Protocol over stdio. The editor starts it by itself: `perdure connect zed` sets that up.
     """
     try:
         import acp

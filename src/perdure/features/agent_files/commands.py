@@ -49,7 +49,7 @@ async def import_agents(
     messages: Annotated[bool, flag("--messages/--no-messages", "With its messages.")] = True,
     org: Org = None,
 ) -> None:
-    """Make the agents of an agent file, of this program or of Letta's server."""
+    """Create the agents of an agent file, written here or by Letta's server."""
     read = read_agent_file(work.read_bytes(file))
     async with work.open_store(org=org) as perdure:
         importer = Import(perdure, read, ImportOptions(name=name, model=model, without_messages=not messages))

@@ -17,7 +17,7 @@ if for_work(__name__):
 @command("compress")
 async def compress_file(
     view: Output,
-    file: Annotated[str, argument("What a tool printed; -: stdin.")],
+    file: Annotated[str, argument("A tool's output; - is stdin.")],
     level: Annotated[
         Literal["lossless", "full"], option("lossless keeps everything; full also leaves out what is typical.")
     ] = "full",

@@ -35,15 +35,17 @@ async def connect_program(
     view: Output,
     program: Annotated[str, argument("claude-code, cursor, codex, vscode, zed, open-webui or letta-code.", "PROGRAM")],
     project: Annotated[
-        str | None, option("Change the configuration of this project, not yours.", "DIR", name="--project")
+        str | None, option("Change this project's configuration instead of your own.", "DIR", name="--project")
     ] = None,
     read_only: Annotated[bool, flag("--read-only", "Let it only read memory.")] = False,
-    no_hooks: Annotated[bool, flag("--no-hooks", "Only the tools; nothing is recalled or captured by itself.")] = False,
+    no_hooks: Annotated[
+        bool, flag("--no-hooks", "Only the tools; nothing is recalled or captured automatically.")
+    ] = False,
     nudges: Annotated[
         str | None, option("Reminders to write notes: off, light, balanced or strict.", "LEVEL", name="--nudges")
     ] = None,
     only_print: Annotated[bool, flag("--print", "Print what would be written, and write nothing.")] = False,
-    undo: Annotated[bool, flag("--undo", "Take it out again, byte for byte.")] = False,
+    undo: Annotated[bool, flag("--undo", "Remove what was written, byte for byte.")] = False,
     yes: Yes = False,
 ) -> None:
     """Connect a program, such as Claude Code, to memory.

@@ -32,7 +32,7 @@ def _expanded(path: str) -> Path:
 
 @command("backup", lacks="nothing to back up")
 async def backup(
-    view: Output, perdure: AsyncPerdure, path: Annotated[str, argument("The file to make.", "PATH")]
+    view: Output, perdure: AsyncPerdure, path: Annotated[str, argument("The file to write.", "PATH")]
 ) -> None:
     """Copy the store as it is now to a new file, while agents work."""
     file = _expanded(path)
@@ -50,7 +50,7 @@ async def backup(
 
 @command("restore")
 async def restore(
-    view: Output, path: Annotated[str, argument("A file that `perdure backup` has made.", "PATH")], yes: Yes = False
+    view: Output, path: Annotated[str, argument("A file written by `perdure backup`.", "PATH")], yes: Yes = False
 ) -> None:
     """Put a backup in the place of the store. The old one is kept."""
     file, address = _expanded(path), Settings.from_environment().store_address
@@ -77,9 +77,12 @@ async def restore(
 async def migrate_db(
     view: Output,
     source: Annotated[str, argument("A file or postgresql://...", "FROM")],
-    target: Annotated[str, argument("An empty database, or a file that is made.", "TO")],
+    target: Annotated[str, argument("An empty database, or a file to create.", "TO")],
 ) -> None:
-    """Copy a store to another database, such as PostgreSQL. Killed, it goes on where it was."""
+    """Copy a store to another database, such as PostgreSQL.
+
+    If it is interrupted, run it again: it continues where it stopped.
+    """
     check_store_address("FROM", source)
     check_store_address("TO", target)
     from_, to = (address if is_postgres(address) else _expanded(address) for address in (source, target))

@@ -58,7 +58,7 @@ async def context(
     diff: Annotated[tuple[str, str] | None, option("Compare the requests of two steps.", "STEP STEP")] = None,
     raw: Annotated[bool, flag("--raw", "Print the request of --step, or the last, in its canonical form.")] = False,
     cost: Annotated[bool, flag("--cost", "Show what the conversation's requests and summaries cost.")] = False,
-    svg: Annotated[Path | None, option("Write the plot of --cost to a file, too.", "FILE")] = None,
+    svg: Annotated[Path | None, option("Also write the plot of --cost to a file.", "FILE")] = None,
 ) -> None:
     """Show the context window, the requests to models and their cost.
 

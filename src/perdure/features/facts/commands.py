@@ -56,23 +56,29 @@ WHY_FADED = {"unused": "faded before, and not used since", "used": "used again: 
 class Options:
     """The options of `list` and `search` that say which facts."""
 
-    entity: Annotated[str | None, option("Only about it; a name or an id.", "NAME")] = None
+    entity: Annotated[str | None, option("Only facts about this entity; a name or an id.", "NAME")] = None
     relations: Annotated[
-        list[str] | None, option("Only such as LIVES_IN; several: any of them.", "NAME", name="--relation")
+        list[str] | None,
+        option("Only this relation, such as LIVES_IN; repeat it for any of several.", "NAME", name="--relation"),
     ] = None
-    types: Annotated[list[str] | None, option("Only of this fact type; several: any.", "NAME", name="--type")] = None
+    types: Annotated[
+        list[str] | None, option("Only of this fact type; repeat it for any of several.", "NAME", name="--type")
+    ] = None
     at: Annotated[str | None, option("Only what was true then.", "DATE")] = None
     since: Annotated[str | None, option("Only what was true then or later.", "DATE")] = None
     until: Annotated[str | None, option("Only what was true then or before.", "DATE")] = None
     as_of: Annotated[str | None, option("What was believed at the end of that day.", "DATE")] = None
-    min_rating: Annotated[float, option("Only what matters so much.", min=0, max=1)] = 0.0
+    min_rating: Annotated[float, option("Only facts rated at least this.", min=0, max=1)] = 0.0
     state: Annotated[
         str | None, option("`active`, `faded`, `proposed`, `archived` or `all`; by default the first two.", "STATE")
     ] = None
     trust: Annotated[
-        list[str] | None, option("Only from `user`, `agent`, `tool`, `web` and so on; several: any.", "NAME")
+        list[str] | None,
+        option("Only from `user`, `agent`, `tool`, `web` and so on; repeat it for any of several.", "NAME"),
     ] = None
-    scope: Annotated[list[str] | None, option("Only such as user_id=ann; several: all of them.", "NAME=VALUE")] = None
+    scope: Annotated[
+        list[str] | None, option("Only of this scope, such as user_id=ann; repeat it for all of several.", "NAME=VALUE")
+    ] = None
 
 
 @command("fact list")
@@ -144,12 +150,12 @@ async def edit(
     view: Output,
     perdure: AsyncPerdure,
     fact: FactName,
-    text: Annotated[str | None, argument("The sentence; by default it stays.", "TEXT")] = None,
+    text: Annotated[str | None, argument("The new sentence; by default it stays as it is.", "TEXT")] = None,
     since: FromDate = None,
     until: ToDate = None,
     rating: Annotated[float | None, option("How much it matters.", min=0, max=1)] = None,
 ) -> None:
-    """Correct a fact; the version before stays in its history. '' takes a date away."""
+    """Correct a fact; the version before stays in its history. '' removes a date."""
     [fact_id], home = await find_facts(perdure, fact)
     given, times = (("text", text), ("rating", rating)), (("valid_at", since), ("invalid_at", until))
     changes: Any = {name: value for name, value in given if value is not None}
@@ -217,7 +223,7 @@ async def restore(
     ] = None,
     last: Annotated[bool, flag("--last", "All that the latest `perdure fact tidy` let fade.")] = False,
 ) -> None:
-    """Bring forgotten facts back, or those that faded."""
+    """Bring back forgotten or faded facts."""
     if last:
         agent = await get_agent(view, perdure, facts[0] if facts else None, change=True)
         restored = await agent.facts.restore_last()
@@ -246,7 +252,7 @@ async def accept(view: Output, perdure: AsyncPerdure, facts: FactNames) -> None:
 
 @command("fact pause", change=True)
 async def pause(view: Output, agent: LastAgent) -> None:
-    """Extract no facts until `resume`."""
+    """Stop extracting facts until `resume`."""
     await agent.facts.pause()
     view.show({"agent": agent.name, "paused": True}, Text(f"No facts are extracted for {visible(agent.name)}."))
     view.hint(f"`perdure fact resume {agent.name}` goes on.")
@@ -323,7 +329,7 @@ async def profile(
     view: Output,
     agent: LastAgent,
     user: Annotated[str, option("Of this entity in place of the user.", "NAME")] = "",
-    budget: Annotated[int, option("The most tokens.", min=1, max=200_000)] = 500,
+    budget: Annotated[int, option("How many tokens at most.", min=1, max=200_000)] = 500,
 ) -> None:
     """Show what is known about the user, by slots."""
     found = await agent.profile(budget_tokens=budget, user=user)
@@ -340,11 +346,11 @@ async def profile(
 async def timeline(
     view: Output,
     agent: LastAgent,
-    entity: Annotated[str | None, option("Only about it; a name or an id.", "NAME")] = None,
+    entity: Annotated[str | None, option("Only facts about this entity; a name or an id.", "NAME")] = None,
     since: Annotated[str | None, option("Only then or later.", "DATE")] = None,
     until: Annotated[str | None, option("Only then or before.", "DATE")] = None,
     tags: Annotated[
-        list[str] | None, option("Only of this relation or type; several: any.", "NAME", name="--tag")
+        list[str] | None, option("Only of this relation or type; repeat it for any of several.", "NAME", name="--tag")
     ] = None,
     limit: Limit = 100,
 ) -> None:
@@ -367,7 +373,7 @@ async def context(
     *,
     query: Annotated[str, argument("What the facts should match.", "[TEXT]")] = "",
     agent: LastAgent,
-    budget: Annotated[int, option("The most tokens.", min=1, max=200_000)] = 1_000,
+    budget: Annotated[int, option("How many tokens at most.", min=1, max=200_000)] = 1_000,
 ) -> None:
     """Print what is known as one text, for any program."""
     packed = await agent.facts.context(query, budget_tokens=budget)

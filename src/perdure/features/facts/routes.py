@@ -147,7 +147,7 @@ async def update_settings(body: wire.FactSettingsIn, library: Library) -> wire.F
     return wire.fact_settings_shape(await facts.change_settings(changes), await facts.counts())
 
 
-Budget = Annotated[int, Query(ge=1, le=BUDGET_MAX_TOKENS, description="The most tokens.")]
+Budget = Annotated[int, Query(ge=1, le=BUDGET_MAX_TOKENS, description="How many tokens at most.")]
 
 
 @router.get("/v1/profiles")

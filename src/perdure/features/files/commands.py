@@ -56,7 +56,7 @@ async def attach_folder(view: Output, perdure: AsyncPerdure, folder: FolderName,
 
 @command("folder detach", json=False, finds="folder", change=True)
 async def detach_folder(view: Output, perdure: AsyncPerdure, folder: FolderName, agent: LastAgent) -> None:
-    """Take a folder from an agent."""
+    """Detach a folder from an agent."""
     await agent.files.detach(folder)
     view.print(await _folder_line(await perdure.folders.get(folder)))
     view.hint(f"{agent.name} has it no longer; the folder itself stays.")
@@ -83,13 +83,15 @@ async def _folder_line(folder: AsyncFolder) -> str:
 async def upload(
     view: Output,
     paths: Annotated[list[Path], argument("Files, or whole directories.", "PATH...")],
-    folder: Annotated[str | None, option("The folder; by default named as the directory.", "NAME")] = None,
+    folder: Annotated[str | None, option("The folder; by default named after the directory.", "NAME")] = None,
     agent: Annotated[str | None, agent_option("Give the folder to this agent, by name or id.")] = None,
-    encoding: Annotated[str | None, option("Of texts, such as gb18030; by default it is guessed.", "NAME")] = None,
+    encoding: Annotated[
+        str | None, option("Encoding of texts, such as gb18030; by default it is guessed.", "NAME")
+    ] = None,
 ) -> int:
-    """Add files to a folder that agents read. A file that is there with the same bytes stays as it is.
+    """Add files to a folder that agents read. A file that is already there with the same bytes stays as it is.
 
-    Of directories, version control, packages of others and what is no text are left out.
+    From directories, version control, third-party packages and whatever is not text are left out.
     """
     entries = list(select_files(paths, max_bytes=Settings.from_environment().file_limit_bytes))
     selected = [entry for entry in entries if not entry.skipped]

@@ -189,7 +189,7 @@ async def send(
 
 @command("group cancel", finds="group")
 async def cancel(view: Output, perdure: AsyncPerdure, group: GroupName) -> None:
-    """End what goes on in a group; what was said stays."""
+    """Stop what is under way in a group; what was said stays."""
     target = await perdure.groups.get(group)
     turns = await target.cancel()
     view.show({"group_id": target.id, "cancelled": [turn.seq for turn in turns]})
@@ -214,7 +214,7 @@ def cancel_on_interrupt(group: AsyncGroup, turn: core.GroupTurn) -> Iterator[Non
 
 @command("group reset", finds="group")
 async def reset(view: Output, perdure: AsyncPerdure, group: GroupName, yes: Yes = False) -> None:
-    """Begin a group's transcript anew, for good; its agents' other conversations stay."""
+    """Clear a group's transcript, for good; its agents' other conversations stay."""
     target = await perdure.groups.get(group)
     question = (
         f"What was said in {_name(target)} will be out of its view, for good; its agents' other conversations and"

@@ -127,8 +127,8 @@ async def update(
     view: Output,
     perdure: AsyncPerdure,
     agent: LastAgent,
-    frequency: Annotated[int | None, option("Wake after so many turns.", min=1)] = None,
-    max_steps: Annotated[int | None, option("Model calls of a pass.", min=1)] = None,
+    frequency: Annotated[int | None, option("Wake after this many turns.", min=1)] = None,
+    max_steps: Annotated[int | None, option("How many model calls a pass may make.", min=1)] = None,
     max_tokens: Annotated[int | None, option("Tokens, in and out, of a pass.", min=1)] = None,
 ) -> None:
     """Change how often a companion wakes, and what a pass may take."""

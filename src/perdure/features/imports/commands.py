@@ -25,19 +25,19 @@ async def import_(
     view: Output,
     source: Annotated[str, argument("chatgpt, claude, mem0, zep, letta, letta-db, markdown or jsonl.", "SOURCE")],
     path: Annotated[
-        str, argument("The export: a ZIP file as downloaded, a folder or a file; of letta the server's URL.", "PATH")
+        str, argument("The export: a ZIP file as downloaded, a folder or a file; for letta, the server's URL.", "PATH")
     ],
     agent: Annotated[
-        str | None, agent_option("Who gets it; made if missing, by default with the source's name.")
+        str | None, agent_option("The agent that gets it, created if missing; by default named after the source.")
     ] = None,
-    facts: Annotated[bool, flag("--facts", "Extract facts from it, too.")] = False,
-    key: Annotated[str | None, option("Of letta: the server's key; by default LETTA_API_KEY.", "KEY")] = None,
+    facts: Annotated[bool, flag("--facts", "Also extract facts from it.")] = False,
+    key: Annotated[str | None, option("For letta: the server's key; by default LETTA_API_KEY.", "KEY")] = None,
     yes: Yes = False,
     org: Org = None,
 ) -> None:
     """Bring conversations and memories from another program.
 
-    It reads everything first, says what is new, and asks. What is there already is skipped, so that it can be repeated.
+    It reads everything first, says what is new, and asks. What is already there is skipped, so you can run it again.
     """
     check_choice("SOURCE", source, (*IMPORT_SOURCES, "letta"))
     if source == "letta":
@@ -102,7 +102,7 @@ async def _import_server(view: Output, url: str, key: str | None, *, yes: bool, 
 @command("tool review")
 async def review_tool(
     view: Output,
-    name: Annotated[str | None, argument("The tool; without it all that wait are listed.", "NAME")] = None,
+    name: Annotated[str | None, argument("The tool; without a name, all that wait are listed.", "NAME")] = None,
     yes: Yes = False,
 ) -> None:
     """Read the code of a tool that came from a server, and give it to the agents that had it there."""

@@ -39,7 +39,7 @@ async def list_models(view: Output) -> None:
 
 @command("model get")
 async def get_model(view: Output, name: Name) -> None:
-    """Fetch a model. Broken off, the same command goes on where it was."""
+    """Fetch a model. If it is interrupted, run it again: it continues where it stopped."""
     local = LocalModels(Settings.from_environment())
     is_new = name not in local.names()
     if is_new:
@@ -53,7 +53,7 @@ async def get_model(view: Output, name: Name) -> None:
 
 @command("model use")
 async def use_model(view: Output, name: NameOrFile) -> None:
-    """Make a model the default: of new agents, and of those that follow the default."""
+    """Make a model the default, for new agents and for those that follow it."""
     local = LocalModels(Settings.from_environment())
     name = local.use(name)
     view.show({"name": name, "model": f"{PROVIDER}/{name}", "file": str(local.get(name))})

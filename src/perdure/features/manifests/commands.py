@@ -20,7 +20,7 @@ if for_work(__name__):
     from perdure.library.perdure import AsyncPerdure
 
 Place = Annotated[str | None, option("The YAML file, or a folder of them.", "PATH", name="-f")]
-Prune = Annotated[bool, flag("--prune", "Take out of use what the files had once, and have no more.")]
+Prune = Annotated[bool, flag("--prune", "Retire what the files once had and no longer have.")]
 
 
 @command("apply")
@@ -32,7 +32,7 @@ async def apply(
     yes: Yes = False,
     org: Org = None,
 ) -> None:
-    """Make agents and what they use as files describe them.
+    """Create and change agents, and what they use, to match files.
 
     It shows what would change, and asks; then all is changed at once, or nothing.
     """

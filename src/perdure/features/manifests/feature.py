@@ -9,7 +9,7 @@ FEATURE = Feature(
     uses=("groups", "mcp", "schedules"),
     nouns={"agent": Noun(modules=("commands",))},
     verbs={
-        "apply": Noun(modules=("commands",), help="Make agents and what they use as files describe them."),
+        "apply": Noun(modules=("commands",), help="Create and change agents, and what they use, to match files."),
         "diff": Noun(modules=("commands",), help="Show where agents differ from the files that describe them."),
     },
     routes=("routes",),

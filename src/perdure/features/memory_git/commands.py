@@ -49,7 +49,7 @@ async def push(
 
 @command("memory log")
 async def log(
-    view: Output, agent: LastAgent, limit: Annotated[int, option("At most so many.", "N", min=1)] = 20
+    view: Output, agent: LastAgent, limit: Annotated[int, option("How many at most.", "N", min=1)] = 20
 ) -> None:
     """Show the newest commits of an agent's memory."""
     found = await agent.memory_git.commits(limit=limit)

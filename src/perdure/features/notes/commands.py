@@ -26,7 +26,7 @@ Kind = Annotated[
     str | None, option("error, decision, plan, handoff, intel, explain, doc or snippet.", "KIND", name="--kind")
 ]
 Fields = Annotated[
-    list[str] | None, option("A field, such as cause='a full disk'; several.", "NAME=TEXT", name="--field")
+    list[str] | None, option("A field, such as cause='a full disk'; may be repeated.", "NAME=TEXT", name="--field")
 ]
 
 
@@ -37,7 +37,7 @@ class NotePlace:
 
     project: Annotated[str, option("The project's folder; by default this one.", "DIR")] = "."
     is_global: Annotated[bool, flag("--global", "Only the memory behind all projects.")] = False
-    agent: Annotated[str | None, agent_option("The agent in place of the project's: name or id.")] = None
+    agent: Annotated[str | None, agent_option("The memory of this agent instead of the project's; name or id.")] = None
 
 
 NO_NOTES = "There are no notes here yet: `perdure note add error TITLE 'What happened.'` writes one."
@@ -52,7 +52,7 @@ async def add_note(
     where: NotePlace,
     text: Annotated[str | None, argument("The first field of the kind; - is stdin.", "TEXT")] = None,
     field: Fields = None,
-    tag: Annotated[list[str] | None, option("A tag; several.", "TAG", name="--tag")] = None,
+    tag: Annotated[list[str] | None, option("A tag; may be repeated.", "TAG", name="--tag")] = None,
 ) -> None:
     """Write a note."""
     values = read_pairs("--field", field, "NAME=TEXT")
@@ -113,7 +113,7 @@ async def edit_note(
     title: Annotated[str | None, option("Another title.", "TITLE")] = None,
     field: Fields = None,
 ) -> None:
-    """Change the title or fields of a note; an empty field goes."""
+    """Change the title or fields of a note; an empty value removes a field."""
     if title is None and not field:
         raise InvalidInput("there is nothing to change: give --title TITLE or --field NAME=TEXT")
     notes, found = await _find_note(perdure, note, where)
@@ -132,7 +132,7 @@ async def archive_note(view: Output, perdure: AsyncPerdure, note: NoteId, where:
 
 @command("note restore", finds="note")
 async def restore_note(view: Output, perdure: AsyncPerdure, note: NoteId, where: NotePlace) -> None:
-    """Have an archived note found again."""
+    """Bring an archived note back into lists and searches."""
     notes, found = await _find_note(perdure, note, where)
     view.show(note_shape(await notes.restore(found.id)), Text(f"{visible(found.title)} is found again."))
 
@@ -153,10 +153,12 @@ async def review_notes(
     view: Output,
     perdure: AsyncPerdure,
     where: NotePlace,
-    days: Annotated[int | None, option("Those that old; by default as each kind has it.", "DAYS", min=0)] = None,
+    days: Annotated[
+        int | None, option("At least this old; by default each kind has its own age.", "DAYS", min=0)
+    ] = None,
     limit: Limit = 50,
 ) -> None:
-    """List notes that nobody changed for long, the oldest first."""
+    """List notes that have not changed for long, the oldest first."""
     found = await _of_each(perdure, where, lambda notes: notes.review(days=days, limit=limit))
     _show_notes(view, sorted(found, key=lambda one: one[1].changed_at)[:limit], none="No note is due for a review.")
     if found:
@@ -165,7 +167,7 @@ async def review_notes(
 
 @command("note keep", finds="note")
 async def keep_note(view: Output, perdure: AsyncPerdure, note: NoteId, where: NotePlace) -> None:
-    """Say that a note still holds: its review begins anew."""
+    """Confirm that a note still holds: its review starts over."""
     notes, found = await _find_note(perdure, note, where)
     view.show(note_shape(await notes.keep(found.id)), Text(f"{visible(found.title)} still holds."))
 

@@ -139,7 +139,7 @@ async def archive_note(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/notes/{note_id}/restore", shows=notes)
 async def restore_note(request: Request, library: AsyncPerdure) -> Notice:
-    """Have an archived note found again."""
+    """Bring an archived note back into lists and searches."""
     note = await agent_of(request, library).notes.restore(_note_id_of(request))
     return Notice(f"“{note.title}” is found again.", undo=_path(request, note.id, "archive"))
 

@@ -147,11 +147,11 @@ async def archive_note(agent: ThisAgent, note_id: PassageIdIn) -> NoteShape:
 
 @router.post("/v1/agents/{agent_id}/notes/{note_id}/restore")
 async def restore_note(agent: ThisAgent, note_id: PassageIdIn) -> NoteShape:
-    """Have an archived note found again."""
+    """Bring an archived note back into lists and searches."""
     return NoteShape.make(await agent.notes.restore(note_id))
 
 
 @router.post("/v1/agents/{agent_id}/notes/{note_id}/keep")
 async def keep_note(agent: ThisAgent, note_id: PassageIdIn) -> NoteShape:
-    """Say that a note still holds: its review begins anew."""
+    """Confirm that a note still holds: its review starts over."""
     return NoteShape.make(await agent.notes.keep(note_id))

@@ -65,7 +65,7 @@ async def revert_writes(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Take writes of an agent's memory back. `perdure undo` brings them back."""
+    """Take back writes to an agent's memory. `perdure undo` brings them back."""
     await _revert(view, agent, partial(agent.sources.revert_writes, writes), dry_run=dry_run, yes=yes)
 
 
@@ -160,12 +160,12 @@ def _result_view(result: RevertResult) -> list[RenderableType]:
 async def why(
     view: Output,
     perdure: AsyncPerdure,
-    of: Annotated[str, argument("Of a run, step, message, passage, block or fact, or words of a memory.", "ID")],
+    of: Annotated[str, argument("A run, step, message, passage, block or fact by id, or words of a memory.", "ID")],
     agent: MemoryOwner = None,
 ) -> None:
     """Show where a memory comes from, or what was behind an answer.
 
-    Of a memory: who wrote it, and in answer to what. Of an answer: what was in its request.
+    For a memory: who wrote it, and in answer to what. For an answer: what was in its request.
 
     The beginning of an id is enough; block-...:3 is a line of a block.
     """
@@ -191,7 +191,7 @@ async def forget(
     erase: Annotated[bool, flag("--erase", "Remove it from the store's file too, with old versions. No undo.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Show where a text stands in memory and history, and take it out."""
+    """Find a text in memory and history, and remove it."""
     if is_id_start(text):
         with suppress(NotFound):  # then it is a text like any other
             text = await perdure.ids.find(text, "message", "passage")

@@ -12,7 +12,7 @@ FEATURE = Feature(
     },
     verbs={
         "why": Noun(modules=("commands",), help="Show where a memory comes from, or what was behind an answer."),
-        "forget": Noun(modules=("commands",), help="Show where a text stands in memory and history, and take it out."),
+        "forget": Noun(modules=("commands",), help="Find a text in memory and history, and remove it."),
         "undo": Noun(modules=("commands",), help="Undo what was forgotten or corrected in an agent."),
     },
     slashes={

@@ -69,14 +69,14 @@ async def install(
 
 @command("plugin enable", json=False, finds="plug-in")
 async def enable(view: Output, perdure: AsyncPerdure, name: Name) -> None:
-    """Use a plug-in again."""
+    """Enable a plug-in again."""
     contents = await perdure.plugins.enable(name)
     view.hint(f"{visible(contents.name)} is in use. {AT_START if contents.record.hooks else ''}".strip())
 
 
 @command("plugin disable", json=False, finds="plug-in")
 async def disable(view: Output, perdure: AsyncPerdure, name: Name) -> None:
-    """Use a plug-in no longer; its files stay."""
+    """Disable a plug-in; its files stay."""
     contents = await perdure.plugins.disable(name)
     view.hint(f"{visible(contents.name)} is disabled. `perdure plugin enable {visible(name)}` uses it again.")
 

@@ -16,7 +16,7 @@ async def load(request: Request, library: AsyncPerdure) -> list[Data]:
 
 
 async def enable(request: Request, library: AsyncPerdure) -> Notice:
-    """Use a plug-in again."""
+    """Enable a plug-in again."""
     name = (await library.plugins.enable(field_of(await form_of(request), "name"))).name
     return Notice(f"{name} is in use. Its hooks are called after the next start.")
 

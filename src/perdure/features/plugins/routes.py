@@ -43,7 +43,7 @@ async def retrieve_plugin(plugin_name: _Name, library: Library) -> PluginShape:
 
 @router.post("/v1/plugins/{plugin_name}/enable")
 async def enable_plugin(plugin_name: _Name, library: Library) -> PluginShape:
-    """Use a plug-in again."""
+    """Enable a plug-in again."""
     return PluginShape.make(await library.plugins.enable(plugin_name))
 
 

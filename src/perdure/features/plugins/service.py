@@ -149,7 +149,7 @@ class AsyncPlugins(AsyncPart):
         return await self.get(record.name)
 
     async def enable(self, name: str) -> PluginContents:
-        """Use a plug-in again. Raises: NotFound; InvalidInput: it lacks another one, or the policy forbids it."""
+        """Enable a plug-in again. Raises: NotFound; InvalidInput: it lacks another one, or the policy forbids it."""
         record = self._find(name)
         if not record.is_enabled:
             records, settings = load_records(self._app.settings), self._app.settings

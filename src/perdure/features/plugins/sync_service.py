@@ -51,7 +51,7 @@ class Plugins(Part):
         return self._portal.run(self._inner.install(source, expected=expected))
 
     def enable(self, name: str) -> PluginContents:
-        """Use a plug-in again. Raises: NotFound; InvalidInput: it lacks another one, or the policy forbids it."""
+        """Enable a plug-in again. Raises: NotFound; InvalidInput: it lacks another one, or the policy forbids it."""
         return self._portal.run(self._inner.enable(name))
 
     def disable(self, name: str) -> PluginContents:

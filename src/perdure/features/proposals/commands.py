@@ -28,7 +28,7 @@ async def list_proposals(
     view: Output,
     perdure: AsyncPerdure,
     agent: Annotated[str | None, argument("Name or id; by default all agents.", "AGENT")] = None,
-    everything: Annotated[bool, flag("--all", "With those that were decided.")] = False,
+    everything: Annotated[bool, flag("--all", "Include those that were decided.")] = False,
 ) -> None:
     """List the changes of memory that agents propose and that wait for you."""
     proposals = perdure.proposals if agent is None else (await get_agent(view, perdure, agent)).proposals

@@ -51,15 +51,17 @@ async def add_schedule(
     times: Annotated[int | None, option("How often at most.", "NUMBER")] = None,
     until: Annotated[str | None, option("Not after this time.", "TIME")] = None,
     missed: Annotated[
-        Literal["skip", "once", "all"], option("What becomes of times at which no process ran.")
+        Literal["skip", "once", "all"], option("What to do about times at which no process ran.")
     ] = "once",
-    missed_limit: Annotated[int, option("Of `all`: only the newest.", "NUMBER", min=1, max=100)] = 10,
+    missed_limit: Annotated[int, option("With `all`: only this many of the newest.", "NUMBER", min=1, max=100)] = 10,
     quiet: Annotated[str | None, option("Not at these hours, such as 22:00-07:00.", "HOURS")] = None,
-    skip_quiet: Annotated[bool, flag("--skip-quiet", "Nor after them, what falls there.")] = False,
+    skip_quiet: Annotated[
+        bool, flag("--skip-quiet", "Skip what falls into quiet hours, instead of sending it after them.")
+    ] = False,
     as_user: Annotated[bool, flag("--as-user", "The agent reads TEXT as a message of its user.")] = False,
     companion: Annotated[bool, flag("--companion", "Wake the agent's companion instead; TEXT is the name.")] = False,
 ) -> None:
-    """Have an agent told something later, once or again and again."""
+    """Tell an agent something later, once or repeatedly."""
     schedule = await agent.schedules.create(
         text,
         at=at,
@@ -86,7 +88,7 @@ async def list_schedules(
     view: Output,
     perdure: AsyncPerdure,
     agent: Annotated[str | None, argument("Name or id; by default all agents.", "AGENT")] = None,
-    everything: Annotated[bool, flag("--all", "With those that have ended.")] = False,
+    everything: Annotated[bool, flag("--all", "Include those that have ended.")] = False,
 ) -> None:
     """List the schedules, and when each fires next."""
     schedules = perdure.schedules if agent is None else (await get_agent(view, perdure, agent)).schedules
@@ -125,7 +127,7 @@ async def show_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) -> 
 
 @command("schedule pause", finds="schedule")
 async def pause_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) -> None:
-    """Have a schedule fire no more until it is resumed."""
+    """Stop a schedule from firing until it is resumed."""
     paused = await perdure.schedules.pause((await _find_schedule(perdure, schedule)).id)
     view.show(schedule_shape(paused, (await perdure.agent(paused.agent_id)).name), f"{paused.id} is paused.")
     view.hint(f"`perdure schedule resume {paused.id}` has it fire again")
@@ -133,7 +135,7 @@ async def pause_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) ->
 
 @command("schedule resume", finds="schedule")
 async def resume_schedule(view: Output, perdure: AsyncPerdure, schedule: Name) -> None:
-    """Have a paused schedule fire again, from its next due time on."""
+    """Let a paused schedule fire again, from its next due time on."""
     found = await perdure.schedules.resume((await _find_schedule(perdure, schedule)).id)
     view.show(schedule_shape(found, (await perdure.agent(found.agent_id)).name), *_next_lines(found))
 
@@ -167,7 +169,7 @@ async def tell_event(
     wake: Annotated[
         bool, flag("--wake/--note", "Whether the agent acts now, or reads of it with its next message.")
     ] = True,
-    key: Annotated[str | None, option("The same key again is the same event.", "TEXT")] = None,
+    key: Annotated[str | None, option("An event that comes twice under one key counts once.", "TEXT")] = None,
 ) -> int:
     """Tell an agent that something happened, and print what it says."""
     values = {} if data is None else read_object("--data", data, '{"from": "the app"}')

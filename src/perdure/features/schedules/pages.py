@@ -76,7 +76,7 @@ def _cron_of(when: str, days: str) -> str:
 
 
 async def pause_schedule(request: Request, library: AsyncPerdure) -> Notice:
-    """Have a schedule fire no more until it is resumed."""
+    """Stop a schedule from firing until it is resumed."""
     agent_id, schedule_id = agent_id_of(request), ScheduleId(request.path_params["schedule_id"])
     await library.agent_of(agent_id).schedules.pause(schedule_id)
     return Notice("The schedule is paused.", undo=f"/agents/{agent_id}/memory/schedules/{schedule_id}/resume")

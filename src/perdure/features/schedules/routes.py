@@ -23,7 +23,8 @@ NEXT_TIMES = 5
 
 _Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="At most this many items.")]
 _Key = Annotated[
-    str | None, Header(min_length=1, max_length=KEY_MAX_CHARS, description="The same key again is the same event.")
+    str | None,
+    Header(min_length=1, max_length=KEY_MAX_CHARS, description="An event that comes twice under one key counts once."),
 ]
 
 

@@ -23,9 +23,7 @@ SUMMARY = ("name", "layer", "description", "version", "is_protected", "archived_
 
 @command("skill on", change=True)
 async def turn_on(
-    view: Output,
-    agent: Agent,
-    read_only: Annotated[bool, flag("--read-only", "It reads skills, and writes none.")] = False,
+    view: Output, agent: Agent, read_only: Annotated[bool, flag("--read-only", "It only reads skills.")] = False
 ) -> None:
     """Give an agent the tools of skills, and the rules for what it may keep."""
     await agent.skills.enable(learns=not read_only)
@@ -116,7 +114,7 @@ async def restore_skill(
     view: Output,
     skill: Name,
     agent: LastAgent,
-    version: Annotated[int | None, option("What that version said.", "NUMBER", min=1)] = None,
+    version: Annotated[int | None, option("The version to bring back.", "NUMBER", min=1)] = None,
 ) -> None:
     """Take a skill out of the archive, or bring an older version back."""
     _show_changed(view, await agent.skills.restore(skill, version=version), "is back")
@@ -127,9 +125,9 @@ async def protect_skill(
     view: Output,
     skill: Name,
     agent: LastAgent,
-    off: Annotated[bool, flag("--off", "The agent changes it, too.")] = False,
+    off: Annotated[bool, flag("--off", "Let the agent change it again.")] = False,
 ) -> None:
-    """Have only people change a skill."""
+    """Let only people change a skill."""
     _show_changed(view, await agent.skills.protect(skill, protected=not off), f"is {'not ' if off else ''}protected")
 
 

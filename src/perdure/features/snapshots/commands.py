@@ -29,7 +29,7 @@ async def make_snapshot(
     agent: Agent,
     at: At = None,
     note: Annotated[str, option("What it is kept for.", "TEXT")] = "",
-    file: Annotated[str | None, option("Write it as one JSON object too; - is stdout.", "FILE")] = None,
+    file: Annotated[str | None, option("Also write it as one JSON object; - is stdout.", "FILE")] = None,
     overwrite: Annotated[bool, flag("--overwrite", "Replace the file if it is there.")] = False,
 ) -> None:
     """Keep an agent exactly as it is now, or as a step left it."""
@@ -67,7 +67,7 @@ async def restore(
 ) -> None:
     """Bring an agent back to a snapshot, or to the end of a step; later messages leave the view.
 
-    Nothing is lost: the messages stay in the log, and what the agent is now is kept as a snapshot. Archives, facts and
+    Nothing is lost: the messages stay in the log, and the agent as it is now is kept as a snapshot. Archives, facts and
     files stay as they are.
     """
     if (number is None) == (at is None):
@@ -89,7 +89,7 @@ async def clone(
     view: Output,
     agent: Agent,
     name: Annotated[str, argument("The name of the clone.", "NAME")],
-    number: Annotated[int | None, option("Of this snapshot.", "NUMBER", name="--snapshot", min=1)] = None,
+    number: Annotated[int | None, option("Copy it as in this snapshot.", "NUMBER", name="--snapshot", min=1)] = None,
     at: At = None,
 ) -> None:
     """Make another agent of this one, with its whole log, as it is now or was in a snapshot or at a step."""
@@ -108,7 +108,7 @@ async def load(
     name: Annotated[str | None, option("Another name.", "NAME")] = None,
     org: Org = None,
 ) -> None:
-    """Make an agent of a snapshot in a file, of this store or another one."""
+    """Create an agent from a snapshot file, of this store or another one."""
     try:
         document = json.loads(work.read_text(file))
     except (ValueError, RecursionError) as error:

@@ -27,7 +27,8 @@ async def serve_telegram(
     """Let people talk to an agent in Telegram.
 
     Each chat is a conversation of its own. Ctrl-C ends it. The token of the bot is in PERDURE_TELEGRAM_TOKEN;
-    @BotFather gives one. Nobody may talk to it but those you allow: start it, write to the bot, and it says your id.
+    @BotFather gives one. Nobody may talk to it but those you allow: start it, write to the bot, and it tells you your
+    id.
     """
     if not (token := os.environ.get(TOKEN, "").strip()):
         raise InvalidInput(f"{TOKEN} is not set: ask @BotFather in Telegram for a token, and put it there")
