@@ -365,11 +365,10 @@ def _fill_proposals(tx: Tx, agent: Agent, block: Block) -> Proposal:
 
 def _fill_memory_git(tx: Tx, agent: Agent, block: Block) -> GitHistory:
     """Two packs of commits, one of which is a version of the block, and a further file."""
-    git, empty = tx.of(MemoryGit), GitHistory(agent_id=agent.id)
+    git = tx.of(MemoryGit)
     git.put_file(agent.id, "walrus.md", "a walrus", by="ada", at=AT)
-    git.note_commits(agent.id, {(block.id, 0): ("a", "a walrus")})
-    stored = git.advance(empty, new_git_history(agent.id), PACK)
-    return git.advance(stored, stored, PACK)
+    stored = git.advance(new_git_history(agent.id), PACK, {(block.id, 0): ("a", "a walrus")}, whole=False)
+    return git.advance(stored, PACK, {}, whole=False)
 
 
 def _fill_graph(contract: Contract, tx: Tx, agent: Agent) -> tuple[Graph, FactRule, Community]:

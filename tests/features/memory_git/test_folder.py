@@ -68,3 +68,64 @@ def test_a_file_of_windows_is_the_same_memory(agent: Agent, tmp_path: Path) -> N
 
     human = agent.blocks.get("human")
     assert (human.value, human.description) == ("Name: Eva\nTown: Turin", "Her")
+
+
+def versions_of(agent: Agent) -> list[str]:
+    """Which version each commit but the first is, oldest first; of one that is none what it says."""
+    return [" ".join(one.versions) or one.subject for one in reversed(agent.memory_git.commits()[:-1])]
+
+
+def test_an_older_block_that_had_a_label_of_another_one_is_committed_once(store: Perdure, agent: Agent) -> None:
+    """Its old versions do not take the file of the block that has the label now."""
+    old = store.blocks.create("plan", "The old plan.")
+    agent.blocks.create("plan", "The new plan.")
+    agent.memory_git.commits()
+    store.blocks.update(old.id, label="old_plan")
+    agent.blocks.attach(old.id)
+
+    made = versions_of(agent)
+    assert sorted(made) == ["human 0", "old_plan 0", "old_plan 1", "persona 0", "plan 0"]
+    agent.blocks.update("plan", "A newer plan.")
+    assert versions_of(agent) == [*made, "plan 1"]
+
+
+def test_labels_that_went_round_are_committed_once(agent: Agent, tmp_path: Path) -> None:
+    """Each block is in the file of its label, and each version is one commit."""
+    for label in ("one", "two"):
+        agent.blocks.create(label, f"I was {label}.")
+    agent.memory_git.commits()
+    for before, after in (("one", "three"), ("two", "one"), ("three", "two")):
+        agent.blocks.change(before, label=after)
+    made = versions_of(agent)
+
+    assert len(made) == len({*made}) == 7
+    assert versions_of(agent) == made
+    agent.memory_git.checkout(tmp_path / "memory")
+    texts = {name: (tmp_path / "memory" / "system" / f"{name}.md").read_text() for name in ("one", "two")}
+    assert "I was two." in texts["one"] and "I was one." in texts["two"]
+
+
+def test_a_note_in_another_form_is_one_commit(agent: Agent, tmp_path: Path) -> None:
+    """It is the same note: nothing is left to say by another commit."""
+    folder = tmp_path / "memory"
+    agent.memory_git.checkout(folder)
+    commit(folder, "a note", notes__tea="# Tea\nGreen,\n\n\nnot black.\n")
+    agent.memory_git.push(folder)
+
+    assert [one.subject for one in agent.memory_git.commits(limit=2)] == ["a note", "Create human"]
+    assert [note.title for note in agent.notes.list()] == ["Tea"]
+    agent.notes.edit(agent.notes.list()[0].id, title="Green tea")
+    assert agent.memory_git.commits(limit=1)[0].subject == "Edit the note Green tea"
+
+
+def test_a_hidden_block_is_a_file(store: Perdure, agent: Agent, tmp_path: Path) -> None:
+    """As it is in the agent's own list, and in what its model reads: only lists of all blocks leave it out."""
+    hidden = store.blocks.create("rules", "Be brief.")
+    store.blocks.update(hidden.id, hidden=True)
+    agent.blocks.attach(hidden.id)
+    agent.memory_git.checkout(tmp_path / "memory")
+    commit(tmp_path / "memory", "longer", system__rules="Be brief, and kind.")
+    agent.memory_git.push(tmp_path / "memory")
+
+    block = agent.blocks.get("rules")
+    assert (block.value, block.hidden) == ("Be brief, and kind.", True)

@@ -121,7 +121,7 @@ async def test_a_forced_push_another_branch_and_a_tag_are_refused(served: Served
 
     assert "rejected" in forced
     assert all("only the branch main is memory" in said for said in (branch, tag))
-    assert "rejected" in deleted and "can't be deleted" in deleted
+    assert "rejected" in deleted and "deletion prohibited" in deleted
     assert (await served.agent.blocks.get("human")).value == "Name: Ida"
 
 

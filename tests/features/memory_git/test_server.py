@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from perdure.features.memory_git.protocol import FLUSH, packet
 from tests.features.memory_git.serving import Served, push, refused, served
 
 __all__ = ["served"]
@@ -37,12 +36,21 @@ async def test_what_the_store_wrote_meanwhile_is_merged_as_git_does(served: Serv
 
 async def test_a_push_from_behind_what_was_written_since_it_asked_is_told_to_fetch(served: Served) -> None:
     """The client looked where the branch is, and sent its push after the agent wrote."""
-    (before, *_) = await served.agent.memory_git.commits()
+    folder = await served.clone()
+    folder.commit("mine", {"system/human.md": "Name: Eva"})
+    asked, go = served.path / "asked", served.path / "go"
+    hook = folder.path / ".git" / "hooks" / "pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {asked}\nwhile [ ! -e {go} ]; do sleep 0.02; done\n")
+    hook.chmod(0o755)
+    pushing = asyncio.create_task(refused(folder))
+    while not asked.exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
     await served.agent.blocks.append("persona", "Kind.")
-    order = f"{before.hash} {'1' * 40} refs/heads/main\0report-status".encode()
-    answer = await served.agent.memory_git.receive(packet(order) + FLUSH)
+    go.touch()
 
-    assert b"ng refs/heads/main the memory has changed meanwhile: fetch first" in answer
+    assert "the memory has changed meanwhile: fetch first" in await pushing
+    assert (await served.agent.blocks.get("human")).value == "Name: Ada"
 
 
 async def test_memory_that_is_again_as_it_was_is_a_commit(served: Served) -> None:

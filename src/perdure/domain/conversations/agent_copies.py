@@ -12,6 +12,7 @@ from perdure.core.blocks import Author, check_limit
 from perdure.core.conversations import MODEL, OPTIONS
 from perdure.core.features import Point, feature_settings, find_features
 from perdure.core.forgetting.corrections import Correction
+from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, derived_id
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
@@ -115,6 +116,12 @@ def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
                 corrections = [one for one, _ in tx.corrections.list_of(other, kind, owner_id) if one.kind == "forget"]
                 found += [one for one in corrections if one not in found]
     return found
+
+
+def forgotten_texts(tx: Tx, agent_id: AgentId) -> Sequence[tuple[Redactor, datetime]]:
+    """Return the texts that an agent has forgotten, each with the time; those that were erased are nowhere any more."""
+    found = list_forgotten(tx, agent_id)
+    return [(Redactor(one.needle), one.created_at) for one in found if one.needle != REDACTED]
 
 
 def _copy_conversation(tx: Tx, agent_id: AgentId, seq: int, turns: Sequence[Message]) -> ConversationCopy:

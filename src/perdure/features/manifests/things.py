@@ -7,13 +7,12 @@ from typing import Any
 
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.ids import AgentId, ArchiveId, BlockId, McpServerId, ToolId
 from perdure.core.secrets import hide_secret
 from perdure.domain.archives.passages import NewPassage, insert_passage
 from perdure.domain.archives.units import ArchiveChanges, attach_archive, create_archive, update_archive
 from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, update_block
-from perdure.domain.conversations.agent_copies import list_forgotten
+from perdure.domain.conversations.agent_copies import forgotten_texts
 from perdure.domain.tools.units import NewTool, create_tool, delete_tool, update_tool
 from perdure.features.manifests.values import Thing
 from perdure.features.manifests.work import ApplyWork, Kind
@@ -234,12 +233,10 @@ def attach_archives(work: ApplyWork, agent_id: Any, thing: Thing) -> None:
 
 def check_forgotten(tx: Tx, agent_id: AgentId, thing: Thing) -> None:
     """Check that a file brings nothing back that the agent has forgotten. Raises: InvalidInput."""
-    for correction in list_forgotten(tx, agent_id):
-        if correction.needle != REDACTED:
-            redactor = Redactor(correction.needle)
-            for name, value in thing.fields.items():
-                if name not in ("id", "seed") and redactor.redact_value(value) != value:
-                    raise InvalidInput(
-                        f"{thing.place(name)}: {name} has a text that the agent has forgotten on"
-                        f" {correction.created_at:%Y-%m-%d}: take it out of the file"
-                    )
+    for redactor, forgotten_at in forgotten_texts(tx, agent_id):
+        for name, value in thing.fields.items():
+            if name not in ("id", "seed") and redactor.redact_value(value) != value:
+                raise InvalidInput(
+                    f"{thing.place(name)}: {name} has a text that the agent has forgotten on"
+                    f" {forgotten_at:%Y-%m-%d}: take it out of the file"
+                )

@@ -21,6 +21,7 @@ from perdure.features.memory_git.layout import (
     digest_of,
     kind_of,
     label_of_path,
+    note_file,
     placeholder,
     read_file,
     refuse_file,
@@ -53,66 +54,34 @@ class _Writer:
     commits: dict[tuple[str, int], tuple[str, str]] = field(default_factory=dict)
 
     def write(self, step: PushedCommit) -> None:
-        """Write what a commit changed. Raises: PushRefused, with the file; MemoryMoved; NotFound."""
-        moved = self._moved_blocks(step)
-        for path, text in step.files.items():
+        """Write what a commit changed: first what goes. Raises: PushRefused, with the file; MemoryMoved; NotFound."""
+        before: dict[str, HeadFile | None] = {path: self.entries.pop(path, None) for path in step.files}
+        # A block whose file was moved is given another label.
+        moved = {path: old for path, old in step.moved.items() if kind_of(path) == kind_of(old) == "block"}
+        for path, text in sorted(step.files.items(), key=lambda item: item[1] is not None):
             with _naming(path):
-                before = self.entries.get(path)
-                if text is None:
-                    if path not in moved and before is not None:
-                        _REMOVE[before.kind](self, before)
-                    self.entries.pop(path, None)
-        for path, text in step.files.items():
-            if text is not None:
-                with _naming(path):
-                    kind = kind_of(path)
-                    before = self.entries.get(path) or moved.get(path)
-                    thing, version = _WRITE[kind](self, before, path, text)
-                    self.entries[path] = HeadFile(kind, thing, version, digest_of(text.encode()))
-                    if kind in ("block", "skill") and (before is None or version > before.version):
-                        self.commits[thing, version] = step.hash, step.message
+                known, kind = before[moved.get(path, path)], kind_of(path)
+                if text is not None:
+                    one = self.entries[path] = _WRITE[kind](self, known, path, text)
+                    if kind in ("block", "skill") and (known is None or one.version > known.version):
+                        self.commits[one.thing, one.version] = step.hash, step.message
+                elif known is not None and path not in moved.values():
+                    _REMOVE[kind](self, known)
 
-    def _moved_blocks(self, step: PushedCommit) -> dict[str, HeadFile]:
-        """Path -> the block of a file that stood elsewhere and has the same text there: it is given another label. Also
-        the path that it had."""
-        gone = {path: one for path, text in step.files.items() if text is None and (one := self._block_at(path))}
-        moved: dict[str, HeadFile] = {}
-        for path, text in step.files.items():
-            if text is not None and path not in self.entries and kind_of(path) == "block":
-                body = read_file(path, text).body
-                for old, entry in gone.items():
-                    if old not in moved and self.tx.blocks.get(BlockId(entry.thing)).value == body:
-                        moved |= {old: entry, path: entry}
-                        break
-        return moved
-
-    def _block_at(self, path: str) -> HeadFile | None:
-        """The block of a file; None: it is none."""
-        entry = self.entries.get(path)
-        return entry if entry is not None and entry.kind == "block" else None
-
-    def block(self, before: HeadFile | None, path: str, text: str) -> tuple[str, int]:
-        """Write a block, and return its id and version."""
+    def block(self, before: HeadFile | None, path: str, text: str) -> HeadFile:
+        """Write a block."""
         file, label = read_file(path, text), label_of_path(path)
+        by: dict[str, Any] = {"author": self.author, "at": self.inputs.now}
         if before is None:
-            values = _block_fields(file, None, label)
-            block_id, at = BlockId(self.ids.new("block")), self.inputs.now
-            new = NewBlock(label=label, **values)
-            made = create_block(self.tx, block_id, new, author=self.author, at=at, agent_id=self.agent_id)
-            return made.id, made.version
+            new, block_id = NewBlock(label=label, **_block_fields(file, None, label)), BlockId(self.ids.new("block"))
+            made = create_block(self.tx, block_id, new, **by, agent_id=self.agent_id)
+            return HeadFile("block", made.id, made.version)
         block = self.tx.blocks.get(BlockId(before.thing))
         changes = _block_fields(file, block, label)
         if (changes or label != block.label) and (block.read_only or block.is_protected):
             raise file.refuse("read_only", "only a person changes this block: on the dashboard or by the API")
-        after = update_block(
-            self.tx,
-            block.id,
-            {**changes, "label": label},
-            author=self.author,
-            at=self.inputs.now,
-            expected=before.version,
-        )
-        return after.id, after.version
+        after = update_block(self.tx, block.id, {**changes, "label": label}, **by, expected=before.version)
+        return HeadFile("block", after.id, after.version)
 
     def remove_block(self, before: HeadFile) -> None:
         """Take a block from the agent: the block itself stays."""
@@ -121,8 +90,8 @@ class _Writer:
             raise InvalidInput("only a person takes this block away: on the dashboard or by the API")
         self.tx.blocks.detach(self.agent_id, block.id)
 
-    def note(self, before: HeadFile | None, path: str, text: str) -> tuple[str, int]:
-        """Write a note, and return its id."""
+    def note(self, before: HeadFile | None, path: str, text: str) -> HeadFile:
+        """Write a note. A file in another form than the store's is the same note."""
         file, at = read_file(path, text), self.inputs.now
         kind = find_kind(file.text("kind") or "doc")
         title, fields = from_markdown(kind, file.body)
@@ -132,22 +101,22 @@ class _Writer:
             if old.metadata.get("kind") != kind.name:
                 raise file.refuse("kind", "a note keeps its kind: write another note")
             all_fields = dict.fromkeys(kind.fields, "") | fields
-            edit_note(self.tx, self.agent_id, old.id, title=title, fields=all_fields, at=at)
-            return old.id, 0
-        tags = [tag.strip() for tag in (file.text("tags") or "").split(",") if tag.strip()]
-        made, _ = add_note(
-            self.tx,
-            self.agent_id,
-            kind.name,
-            title,
-            fields,
-            tags=tags,
-            passage=self.passage,
-            archive_id=ArchiveId(self.ids.new("archive")),
-            ids=self.ids,
-            at=at,
-        )
-        return made.id, 0
+            written = edit_note(self.tx, self.agent_id, old.id, title=title, fields=all_fields, at=at)
+        else:
+            tags = [tag.strip() for tag in (file.text("tags") or "").split(",") if tag.strip()]
+            written = add_note(
+                self.tx,
+                self.agent_id,
+                kind.name,
+                title,
+                fields,
+                tags=tags,
+                passage=self.passage,
+                archive_id=ArchiveId(self.ids.new("archive")),
+                ids=self.ids,
+                at=at,
+            )
+        return HeadFile("note", written[0].id, 0, digest_of(note_file(written[0])))
 
     def remove_note(self, before: HeadFile) -> None:
         """Delete a note; the agent's `undo` brings it back."""
@@ -156,8 +125,8 @@ class _Writer:
         items = [passage_item(passage, None)]
         record(self.tx, self.agent_id, "passage", f"passage: {passage.text}", items, at=at)
 
-    def skill(self, before: HeadFile | None, path: str, text: str) -> tuple[str, int]:
-        """Write a skill, and return its number and version."""
+    def skill(self, before: HeadFile | None, path: str, text: str) -> HeadFile:
+        """Write a skill."""
         file, name = read_file(path, text), path.split("/")[1]
         if file.text("name") not in (None, name):
             raise file.refuse("name", f"the name of the skill is that of its folder: {name}")
@@ -170,7 +139,7 @@ class _Writer:
             written_by=self.author.id,
         )
         skill, _ = write_skill(self.tx, self.tx.agents.get(self.agent_id), new, at=self.inputs.now)
-        return str(skill.seq), skill.version
+        return HeadFile("skill", str(skill.seq), skill.version)
 
     def remove_skill(self, before: HeadFile) -> None:
         """Put a skill into the archive."""
@@ -178,17 +147,17 @@ class _Writer:
             if str(skill.seq) == before.thing:
                 archive(self.tx, self.agent_id, skill.name, at=self.inputs.now)
 
-    def file(self, before: HeadFile | None, path: str, text: str) -> tuple[str, int]:
+    def file(self, before: HeadFile | None, path: str, text: str) -> HeadFile:
         """Keep another Markdown file."""
         self.tx.of(MemoryGit).put_file(self.agent_id, path, text, by=self.author.id, at=self.inputs.now)
-        return path, 0
+        return HeadFile("file", path, 0, digest_of(text.encode()))
 
     def remove_file(self, before: HeadFile) -> None:
         """Keep a Markdown file no longer."""
         self.tx.of(MemoryGit).put_file(self.agent_id, before.thing, None, by=self.author.id, at=self.inputs.now)
 
 
-_WRITE: Mapping[str, Callable[[_Writer, HeadFile | None, str, str], tuple[str, int]]] = {
+_WRITE: Mapping[str, Callable[[_Writer, HeadFile | None, str, str], HeadFile]] = {
     "block": _Writer.block,
     "note": _Writer.note,
     "skill": _Writer.skill,
@@ -212,23 +181,22 @@ def apply_push(
     passage: NewPassage,
     ids: Ids,
     inputs: UnitInputs,
-) -> GitHistory:
-    """Write the commits of a push that begins at `before`, and return where the commits stand then.
+) -> None:
+    """Write the commits of a push that begins at `before`.
 
     Raises: PushRefused: a commit can't be memory; MemoryMoved: the memory has changed since `before`.
     """
     agent_id = before.agent_id
     waiting = plan_changes(tx, agent_id, inputs.now)
-    if waiting.changes or waiting.history.generation != before.generation:
+    if waiting.changes or waiting.history != before:
         raise MemoryMoved
     writer = _Writer(tx, agent_id, author, passage, ids, inputs, dict(before.entries))
     for step in steps:
         writer.write(step)
-    after = tx.of(MemoryGit).advance(before, before.moved_to(steps[-1].hash, writer.entries), pack)
-    tx.of(MemoryGit).note_commits(agent_id, writer.commits)
+    after = before.moved_to(steps[-1].hash, writer.entries)
+    tx.of(MemoryGit).advance(after, pack, writer.commits, whole=False)
     BLOCKS_CHANGED(tx, agent_id)
     renew_system_message(tx, agent_id, 0, inputs)
-    return after
 
 
 def _block_fields(file: FileText, block: Block | None, label: str) -> dict[str, Any]:

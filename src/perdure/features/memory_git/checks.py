@@ -21,11 +21,13 @@ _MODES = {
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """How a commit differs from one before it, in one file. `blob`: the hash of the content; empty: the file goes."""
+    """How a commit differs from one before it, in one file. `blob`: the hash of the content; empty: the file goes.
+    `moved_from`: the one that goes, if it was the same."""
 
     path: str
     mode: str
     blob: str
+    moved_from: str = ""
 
 
 async def read_push(repository: Repository, head: str, new: str) -> Sequence[PushedCommit]:
@@ -54,7 +56,9 @@ async def read_push(repository: Repository, head: str, new: str) -> Sequence[Pus
         PushedCommit(
             hash=pair[1],
             message=commits[pair[1]].partition(b"\n\n")[2].decode("utf-8", "replace").strip()[:MESSAGE_CHARS],
-            files={one.path: _text(one, texts) for one in differences[pair]},
+            files=dict.fromkeys([one.moved_from for one in differences[pair] if one.moved_from])
+            | {one.path: _text(one, texts) for one in differences[pair]},
+            moved={one.path: one.moved_from for one in differences[pair] if one.moved_from},
         )
         for pair in pairs
     ]
@@ -78,14 +82,15 @@ async def _differences(
     """(Parent, commit) -> how they differ, of all new commits."""
     pairs = [(parent, one) for one, known in parents.items() for parent in known]
     wanted = "".join(f"{one} {parent}\n" for parent, one in pairs)  # as if it had this parent only
-    options = ("--stdin", "--always", "-r", "-z", "--no-renames", "--no-abbrev")
+    options = ("--stdin", "--always", "-r", "-z", "--find-renames=100%", "--no-abbrev")
     out = await repository.run("diff-tree", *options, data=wanted.encode())
     found: list[list[_Difference]] = []
     fields = iter(out.decode("utf-8", "surrogateescape").split("\0")[:-1])
     for field in fields:
         if field.startswith(":"):
             _, mode, _, blob, kind = field.split(" ")
-            found[-1].append(_Difference(next(fields), mode, "" if kind == "D" else blob))
+            before = next(fields) if kind[0] == "R" else ""
+            found[-1].append(_Difference(next(fields), mode, "" if kind == "D" else blob, before))
         else:  # the hash of the next commit
             found.append([])
     return dict(zip(pairs, found, strict=True))

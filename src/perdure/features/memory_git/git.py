@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import shutil
 import subprocess
@@ -21,6 +22,9 @@ from perdure.scratch import scratch_folder
 from perdure.toolbox.processes import end_group, start_group
 
 GIT_S, CPU_S, MEMORY_KB = 120, 60, 2_000_000
+FLUSH = b"0000"
+"""The end of a list in git's protocol."""
+_EMPTY_PACK = (_HEADER := b"PACK\0\0\0\2\0\0\0\0") + hashlib.sha1(_HEADER, usedforsecurity=False).digest()
 _OF_OTHER_REPOSITORIES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"})
 """Variables that would have git work on another repository than that of its folder."""
 _CONFIG = """[core]
@@ -127,6 +131,37 @@ class Repository:
         path.write_bytes(data)
         return path.open("rb")
 
+    async def advertise(self, service: str, protocol: str) -> bytes:
+        """What a client reads before it fetches (`upload-pack`) or pushes (`receive-pack`)."""
+        out = await self.run(service, "--stateless-rpc", "--http-backend-info-refs", ".", protocol=protocol)
+        title = f"# service=git-{service}\n"
+        return f"{len(title) + 4:04x}{title}0000".encode() + out
+
+    async def receive(self, body: bytes) -> bytes:
+        """Take a push; return the answer. Raises: InvalidInput: it is no push."""
+        out = await self.run("receive-pack", "--stateless-rpc", ".", data=body, fails=False)
+        if not out and body != FLUSH:
+            raise InvalidInput("the body is no push of git")
+        return out
+
+    async def refuse(self, body: bytes, head: str, said: str) -> bytes:
+        """The answer to a push that was taken and is refused, which says this. The branch is at `head` again.
+
+        Raises: GitFailed: it can't be refused, as no hook can run in the folder.
+        """
+        await asyncio.to_thread(_write_refusal, self.folder, head, said)
+        data = body.partition(FLUSH + b"PACK")[0] + FLUSH + _EMPTY_PACK  # its objects are here
+        out = await self.run(
+            "-c", "core.hooksPath=hooks", "receive-pack", "--stateless-rpc", ".", data=data, fails=False
+        )
+        if await self.head() != head:
+            raise GitFailed("receive-pack", said)
+        return out
+
+    async def refs(self) -> Sequence[str]:
+        """The names of all branches and tags."""
+        return (await self.run("for-each-ref", "--format=%(refname)")).decode("utf-8", "replace").split()
+
     async def head(self) -> str:
         """The hash of the newest commit; empty: there is none."""
         arguments = ("rev-parse", "--verify", "--quiet", f"{BRANCH}^{{commit}}")
@@ -170,14 +205,29 @@ async def open_repository(head: str, packs: Sequence[Pack]) -> AsyncIterator[Rep
             await asyncio.to_thread(stack.close)
 
 
+def _write_refusal(folder: Path, head: str, said: str) -> None:
+    """Let the branch of a repository be at `head` again, and its only hook refuse pushes with this reason."""
+    shutil.rmtree(folder / "refs")
+    _write_head(folder, head)
+    (folder / "refusal").write_text(f"{said}\n", "utf-8", "replace")
+    (folder / "hooks").mkdir()
+    (hook := folder / "hooks" / "pre-receive").write_text("#!/bin/sh\ncat refusal >&2\nexit 1\n", "ascii")
+    hook.chmod(0o700)
+
+
+def _write_head(folder: Path, head: str) -> None:
+    """Let the branch of a repository be at a commit; empty: there is no branch."""
+    (folder / "refs" / "heads").mkdir(parents=True)
+    if head:
+        (folder / BRANCH).write_text(f"{head}\n", "ascii")
+
+
 def _write(folder: Path, head: str, packs: Sequence[Pack]) -> None:
     """Write the files of a bare repository."""
     (folder / "objects" / "pack").mkdir(parents=True)
-    (folder / "refs" / "heads").mkdir(parents=True)
     (folder / "config").write_text(_CONFIG, "ascii")
     (folder / "HEAD").write_text(f"ref: {BRANCH}\n", "ascii")
-    if head:
-        (folder / BRANCH).write_text(f"{head}\n", "ascii")
+    _write_head(folder, head)
     for pack in packs:
         name = folder / "objects" / "pack" / f"pack-{pack.pack[-20:].hex()}"
         name.with_suffix(".pack").write_bytes(pack.pack)
@@ -186,20 +236,14 @@ def _write(folder: Path, head: str, packs: Sequence[Pack]) -> None:
 
 def _commit_stream(number: int, change: NewCommit, head: str) -> bytes:
     """A commit as `git fast-import` reads it."""
-    when = f"{int(change.at.timestamp())} +0000"
+    who = f"{change.author} {int(change.at.timestamp())} +0000"
     message = change.text.replace("\0", "").encode("utf-8", "replace")
-    lines = [
-        f"commit {BRANCH}",
-        f"mark :{number}",
-        f"author {change.author} <{change.email}> {when}",
-        f"committer {change.author} <{change.email}> {when}",
-        f"data {len(message)}",
-    ]
+    lines = [f"commit {BRANCH}", f"mark :{number}", f"author {who}", f"committer {who}", f"data {len(message)}"]
     parts = ["\n".join(lines).encode("utf-8", "replace"), b"\n", message, b"\n"]
     parts += [f"from {head}\n".encode()] if head else []
-    for path, data in change.files.items():
-        if data is None:
-            parts.append(f"D {path}\n".encode("utf-8", "replace"))
-        else:
-            parts += [f"M 100644 inline {path}\ndata {len(data)}\n".encode("utf-8", "replace"), data, b"\n"]
+    gone = (change.moved_from, change.path if change.data is None else "")
+    parts += [f"D {path}\n".encode("utf-8", "replace") for path in gone if path]
+    if change.data is not None:
+        parts += [f"M 100644 inline {change.path}\ndata {len(change.data)}\n".encode("utf-8", "replace"), change.data]
+        parts.append(b"\n")
     return b"".join([*parts, b"\n"])

@@ -28,7 +28,7 @@ _Protocol = Annotated[str, Header(alias="Git-Protocol", max_length=100, descript
 @router.get(_BASE + "/info/refs", response_class=Response, responses=_REFS)
 async def git_refs(agent: ThisAgent, service: _Service = "git-upload-pack", git_protocol: _Protocol = "") -> Response:
     """Tell a client of git which branch there is."""
-    data = await agent.memory_git.advertise(service, git_protocol)
+    data = await agent.memory_git.advertise(service.removeprefix("git-"), git_protocol)
     return _answer(f"{service}-advertisement", data)
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from perdure.core.ids import AgentId
 from perdure.features.memory_git.values import GitHistory, HeadFile, MemoryMoved, Pack
 from perdure.storage.database import row_format
-from perdure.storage.tables.table import OWN_AGENT, Table, own_agent
+from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, own_agent
 
 PARTS_MAX = 40
 """Packs that are read at once: when there are more, they become one."""
@@ -18,9 +18,9 @@ PARTS_MAX = 40
 class MemoryGit(Table):
     """The memory repositories of an organisation's agents, in one transaction."""
 
-    def history(self, agent_id: AgentId, *, lock: bool = False) -> GitHistory:
-        """Where the commits of an agent stand. `lock`: other writers wait. Raises: NotFound: there is no such agent."""
-        own = own_agent(self._db, self._org_id, agent_id, lock=lock)
+    def history(self, agent_id: AgentId) -> GitHistory:
+        """Where the commits of an agent stand. Raises: NotFound: there is no such agent."""
+        own = own_agent(self._db, self._org_id, agent_id)
         sql = "SELECT generation, seq, head, entries, forgotten FROM memory_histories WHERE agent_id = :agent_id"
         for generation, seq, head, state, forgotten in self._rows(sql, agent_id=own):
             known = row_format.load(state) or {}
@@ -41,16 +41,23 @@ class MemoryGit(Table):
         rows = self._rows(sql, agent_id=agent_id)
         return [Pack(pack=bytes(pack), pack_index=bytes(index)) for pack, index in rows]
 
-    def advance(self, before: GitHistory, after: GitHistory, pack: Pack, *, whole: bool = False) -> GitHistory:
-        """Store where the commits stand, with the pack of those that are new, or with `whole` of all; return it with
-        its number. Raises: MemoryMoved: they no longer stand where they did `before`; NotFound."""
-        now = self.history(before.agent_id, lock=True)
-        if (now.generation, now.seq) != (before.generation, before.seq):
+    def advance(
+        self, history: GitHistory, pack: Pack, commits: Mapping[tuple[str, int], tuple[str, str]], *, whole: bool
+    ) -> GitHistory:
+        """Store where the commits stand now, with the pack of those that are new; return it with its number.
+
+        Args:
+            history: its number is that of before.
+            commits: (thing, version) -> (hash, reason) of the new ones. An empty reason leaves the one that is known.
+            whole: whether the pack has all commits, not only those that are new.
+        Raises: MemoryMoved: others have stored commits since; NotFound.
+        """
+        own = own_agent(self._db, self._org_id, history.agent_id, lock=True)
+        if self.history(history.agent_id).seq != history.seq:
             raise MemoryMoved
-        own = own_agent(self._db, self._org_id, before.agent_id)
         if whole:
             self._run("DELETE FROM memory_packs WHERE agent_id = :agent_id", agent_id=own)
-        after = replace(after, seq=before.seq + 1)
+        after = replace(history, seq=history.seq + 1)
         self._run(
             row_format.insert_into("memory_packs", "agent_id, seq, pack, pack_index"),
             agent_id=own,
@@ -58,22 +65,21 @@ class MemoryGit(Table):
             pack=pack.pack,
             pack_index=pack.pack_index,
         )
-        self._put(after)
+        self._put(own, after)
+        self._note_commits(own, commits)
         return after
 
-    def drop(self, agent_id: AgentId) -> GitHistory:
+    def drop(self, agent_id: AgentId) -> None:
         """Forget all commits of an agent, so that they are made anew of what the store holds. Raises: NotFound."""
-        before = self.history(agent_id, lock=True)
-        self._run(f"DELETE FROM memory_packs WHERE agent_id = :agent_id AND {OWN_AGENT}", agent_id=agent_id)
-        self._run(f"UPDATE memory_commits SET hash = '' WHERE agent_id = :agent_id AND {OWN_AGENT}", agent_id=agent_id)
-        after = GitHistory(agent_id=agent_id, generation=before.generation + 1, seq=before.seq + 1)
+        own = own_agent(self._db, self._org_id, agent_id, lock=True)
+        before = self.history(agent_id)
+        self._run("DELETE FROM memory_packs WHERE agent_id = :agent_id", agent_id=own)
+        self._run("UPDATE memory_commits SET hash = '' WHERE agent_id = :agent_id", agent_id=own)
         if before.seq:
-            self._put(after)
-        return after if before.seq else before
+            self._put(own, GitHistory(agent_id=agent_id, generation=before.generation + 1, seq=before.seq + 1))
 
-    def _put(self, history: GitHistory) -> None:
+    def _put(self, own: OwnId, history: GitHistory) -> None:
         """Store where the commits of an agent stand."""
-        own = own_agent(self._db, self._org_id, history.agent_id)
         entries = {path: [one.kind, one.thing, one.version, one.digest] for path, one in history.entries.items()}
         self._run("DELETE FROM memory_histories WHERE agent_id = :agent_id", agent_id=own)
         self._run(
@@ -86,10 +92,8 @@ class MemoryGit(Table):
             forgotten=history.forgotten,
         )
 
-    def note_commits(self, agent_id: AgentId, hashes: Mapping[tuple[str, int], tuple[str, str]]) -> None:
-        """Note which commit each version is: (thing, version) -> (hash, reason). An empty reason leaves the one that is
-        known. Raises: NotFound."""
-        own = own_agent(self._db, self._org_id, agent_id)
+    def _note_commits(self, own: OwnId, hashes: Mapping[tuple[str, int], tuple[str, str]]) -> None:
+        """Note which commit each version is."""
         self._db.run_many(
             row_format.insert_into("memory_commits", "agent_id, thing, version, hash, reason")
             + " ON CONFLICT (agent_id, thing, version) DO UPDATE SET hash = excluded.hash, reason ="

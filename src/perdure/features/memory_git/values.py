@@ -38,13 +38,13 @@ class HeadFile:
     Args:
         thing: the id of a block or note, the number of a skill, the path of another file.
         version: of a block or skill; else 0.
-        digest: of the file's content.
+        digest: of the content, as the store writes it, of a note or another file.
     """
 
     kind: FileKind
     thing: str
     version: int
-    digest: str
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,32 +78,33 @@ class GitHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCommit:
-    """One commit that waits to be made of what the store holds.
+    """One commit that waits to be made of what the store holds: it writes a file, or removes it.
 
     Args:
-        files: path -> its new content; None: the file goes.
-        entries: path -> what it stands for then; None: the file is gone.
-        thing, version: of the version that it is; empty and 0: it is none.
+        author: the name and address.
+        path: the file; empty: it changes none.
+        data, entry: its new content, and what it stands for then; None: the file goes.
+        moved_from: a file that goes, as what it stood for is now in `path`.
     """
 
-    files: Mapping[str, bytes | None]
-    entries: Mapping[str, HeadFile | None]
     author: str
-    email: str
     at: datetime
     text: str
-    reason: str = ""
-    thing: str = ""
-    version: int = 0
+    path: str = ""
+    data: bytes | None = None
+    entry: HeadFile | None = None
+    moved_from: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushedCommit:
-    """One commit of a push: how it differs from the one before. `files`: path -> text; None: the file goes."""
+    """One commit of a push: how it differs from the one before. `files`: path -> text; None: the file goes. `moved`:
+    path -> the one at which the same file was."""
 
     hash: str
     message: str
     files: Mapping[str, str | None]
+    moved: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
