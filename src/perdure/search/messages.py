@@ -48,12 +48,14 @@ class RankedMessages:
     """The rows of a search in order, before its hits are loaded.
 
     Args:
+        history: of the agent.
         seqs: (n) the number of each row of the pool.
         texts: number -> text, as far as the search read them.
         wordings: number -> other words that count for the message.
     """
 
     agent: Agent
+    history: LogColumns
     seqs: NDArray[np.int64]
     ranked: Ranking
     texts: dict[int, str]
@@ -137,7 +139,7 @@ def rank_messages(
     pool = _pool(history, indexes, seqs, texts, query, matches, by_vectors, wordings, timed=hints.when)
     ranked = rank(pool, hints, HYBRID if by_vectors.rows else LEXICAL)
     ran = report_search(query, [by_vectors], times, rows=scope.count, pool=len(seqs))
-    return RankedMessages(agent, seqs, ranked, texts, wordings, ran)
+    return RankedMessages(agent, history, seqs, ranked, texts, wordings, ran)
 
 
 def read_messages(tx: Tx, ranking: RankedMessages, *, limit: int, explain: bool = False) -> Hits[MessageHit]:

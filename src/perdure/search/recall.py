@@ -7,7 +7,7 @@ their neighbours, and `search.packing.packing` selects.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -76,10 +76,12 @@ def recall(
     """Recall the best of the scope that fits. Raises: NotFound: no such agent or archive.
 
     Args:
-        turns, passages: the query for each search; without `turns` no messages are searched.
+        turns, passages: the query for each search, in any time zone; without `turns` no messages are searched.
     """
     collection = Candidates()
     agent = None if scope.agent_id is None else tx.agents.get(scope.agent_id)
+    timezone = scope.timezone if agent is None else agent.timezone
+    turns, passages = turns and replace(turns, timezone=timezone), replace(passages, timezone=timezone)
     if agent is not None and scope.blocks:
         _add_blocks(tx, agent, scope.conversation_seq or 0, passages.text, collection)
     if agent is not None and scope.features is not None:
@@ -90,7 +92,7 @@ def recall(
         _add_passages(tx, ranked, archives, scope, collection)
     if agent is not None and scope.messages and turns is not None:
         where = _message_filter(tx, agent, turns, scope)
-        _add_turns(tx, rank_messages(tx, agent, turns, where=where), turns, scope, collection)
+        _add_turns(tx, rank_messages(tx, agent, turns, where=where), scope, collection)
     if agent is not None and scope.fills:
         if scope.features is not None:
             RECALL_FILLS(tx, agent, passages, scope, collection, count)
@@ -101,7 +103,7 @@ def recall(
         budget=scope.budget_tokens,
         count=count,
         query=passages.text,
-        timezone=scope.timezone if agent is None else agent.timezone,
+        timezone=timezone,
         in_words=scope.in_words,
     )
     return Recalled(
@@ -249,12 +251,10 @@ def _message_filter(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallS
     return MessageFilter(conversation_seq=scope.conversation_seq)
 
 
-def _add_turns(
-    tx: Tx, ranked: RankedMessages, request: SearchRequest, scope: RecallScope, collection: Candidates
-) -> None:
+def _add_turns(tx: Tx, ranked: RankedMessages, scope: RecallScope, collection: Candidates) -> None:
     """Add the hits among the turns, and the neighbours of the best. Tool results are no turns."""
     collection.ran["messages"] = ranked.ran
-    history = request.histories.load(tx, ranked.agent.id)
+    history = ranked.history
     indexes = history.indexes(ranked.seqs)
 
     def is_in_view(index: int) -> bool:

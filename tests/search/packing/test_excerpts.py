@@ -8,7 +8,7 @@ from typing import Literal
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perdure.search.packing.text import Candidate, Excerpt, excerpt, item, render, terms_of
+from perdure.search.packing.text import Candidate, Excerpt, Typesetter, excerpt, terms_of
 from tests.support.strategies import any_text, effort
 
 ENDS = st.lists(st.sampled_from([" ", " ", " ", " ", "\n", ". ", "! "]), min_size=30, max_size=120)
@@ -68,7 +68,7 @@ def test_what_was_cut_off_is_marked(text: str, data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(text) - 1))
     last = data.draw(st.integers(first + 1, len(text)))
     assume(text[first:last].strip())
-    shown = item(Excerpt(Candidate(kind="turn", id="t", text=text, name="Ada"), first, last), 7, UTC)
+    shown = Typesetter(UTC).item(Excerpt(Candidate(kind="turn", id="t", text=text, name="Ada"), first, last), 7)
 
     part = text[first:last].strip().split("\n")
     marked = [("… " if first else "") + part[0].rstrip(), *part[1:]]
@@ -91,7 +91,7 @@ def test_a_mark_stands_where_something_is_missing(
         Candidate(kind=kind, id=f"{line}{at:02}", text=f"{at}", source=line, position=at, conversation=line, seq=at)
         for line, at in places
     ]
-    lines = render([Excerpt(each, 0, len(each.text)) for each in some], home=UTC).split("\n")
+    lines = Typesetter(UTC).render([Excerpt(each, 0, len(each.text)) for each in some]).split("\n")
 
     titled = kind == "passage" or len({line for line, _ in places}) > 1
     expected: list[str] = []
@@ -115,4 +115,4 @@ def test_a_name_has_a_bound(name: str, kind: str) -> None:
     whole = " ".join(name.split())
     shown = whole if len(whole) <= 80 else f"{whole[:79]}…"
 
-    assert item(Excerpt(candidate, 0, 1), 1, UTC).startswith(f"[1] {shown}" if name else "[1]")
+    assert Typesetter(UTC).item(Excerpt(candidate, 0, 1), 1).startswith(f"[1] {shown}" if name else "[1]")

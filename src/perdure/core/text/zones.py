@@ -18,6 +18,8 @@ def zone(name: str) -> tzinfo:
 
 def local(at: datetime, home: tzinfo) -> datetime:
     """Return `at` (UTC if it has no offset) in the time zone `home`; unchanged where that leaves the calendar."""
+    if at.tzinfo is home:
+        return at
     at = at.replace(tzinfo=at.tzinfo or UTC)
     try:
         return at.astimezone(home)

@@ -209,25 +209,14 @@ class Search:
         from perdure.search.ranking.query import without_names
 
         self.check_query(text)
-        turns: SearchRequest | None = None
-        names: Sequence[str] = ()
-        timezone = scope.timezone
-        if (agent_id := scope.agent_id) is not None:
-
-            def prepare(tx: Tx) -> tuple[str, Sequence[str]]:
-                wanted = scope.messages and self._embedder is not None
-                return tx.agents.get(agent_id).timezone, self._caches.histories.load(
-                    tx, agent_id
-                ).names if wanted else ()
-
-            timezone, names = await self.store.read(prepare)
-            if scope.messages:
-                turns = await self.request(text, names=names, timezone=timezone, timeout_s=vector_timeout_s)
-        same = turns is not None and ("vectors" in turns.without or without_names(text, names) == text)
-        if turns is not None and same:
-            request = turns
-        else:
-            request = await self.request(text, timezone=timezone, timeout_s=vector_timeout_s)
+        turns, names = None, tuple[str, ...]()
+        if scope.agent_id is not None and scope.messages:
+            if self._embedder is not None:
+                names = (await self.store.read(self._caches.histories.load, scope.agent_id)).names
+            turns = await self.request(text, names=names, timeout_s=vector_timeout_s)
+        request = turns
+        if request is None or not ("vectors" in request.without or without_names(text, names) == text):
+            request = await self.request(text, timeout_s=vector_timeout_s)
 
         return await self.store.read(recall.recall, scope, turns, request, count=count)
 

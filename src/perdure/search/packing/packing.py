@@ -9,21 +9,9 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import tzinfo
 
 from perdure.core.text.zones import zone
-from perdure.search.packing.text import (
-    HEADER,
-    Candidate,
-    Excerpt,
-    excerpt,
-    heading,
-    item,
-    render,
-    section,
-    sort_for_reading,
-    terms_of,
-)
+from perdure.search.packing.text import HEADER, Candidate, Excerpt, Typesetter, excerpt, sort_for_reading, terms_of
 
 __all__ = ["Candidate", "PackedPart", "PackedText", "pack"]
 
@@ -89,11 +77,17 @@ def pack(
         budget: tokens; `count(packed.text)` is never more, unless the empty text is.
         count: tokens of a text; called a few hundred times at most, never twice for the same.
         timezone: of dates and times in the text.
-        in_words: the text is plain lines, see `render`.
+        in_words: the text is plain lines, see `Typesetter`.
     """
     distinct = _merge_equal(candidates)
     usable = [each for each in distinct if each.text.strip()]
-    packing = _Packer(budget, _TokenCounts(count), terms_of(query), zone(timezone), in_words)
+    packing = _Packer(
+        budget,
+        _TokenCounts(count),
+        terms_of(query),
+        Typesetter(zone(timezone), in_words=in_words),
+        has_header=not in_words,
+    )
     parts = packing.select(usable)
     by_candidate = {_key(each.candidate): each for each in parts}
     order = sort_for_reading([each.excerpt for each in parts])
@@ -171,8 +165,8 @@ class _Packer:
     budget: int
     counter: _TokenCounts
     terms: tuple[str, ...]
-    home: tzinfo
-    in_words: bool = False
+    setter: Typesetter
+    has_header: bool = True
     room: int = 0  # tokens of the budget that are left
     parts: list[PackedPart] = field(default_factory=list)  # the selected ones, weakest last
     headings: set[str] = field(default_factory=set)  # lines above them that are counted already
@@ -181,7 +175,7 @@ class _Packer:
 
     def select(self, candidates: list[Candidate]) -> list[PackedPart]:
         """Select parts, weakest last, whose rendered text fits the budget."""
-        self.room = self.budget - (0 if self.in_words else self.counter(HEADER))
+        self.room = self.budget - (self.counter(HEADER) if self.has_header else 0)
         if self.room > 0:
             hits = [each for each in candidates if not each.fills]
             self._take_first([each for each in hits if each.kind == "block"], BLOCKS_SHARE)
@@ -195,7 +189,7 @@ class _Packer:
 
     def text(self, parts: list[PackedPart]) -> str:
         """Render the parts in reading order."""
-        return render(sort_for_reading([each.excerpt for each in parts]), home=self.home, in_words=self.in_words)
+        return self.setter.render(sort_for_reading([each.excerpt for each in parts]))
 
     def _take_first(self, candidates: list[Candidate], share: float) -> None:
         """Select candidates in their order, within their share of the budget."""
@@ -285,10 +279,7 @@ class _Packer:
 
     def _add(self, candidate: Candidate, tokens: int, *, at_most: int) -> int:
         """Select a candidate, or as much as there is room for; return the tokens, 0 without room."""
-        titles = [
-            section(candidate, in_words=self.in_words),
-            heading(candidate, self.home, with_conversation=True, in_words=self.in_words),
-        ]
+        titles = [self.setter.section(candidate), self.setter.heading(candidate, with_conversation=True)]
         titles = [title for title in titles if title and title not in self.headings]
         extra = sum(self.counter(line) + 1 for line in titles)
         room = min(self.room - extra, at_most)
@@ -307,7 +298,7 @@ class _Packer:
 
     def _lines(self, each: Excerpt) -> str:
         """Render an excerpt as number 100, so that its tokens are measured with a wide number."""
-        return item(each, 100, self.home, in_words=self.in_words) + "\n"
+        return self.setter.item(each, 100) + "\n"
 
     def _fit(self, candidate: Candidate, room: int, tokens: int) -> PackedPart | None:
         """Return a candidate of so many tokens, or the part of it that fits the room; None if that is too short."""

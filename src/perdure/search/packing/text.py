@@ -76,34 +76,6 @@ class Excerpt:
         return self.candidate.text[self.first : self.last]
 
 
-def render(excerpts: Sequence[Excerpt], *, home: tzinfo, in_words: bool = False) -> str:
-    """Render excerpts from `sort_for_reading`, numbered in this order; "" for none. `in_words`: in plain lines without
-    a header, numbers or clock times, as small models read them best."""
-    return "\n".join(_lines(excerpts, home, in_words=in_words)) if excerpts else ""
-
-
-def _lines(excerpts: Sequence[Excerpt], home: tzinfo, *, in_words: bool) -> Iterator[str]:
-    """Yield the lines: the header, then sections, headings and items."""
-    if not in_words:
-        yield HEADER
-    before: Candidate | None = None
-    above = ""
-    conversations = {each.candidate.conversation for each in excerpts if each.candidate.kind == "turn"}
-    with_conversation = not in_words and len(conversations) > 1
-    for number, each in enumerate(excerpts, start=1):
-        candidate = each.candidate
-        same = before is not None and before.kind == candidate.kind
-        if not same and (above_all := section(candidate, in_words=in_words)):
-            yield above_all
-        title = heading(candidate, home, with_conversation=with_conversation, in_words=in_words)
-        if title and not (same and title == above):
-            yield title
-        elif same and before is not None and not in_words and _gap(before, candidate):
-            yield "…"
-        yield item(each, number, home, in_words=in_words)
-        before, above = candidate, title
-
-
 def sort_for_reading(excerpts: Sequence[Excerpt]) -> list[Excerpt]:
     """Sort excerpts: blocks, facts by score, passages by source and place, turns by conversation and number.
     Conversations come in the order of their first turn here."""
@@ -128,51 +100,104 @@ def sort_for_reading(excerpts: Sequence[Excerpt]) -> list[Excerpt]:
     return sorted(excerpts, key=place)
 
 
-def section(candidate: Candidate, *, in_words: bool = False) -> str:
-    """Return the heading of a candidate's section; empty for none."""
-    return (_IN_WORDS if in_words else _SECTIONS)[candidate.kind]
+class Typesetter:
+    """Renders excerpts, the times in the zone `home`. It keeps what it has rendered of each: while texts are selected,
+    most of them are rendered many times.
 
+    Args:
+        in_words: in plain lines without a header, numbers or clock times, as small models read them best.
+    """
 
-def heading(candidate: Candidate, home: tzinfo, *, with_conversation: bool, in_words: bool = False) -> str:
-    """Return the line above a document's passages, or above the turns of one day. `with_conversation`: name the
-    conversation, as there are several."""
-    if in_words and candidate.kind in ("passage", "turn"):
-        title = _name(candidate.source, _SOURCE_CHARS) or _day(candidate.occurred_at, home)
-        return f"{title}:" if title else ""
-    if candidate.kind == "passage":
-        return f"### {_name(candidate.source, _SOURCE_CHARS)}" if candidate.source else ""
-    if candidate.kind == "turn":
-        parts = [_day(candidate.occurred_at, home), _name(candidate.conversation) if with_conversation else ""]
-        return f"### {', '.join(filter(None, parts))}" if any(parts) else ""
-    return ""
+    def __init__(self, home: tzinfo, *, in_words: bool = False) -> None:
+        self._home, self._in_words = home, in_words
+        self._items: dict[tuple[str, str, int, int], str] = {}
+        self._titles: dict[tuple[str, str], tuple[str, str]] = {}
 
+    def render(self, excerpts: Sequence[Excerpt]) -> str:
+        """Render excerpts from `sort_for_reading`, numbered in this order; "" for none."""
+        return "\n".join(self._lines(excerpts)) if excerpts else ""
 
-def item(each: Excerpt, number: int, home: tzinfo, *, in_words: bool = False) -> str:
-    """Render one piece. Lines after the first are indented, so that no text can imitate a heading or another piece."""
-    candidate = each.candidate
-    if candidate.kind == "block":
-        note = _one_line(candidate.description)[:_NOTE_CHARS]
-        head = _name(candidate.label) + (f" ({note})" if note else "")
-    elif candidate.kind == "fact":
-        since = _day(candidate.occurred_at, home)
-        head = f"since {since}" if since else ""
-    elif candidate.kind == "passage":
-        page = "" if candidate.page is None else f"page {candidate.page}"
-        facts = [_line_numbers(each), page, _day(candidate.occurred_at, home)]
-        head = ", ".join(filter(None, facts))
-    else:
-        at = candidate.occurred_at and local(candidate.occurred_at, home)
-        clock = "" if at is None or in_words else f"{at.hour:02}:{at.minute:02} "
-        role = _SPEAKERS.get(candidate.role, candidate.role) if in_words else candidate.role
-        head = clock + _name(candidate.name or role or "unknown")
-    body = each.text.strip()
-    body = ("… " if each.first > 0 else "") + body + (" …" if each.last < len(candidate.text) else "")
-    lines = body.splitlines() or [""]
-    if len(lines) > 1 and candidate.kind != "turn":
-        lines = ["", *lines]
-    sign = "-" if in_words else f"[{number}]"
-    first = f"{sign} {head}: " if head else f"{sign} "
-    return "\n  ".join([(first + lines[0]).rstrip(), *lines[1:]])
+    def _lines(self, excerpts: Sequence[Excerpt]) -> Iterator[str]:
+        """Yield the lines: the header, then sections, headings and items."""
+        if not self._in_words:
+            yield HEADER
+        before: Candidate | None = None
+        above = ""
+        conversations = {each.candidate.conversation for each in excerpts if each.candidate.kind == "turn"}
+        for number, each in enumerate(excerpts, start=1):
+            candidate = each.candidate
+            same = before is not None and before.kind == candidate.kind
+            if not same and (above_all := self.section(candidate)):
+                yield above_all
+            title = self.heading(candidate, with_conversation=len(conversations) > 1)
+            if title and not (same and title == above):
+                yield title
+            elif same and before is not None and not self._in_words and _gap(before, candidate):
+                yield "…"
+            yield self.item(each, number)
+            before, above = candidate, title
+
+    def section(self, candidate: Candidate) -> str:
+        """Return the heading of a candidate's section; empty for none."""
+        return (_IN_WORDS if self._in_words else _SECTIONS)[candidate.kind]
+
+    def heading(self, candidate: Candidate, *, with_conversation: bool) -> str:
+        """Return the line above a document's passages, or above the turns of one day. `with_conversation`: name the
+        conversation, as there are several."""
+        key = candidate.kind, candidate.id
+        titles = self._titles.get(key)
+        if titles is None:
+            titles = self._titles[key] = self._headings(candidate)
+        return titles[with_conversation]
+
+    def _headings(self, candidate: Candidate) -> tuple[str, str]:
+        """Return the heading without, and with the name of the conversation."""
+        if candidate.kind not in ("passage", "turn"):
+            return "", ""
+        if self._in_words:
+            title = _name(candidate.source, _SOURCE_CHARS) or _day(candidate.occurred_at, self._home)
+            return (f"{title}:", f"{title}:") if title else ("", "")
+        if candidate.kind == "passage":
+            title = f"### {_name(candidate.source, _SOURCE_CHARS)}" if candidate.source else ""
+            return title, title
+        day, conversation = _day(candidate.occurred_at, self._home), _name(candidate.conversation)
+        both = ", ".join(filter(None, (day, conversation)))
+        return f"### {day}" if day else "", f"### {both}" if both else ""
+
+    def item(self, each: Excerpt, number: int) -> str:
+        """Render one piece. Lines after the first are indented, so that no text can imitate a heading or another
+        piece."""
+        key = each.candidate.kind, each.candidate.id, each.first, each.last
+        text = self._items.get(key)
+        if text is None:
+            text = self._items[key] = self._item(each)
+        return f"-{text}" if self._in_words else f"[{number}]{text}"
+
+    def _item(self, each: Excerpt) -> str:
+        """Render one piece without the sign before it."""
+        candidate, in_words = each.candidate, self._in_words
+        if candidate.kind == "block":
+            note = _one_line(candidate.description)[:_NOTE_CHARS]
+            head = _name(candidate.label) + (f" ({note})" if note else "")
+        elif candidate.kind == "fact":
+            since = _day(candidate.occurred_at, self._home)
+            head = f"since {since}" if since else ""
+        elif candidate.kind == "passage":
+            page = "" if candidate.page is None else f"page {candidate.page}"
+            facts = [_line_numbers(each), page, _day(candidate.occurred_at, self._home)]
+            head = ", ".join(filter(None, facts))
+        else:
+            at = candidate.occurred_at and local(candidate.occurred_at, self._home)
+            clock = "" if at is None or in_words else f"{at.hour:02}:{at.minute:02} "
+            role = _SPEAKERS.get(candidate.role, candidate.role) if in_words else candidate.role
+            head = clock + _name(candidate.name or role or "unknown")
+        body = each.text.strip()
+        body = ("… " if each.first > 0 else "") + body + (" …" if each.last < len(candidate.text) else "")
+        lines = body.splitlines() or [""]
+        if len(lines) > 1 and candidate.kind != "turn":
+            lines = ["", *lines]
+        first = f" {head}: " if head else " "
+        return "\n  ".join([(first + lines[0]).rstrip(), *lines[1:]])
 
 
 def _gap(before: Candidate, after: Candidate) -> bool:
