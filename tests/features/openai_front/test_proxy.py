@@ -110,6 +110,27 @@ async def test_a_stream_is_passed_on_as_it_comes(monkeypatch: pytest.MonkeyPatch
         assert '"content": "one ' in text or '"content":"one ' in text
 
 
+async def test_work_in_the_background_waits_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins once nobody is answered, whether by a run or by a model with memory."""
+    async with proxied(monkeypatch, Later(1.0, says("hi"))) as proxy:
+        pauses, begun = proxy.library.app.runner.pauses, asyncio.Event()
+
+        async def work() -> None:
+            async with pauses.piece():
+                begun.set()
+
+        asking = asyncio.create_task(proxy.ask("U1"))
+        await asyncio.sleep(0.3)
+        working = asyncio.create_task(work())
+        await asyncio.sleep(0.3)
+        had_begun = begun.is_set()
+        await asking
+        async with asyncio.timeout(5):
+            await working
+
+        assert not had_begun
+
+
 async def test_an_answer_is_kept_when_the_program_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read to its end."""
     async with proxied(monkeypatch, Later(0.3, says("a long answer"))) as proxy:

@@ -23,7 +23,7 @@ from perdure.context.window.plan import Evict, Merge, plan
 from perdure.context.window.summary import extract_summary
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
-from perdure.core.conversations import EPHEMERAL, Conversation
+from perdure.core.conversations import EPHEMERAL, Conversation, ConversationState
 from perdure.core.errors import ConversationBusy, InvalidInput, IrreducibleFloor
 from perdure.core.events import Event, MessageAdded, RunQueued
 from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
@@ -255,24 +255,34 @@ def _add(
     return add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=at)
 
 
-def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> None:
-    """Check that the conversation, which nobody else changes now, takes messages. Raises: NotFound, ConversationBusy,
-    ApprovalPending."""
+def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> ConversationState:
+    """Return the state of a conversation, which nobody else changes now, and check that it takes messages. Raises:
+    NotFound, ConversationBusy, ApprovalPending."""
     tx.agents.lock(agent_id)
-    conversation = tx.conversations.get_state(agent_id, conversation_seq).conversation  # not one that was deleted
-    if conversation.pending_run_seq is not None:
-        raise approval_pending(tx, conversation, what="import messages")
+    opening = tx.conversations.get_state(agent_id, conversation_seq)  # not of one that was deleted
+    if opening.conversation.pending_run_seq is not None:
+        raise approval_pending(tx, opening.conversation, what="import messages")
     if (active := tx.runs.find_active(agent_id, conversation_seq)) is not None:
         raise ConversationBusy(active.id)
+    return opening
 
 
 def import_in_unit(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], inputs: UnitInputs
-) -> ImportCount:
-    """Add the messages that are not there yet, in a transaction that does more; `make_room` has to follow it. Raises:
-    NotFound, ConversationBusy, ApprovalPending."""
+) -> bool:
+    """Add the messages that are not there yet, in a transaction that does more; return whether `make_room` has to
+    follow it. Raises: NotFound, ConversationBusy, ApprovalPending."""
     tokens = [input_tokens(draft.role, text_of(draft.parts), inputs.counter) for draft in drafts]
-    return _add(tx, agent_id, conversation_seq, drafts, tokens, at=inputs.now)
+    opening = _check_idle(tx, agent_id, conversation_seq)
+    add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=inputs.now)
+    return not _fits_by_far(opening.agent, opening.conversation.view_tokens + sum(tokens), inputs)
+
+
+def _fits_by_far(agent: Agent, view_tokens: int, inputs: UnitInputs) -> bool:
+    """Return whether a view of so many tokens takes less than half of the agent's window: with a prefix that takes more
+    than the other half, the next run makes room."""
+    window, reserve = inputs.window(agent)
+    return 2 * view_tokens <= window - reserve
 
 
 def _count_tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:
@@ -300,9 +310,9 @@ def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: Unit
     """Load the view of the next request, if it is larger than the window by the stored estimates; None: it fits."""
     opening = tx.conversations.get_state(agent_id, conversation_seq)
     agent, conversation = opening.agent, opening.conversation
+    if _fits_by_far(agent, conversation.view_tokens, inputs):
+        return None
     window, reserve = inputs.window(agent)
-    if 2 * conversation.view_tokens <= window - reserve:
-        return None  # with a prefix that takes more than the other half, the next run makes room
     memory = read_memory(tx, opening)
     if conversation.prefix_seq is None:
         prefix = recompile_prefix(tx, agent, conversation, memory, inputs, None, reason="import", client_tools=None)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -128,6 +128,16 @@ class Runner:
         # What this process held is free at once, also for the same process when it opens the store again.
         with contextlib.suppress(StoreError):
             await self._ports.store.write(lambda tx: tx.runs.release(self._ports.owner))
+
+    @contextlib.contextmanager
+    def person(self) -> Iterator[None]:
+        """Answer a person within the block, by other means than a run: what nobody waits for is done later."""
+        self.pauses.note_begin()
+        try:
+            with self._foreground.person():
+                yield
+        finally:
+            self.pauses.note_end()
 
     async def accept(self, request: RunRequest) -> Accepted:
         """Accept a request (T1 to T3) and drive its run. Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound,

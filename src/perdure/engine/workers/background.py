@@ -46,13 +46,14 @@ class Foreground:
         is_busy: one for each engine of the process: whether it answers a request.
         lines: conversations whose runs let everybody go first; they count as silent.
         turns: of each model, who of its calls is next.
+        people: how many are answered by other means than a run.
     """
 
     def __init__(self) -> None:
         self.is_busy: list[Callable[[], bool]] = []
         self.lines: Counter[Line] = Counter()
         self.turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._people = 0  # how many are answered by other means than a run
+        self.people = 0
         self._seen_at: float | None = None  # when a request was answered last, by the loop's clock
         self._call: Interrupt | None = None  # of the call that goes on
         self._cold: set[str] = set()  # models of which a call took the cache since anybody was answered
@@ -61,12 +62,12 @@ class Foreground:
     @contextlib.contextmanager
     def person(self) -> Iterator[None]:
         """Answer a person within the block, by other means than a run."""
-        self._people += 1
+        self.people += 1
         self.note_begin()
         try:
             yield
         finally:
-            self._people -= 1
+            self.people -= 1
             self.note_end()
 
     @contextlib.contextmanager
@@ -99,7 +100,7 @@ class Foreground:
         now = asyncio.get_running_loop().time()
         if self._seen_at is None:
             self._seen_at = now
-        if self._call is not None or self._people or any(is_busy() for is_busy in self.is_busy):
+        if self._call is not None or self.people or any(is_busy() for is_busy in self.is_busy):
             return min(LOOK_S, quiet_s)
         silent_s = now - self._seen_at
         left_s, taken_at = quiet_s - silent_s, self._taken_at.get(model)
@@ -153,7 +154,7 @@ class Background:
 
     def is_busy(self) -> bool:
         """Return whether a person is answered here, besides runs that let everybody go first."""
-        return any(not self.foreground.lines[line] for line in self._lines())
+        return self.foreground.people > 0 or any(not self.foreground.lines[line] for line in self._lines())
 
     def yields(self, *, local: bool) -> bool:
         """Return whether calls of a model, `local` or not, let everybody go first."""

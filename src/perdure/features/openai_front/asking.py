@@ -25,7 +25,7 @@ from perdure.features.openai_front.models import MEMORY
 from perdure.features.openai_front.proxy import Passing, Proxy
 from perdure.features.openai_front.service import Chats
 from perdure.features.openai_front.values import Anchor, Chat, ChatPlace, ChatText, digest_of
-from perdure.library.agent import AsyncAgentById
+from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.perdure import AsyncPerdure
 from perdure.scratch import scratch_folder
 from perdure.server.wire.http import forget_body, principal_of
@@ -104,10 +104,10 @@ class Asked:
         )
         return await Chats(self.library.app, agent.id).begin(self.chat, request)
 
-    async def pass_on(self, agent: AsyncAgentById) -> tuple[Passing, ChatPlace | None]:
+    async def pass_on(self, agent: AsyncAgent) -> tuple[Passing, ChatPlace | None]:
         """Ask the model that it names, or that of the agent, with the agent's memory around it; return (its answer as
         it comes, where what the user said was kept). What is asked beside a chat goes on by itself."""
-        app, sent, found = self.library.app, dict(self.sent), (await agent.memory())[0]
+        app, sent, found = self.library.app, dict(self.sent), agent.info
         named = self.body.model.startswith(MEMORY)
         handle = await self.library.handles.resolve(self.body.model.removeprefix(MEMORY)) if named else found.model
         if "max_completion_tokens" in sent and not handle.startswith("openai/"):  # most others know the older name only

@@ -15,7 +15,7 @@ from perdure.core.ids import AgentId, KeyId
 from perdure.features.openai_front.feature import MEMORY_OF
 from perdure.features.openai_front.service import Chats
 from perdure.features.openai_front.values import FOR_KEY, Chat, ChatPlace, typed_text
-from perdure.library.agent import AsyncAgentById
+from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 
@@ -36,9 +36,7 @@ KnownAgents = dict[str, tuple[float, AgentId]]
 """Key -> until when its agent is known, and that."""
 
 
-async def agent_of_key(
-    library: AsyncPerdure, name: str | None, key_id: KeyId | None, known: KnownAgents
-) -> AsyncAgentById:
+async def agent_of_key(library: AsyncPerdure, name: str | None, key_id: KeyId | None, known: KnownAgents) -> AsyncAgent:
     """The agent with this name or id; without one the agent that is the key's, which is made at its first use.
     Raises: NotFound."""
     if name:
@@ -52,13 +50,13 @@ async def agent_of_key(
     return found
 
 
-async def _own_agent(library: AsyncPerdure, key_id: KeyId | None) -> AsyncAgentById:
+async def _own_agent(library: AsyncPerdure, key_id: KeyId | None) -> AsyncAgent:
     about = "The memory of programs that ask models through /openai/v1."
     if key_id is None:
         return await library.get_or_create_agent(DEFAULT_AGENT, description=about)
     where = AgentFilter(holding=((MEMORY_OF, FOR_KEY, key_id),))
     for agent in await library.all_agents.page(where, Page(1, ascending=False)):
-        return library.agent_of(agent.id)
+        return await library.agent(agent.id)
     own = {MEMORY_OF: {FOR_KEY: key_id}}
     return await library.get_or_create_agent(f"{DEFAULT_AGENT}-{key_id}", description=about, settings=own)
 

@@ -115,47 +115,57 @@ class Proxy:
         Raises: ModelError: the provider refuses it, or can't be reached; LimitReached; of a model of another API
             InvalidInput, NotSupported: it can't be asked so.
         """
-        await budget.check()
-        is_stream = bool(body.get("stream"))
-        hides_usage = is_stream and not (body.get("stream_options") or {}).get("include_usage")
-        endpoint, name = self._app.models.provider_of(handle) or (None, "")
-        speaks = endpoint is not None and endpoint.entry.api_name == "openai_chat" and endpoint.entry != SELF_SERVED
-        if endpoint is None or not speaks or settings is not None or handle in self._app.models.own_handles:
-            asked = await PortRequest.of(self._app, handle, body, settings or {})
-            if keeping is not None:
-                await keeping.before()
-            kind, pieces = STREAM if is_stream else "application/json", asked.answer(self._app)
-        else:
-            if hides_usage := hides_usage and budget.is_counted:
-                body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
-            url = api_url(endpoint.base_url, "/chat/completions")
-            headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
-            target, client = Target.of_request(name, url, headers), self._client(endpoint)
-            request = client.build_request("POST", url, content=json_bytes({**body, "model": name}), headers=headers)
-            if keeping is not None:
-                await keeping.before()
-            response = await _send(client, request, target)
-            kind = response.headers.get("content-type", "application/json")
-            pieces = _pieces(response, target)
-        if not kind.startswith(STREAM):
-            pieces = _in_one_piece(pieces, handle)
-        first = await anext(pieces, b"")
-        passing, reading = Passing(kind), AnswerReading(handle)
+        with contextlib.ExitStack() as answering:
+            answering.enter_context(self._app.runner.person())
+            await budget.check()
+            is_stream = bool(body.get("stream"))
+            hides_usage = is_stream and not (body.get("stream_options") or {}).get("include_usage")
+            endpoint, name = self._app.models.provider_of(handle) or (None, "")
+            speaks = endpoint is not None and endpoint.entry.api_name == "openai_chat" and endpoint.entry != SELF_SERVED
+            if endpoint is None or not speaks or settings is not None or handle in self._app.models.own_handles:
+                asked = await PortRequest.of(self._app, handle, body, settings or {})
+                if keeping is not None:
+                    await keeping.before()
+                kind, pieces = STREAM if is_stream else "application/json", asked.answer(self._app)
+            else:
+                if hides_usage := hides_usage and budget.is_counted:
+                    body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
+                kind, pieces = await self._send(endpoint, json_bytes({**body, "model": name}), name, keeping)
+            reading = AnswerReading(handle)
+            read = _read(pieces, reading) if kind.startswith(STREAM) else _read_whole(pieces, reading)
+            first = await anext(read, b"")
+            passing = Passing(kind)
 
-        async def settle() -> None:
-            """Count what the answer took, and keep it if it is whole."""
-            try:
-                await budget.count(handle, reading.reader.usage)
-                if keeping is not None and reading.is_whole:
-                    await keeping.answer(reading.text)
-            except Exception:
-                log.exception("an answer of %s was not kept", handle)
+            async def settle() -> None:
+                """Count what the answer took, and keep it if it is whole."""
+                try:
+                    await budget.count(handle, reading.reader.usage)
+                    if keeping is not None and reading.is_whole:
+                        await keeping.answer(reading.text)
+                except Exception:
+                    log.exception("an answer of %s was not kept", handle)
 
-        shown = WithoutUsage() if hides_usage else None
-        task = asyncio.create_task(_pass_on(passing, first, pieces, reading, shown, settle))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            shown = WithoutUsage() if hides_usage else None
+            task = asyncio.create_task(_pass_on(passing, first, read, reading, shown, settle))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            answered = answering.pop_all()
+            task.add_done_callback(lambda _: answered.close())
         return passing
+
+    async def _send(
+        self, endpoint: Endpoint, content: bytes, model: str, keeping: ChatKeeping | None
+    ) -> tuple[str, AsyncIterator[bytes]]:
+        """Send a body to a provider, once the chat is kept; return the media type of the answer, and its bytes as they
+        come. Raises: ModelError."""
+        url = api_url(endpoint.base_url, "/chat/completions")
+        headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
+        target, client = Target.of_request(model, url, headers), self._client(endpoint)
+        request = client.build_request("POST", url, content=content, headers=headers)
+        if keeping is not None:
+            await keeping.before()
+        response = await _send(client, request, target)
+        return response.headers.get("content-type", "application/json"), _pieces(response, target)
 
     def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
         """The client for an endpoint, whose address may have changed."""
@@ -178,7 +188,6 @@ async def _pass_on(
     is_settled = False
     try:
         while True:
-            reading.feed(piece)
             if not is_settled and (reading.reader.done or not piece):
                 is_settled = True
                 await settle()
@@ -204,9 +213,18 @@ def _failure_line(code: str, message: str) -> bytes:
     return b"\n\n" + data_line({"error": failure})
 
 
-async def _in_one_piece(pieces: AsyncIterator[bytes], who: str) -> AsyncIterator[bytes]:
-    """An answer that is no stream, once all of it is there. Raises: ModelError: it breaks off."""
-    reading, body = AnswerReading(who), b"".join([piece async for piece in pieces])
+async def _read(pieces: AsyncIterator[bytes], reading: AnswerReading) -> AsyncIterator[bytes]:
+    """The pieces of a stream, each once it was read, and an empty one at its end."""
+    async for piece in pieces:
+        reading.feed(piece)
+        yield piece
+    reading.feed(b"")
+    yield b""
+
+
+async def _read_whole(pieces: AsyncIterator[bytes], reading: AnswerReading) -> AsyncIterator[bytes]:
+    """An answer that is no stream in one piece, once all of it was read. Raises: ModelError: it breaks off."""
+    body = b"".join([piece async for piece in pieces])
     for piece in (body, b""):
         reading.feed(piece)
     if isinstance(reading.failure, ModelStreamCut):

@@ -24,7 +24,7 @@ from perdure.features.openai_front.response_bodies import RESPONSE, ResponseRequ
 from perdure.features.openai_front.responses import DeletedResponse, ItemList, Response, ResponseWriter, input_of
 from perdure.features.openai_front.service import Chats
 from perdure.features.openai_front.values import Anchor
-from perdure.library.agent import AsyncAgentById
+from perdure.library.agent import AsyncAgent
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.http import Json, Library, Router, json_answer, principal_of
@@ -71,7 +71,7 @@ async def create_completion(
     return await answer_run(request, agent, accepted, writer, stream=body.stream)
 
 
-async def _agent_for(library: AsyncPerdure, request: Request, model: str, name: str | None) -> AsyncAgentById:
+async def _agent_for(library: AsyncPerdure, request: Request, model: str, name: str | None) -> AsyncAgent:
     """The agent that a request asks, or whose memory its model gets. Raises: NotFound."""
     if model.startswith(MEMORY):
         known = library.app.service(Proxy).agents

@@ -78,7 +78,7 @@ class Chats(AsyncPart):
             raise EmptyMessage
         most = current_principal.get().limits.message_chars if said_in else None
         place = await self._ports.store.write(self._units(chat).find_place, said_in, most_chars=most)
-        if place.added and said_in:
+        if place.is_full and said_in:
             await make_room(self._id, place.conversation.seq, self._ports)
         return place
 
@@ -87,8 +87,9 @@ class Chats(AsyncPart):
         Raises: InvalidInput, NotFound, ConversationBusy, ApprovalPending, StoreError."""
         if not answer and not chat.new:
             return
-        conversation = await self._ports.store.write(self._units(chat).keep_answer, place, answer)
-        await make_room(self._id, conversation.seq, self._ports)
+        conversation, is_full = await self._ports.store.write(self._units(chat).keep_answer, place, answer)
+        if is_full:
+            await make_room(self._id, conversation.seq, self._ports)
         self._ports.unread.note((self._id, conversation.seq))
 
     def _units(self, chat: Chat) -> ChatUnits:

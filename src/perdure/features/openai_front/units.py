@@ -106,24 +106,25 @@ class ChatUnits:
         noted += [(digest, said_in) for digest in own if digest]
         common: Any = {"conversation_id": conversation.id, "system_digest": system, "created_at": self.inputs.now}
         table.add(self.agent_id, [KnownChain(digest=digest, said_in=id_, **common) for digest, id_ in noted])
-        count = self._add(tx, conversation, _said(lacking, with_users=way.with_users), most_chars=most_chars)
-        return ChatPlace(conversation, said_in, last, added=count, system_is_new=system not in ("", told))
+        is_full = self._add(tx, conversation, _said(lacking, with_users=way.with_users), most_chars=most_chars)
+        return ChatPlace(conversation, said_in, last, is_full=is_full, system_is_new=system not in ("", told))
 
-    def keep_answer(self, tx: Tx, place: ChatPlace | None, answer: str) -> Conversation:
+    def keep_answer(self, tx: Tx, place: ChatPlace | None, answer: str) -> tuple[Conversation, bool]:
         """Add an answer that somebody else gave: behind what was kept of the chat at `place`, or with all of it; return
-        its conversation. Raises: as `find_place`."""
+        (its conversation, whether its view may be too large now). Raises: as `find_place`."""
         text = in_one_form(answer)
         if not self.chat.new:  # it goes on behind the results of tools
             conversation, _ = self.find_answered(tx)
-            self._add(tx, conversation, [("assistant", text, f"{self.chat.turns[-1].digest}:{digest_of(text)}")])
-            return conversation
+            id_ = f"{self.chat.turns[-1].digest}:{digest_of(text)}"
+            return conversation, self._add(tx, conversation, [("assistant", text, id_)])
         if place is not None:
             with contextlib.suppress(NotFound):
                 conversation = tx.conversations.get(place.conversation.id)
                 if _waits(tx, conversation, MessageId(place.said_in)):
-                    self._add(tx, conversation, _said([place.turn._replace(answer=text)], with_users=False))
-                    return conversation
-        return self.find_place(tx, "", answer=answer).conversation
+                    said = _said([place.turn._replace(answer=text)], with_users=False)
+                    return conversation, self._add(tx, conversation, said)
+        place = self.find_place(tx, "", answer=answer)
+        return place.conversation, place.is_full
 
     def find_answered(self, tx: Tx) -> tuple[Conversation, Run | None]:
         """Return (the conversation whose calls a request without new messages answers: of those that it may go on, the
@@ -279,7 +280,7 @@ class ChatUnits:
         """Add a conversation, and return it. Raises: NotFound: there is no such agent."""
         made = tx.conversations.add(self.agent_id, conversation_id, at=self.inputs.now)
         renew_system_message(tx, self.agent_id, made.seq, self.inputs)
-        return tx.conversations.get(conversation_id)
+        return made
 
     def _behind_run(self, tx: Tx, run_id: RunId) -> Conversation:
         """Return the conversation of a run; a fork behind it, if others follow its answer already. Raises: NotFound."""
@@ -308,9 +309,9 @@ class ChatUnits:
                 turn = turn._replace(digest=digest_of(turn.digest))
         return turn
 
-    def _add(self, tx: Tx, conversation: Conversation, said: Iterable[_Said], *, most_chars: int | None = None) -> int:
-        """Add those messages, as (role, text, id), that a conversation lacks; return how many. Raises: as
-        `find_place`."""
+    def _add(self, tx: Tx, conversation: Conversation, said: Iterable[_Said], *, most_chars: int | None = None) -> bool:
+        """Add those messages, as (role, text, id), that a conversation lacks; return whether its view may be too large
+        now. Raises: as `find_place`."""
         now = self.inputs.now
         messages = [ImportedMessage(role=role, text=text, occurred_at=now, id=id_) for role, text, id_ in said]
         if most_chars is not None and (size := sum(len(one.text) for one in messages)) > most_chars:
@@ -318,7 +319,7 @@ class ChatUnits:
             raise MessageTooLarge(size=size, limit=most_chars, whose="this key", helps=helps)
         importer, limit = Importer(self.agent_id, conversation.id), self.inputs.settings.message_limit_chars
         drafts = [importer.draft(imported_message(one, limit_chars=limit)) for one in messages]
-        return import_in_unit(tx, self.agent_id, conversation.seq, drafts, self.inputs).new if drafts else 0
+        return bool(drafts) and import_in_unit(tx, self.agent_id, conversation.seq, drafts, self.inputs)
 
 
 def find_texts(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId]) -> Mapping[MessageId, str]:

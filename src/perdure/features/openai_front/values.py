@@ -207,7 +207,7 @@ class ChatPlace:
         said_in: the run that answers it, or the message, see `KnownChain`.
         turn: its newest turn; the ids of messages are made by the digest in it.
         is_repeat: it is there already, or another process is about to begin it.
-        added: how many messages of what was said before were added to the conversation.
+        is_full: whether the view of the conversation may have become too large, see `make_room`.
         system_is_new: whether the conversation has not been told yet what the program says beside the chat.
     """
 
@@ -215,5 +215,5 @@ class ChatPlace:
     said_in: str
     turn: ChatTurn
     is_repeat: bool = False
-    added: int = 0
+    is_full: bool = False
     system_is_new: bool = False
