@@ -78,7 +78,18 @@ BAD: Mapping[str, tuple[str, str]] = {
         f"agents:\n  ada:\n    model: {MODEL}\n    settings: {{context_window_token: 9}}",
         "a.yaml:4: ",
     ),
-    "a setting of the program": ("agents:\n  ada:\n    settings:\n      companion: true", "a.yaml:4: the setting"),
+    "a setting that is like another one": (
+        f"agents:\n  ada:\n    model: {MODEL}\n    settings:\n      temperatur: 1",
+        "a.yaml:5: 'settings' has no field 'temperatur': did you mean 'temperature'?",
+    ),
+    "a setting that is like none": (
+        f"agents:\n  ada:\n    model: {MODEL}\n    settings: {{colour: red}}",
+        "a.yaml:4: 'settings' has no field 'colour': there are ",
+    ),
+    "a setting of the program": (
+        "agents:\n  ada:\n    settings:\n      companion: true",
+        "a.yaml:4: 'settings' has no field",
+    ),
     "a block above its limit": ("agents:\n  ada:\n    blocks:\n      n: {value: xxxx, limit_chars: 2}", "a.yaml:4: "),
     "a zone that is not there": ("agents:\n  ada:\n    timezone: Mars/Olympus", "a.yaml:3: "),
     "a file outside": ("tools:\n  f:\n    file: ../f.py", "a.yaml:3: the file '../f.py' lies outside"),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from perdure.core.errors import InvalidInput
 from perdure.domain.agents.units import NewAgent
+from perdure.features.mcp.units import sync_tools
+from perdure.features.mcp.values import ToolDefinition, ToolListing
 from tests.features.manifests.office_files import OFFICE, write_office
 from tests.features.manifests.test_apply import labels, paths, said
 from tests.support.library import MODEL, open_async
@@ -128,11 +131,11 @@ async def test_a_field_that_is_named_no_more_keeps_its_value(tmp_path: Path) -> 
     """A description stays; the settings that a file does not name, too."""
     async with await open_async(tmp_path / "store.db") as library:
         await library.manifests.apply({"a.yaml": f"{HEAD}    description: Old.\n    settings: {{temperature: 0.5}}\n"})
-        plan = await library.manifests.apply({"a.yaml": f"{HEAD}    settings: {{max_tokens: 100}}\n"})
+        plan = await library.manifests.apply({"a.yaml": f"{HEAD}    settings: {{max_output_tokens: 100}}\n"})
         agent = (await (await library.agent("ada")).state()).agent
 
-        assert paths(plan) == ["ada.settings.max_tokens"]
-        assert agent.description == "Old." and agent.settings == {"temperature": 0.5, "max_tokens": 100}
+        assert paths(plan) == ["ada.settings.max_output_tokens"]
+        assert agent.description == "Old." and agent.settings == {"temperature": 0.5, "max_output_tokens": 100}
 
 
 @pytest.mark.uses("mcp")
@@ -255,3 +258,51 @@ async def test_arguments_that_may_be_secrets_are_not_shown(tmp_path: Path) -> No
         plan = await library.manifests.plan({"a.yaml": text})
 
         assert "local" in text and "xylocarp" not in text and plan.changes == []
+
+
+async def test_labels_with_dots_are_labels(tmp_path: Path) -> None:
+    """A block `notes.value` is another one than the text of the block `notes`, also when it leaves the file."""
+    notes = "      notes: {value: One.}\n"
+    text = f"{HEAD}    blocks:\n{notes}      notes.value: {{value: Two., description: Dotted.}}\n"
+    async with await open_async(tmp_path / "store.db") as library:
+        await library.manifests.apply({"a.yaml": text})
+        first, again = await labels(library, "ada"), await library.manifests.plan({"a.yaml": text})
+        ada = await library.agent("ada")
+        await ada.blocks.update("notes.value", "Three.")
+        drift = await library.manifests.apply({"a.yaml": text})
+        pruned = await library.manifests.apply({"a.yaml": f"{HEAD}    blocks:\n{notes}"}, prune=True)
+        with pytest.raises(InvalidInput, match=r"a\.yaml:6: agent 'ada': .*limit"):
+            await library.manifests.plan({"a.yaml": text.replace("Two.", "Two., limit_chars: 1")})
+
+        assert first == {"notes": "One.", "notes.value": "Two."} and again.changes == []
+        assert paths(drift) == ['ada.blocks."notes.value".value']
+        assert paths(pruned)[0] == 'ada.blocks."notes.value"' and await labels(library, "ada") == {"notes": "One."}
+
+
+@pytest.mark.uses("mcp")
+async def test_a_key_in_the_address_of_a_server_is_not_shown(tmp_path: Path) -> None:
+    """The file says what to fill in; applied elsewhere it has no stars; a named secret takes its place."""
+    secret = "https://weather.example.com/mcp?key=xylocarp"
+    async with await open_async(tmp_path / "store.db") as library:
+        server = await library.mcp.add("weather", url=secret, check=False)
+        listing = ToolListing(
+            definitions=(ToolDefinition(name="now", description="Now.", parameters={"type": "object"}),)
+        )
+        ports = library.app.ports
+        await ports.store.write(partial(sync_tools, ids=ports.ids, at=ports.clock.now()), server.id, listing)
+        ada = await library.create_agent("ada")
+        await ada.tools.attach("weather__now")
+        text = await library.manifests.show(ada.id)
+        here = await library.manifests.plan({"a.yaml": text})
+        named = text.replace("example.com/mcp", "example.com/mcp?secret:WEATHER")
+        change = await library.manifests.apply({"a.yaml": named})
+        shown = await library.manifests.show(ada.id)
+        again = await library.manifests.plan({"a.yaml": named})
+    async with await open_async(tmp_path / "other.db") as other:
+        await other.manifests.apply({"a.yaml": text})
+        (made,) = await other.mcp.list()
+
+    assert "xylocarp" not in text and "***" not in text and here.changes == []
+    assert "# Not written: the key in the url of MCP server 'weather'" in text
+    assert paths(change) == ["weather.url"] and again.changes == [] and "secret:WEATHER" in shown
+    assert made.url == "https://weather.example.com/mcp"

@@ -15,6 +15,7 @@ from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
 from perdure.core.features import Point, feature_settings, find_features
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.incoming.zones import check_zone
+from perdure.core.models import ModelOptions
 from perdure.core.specs import Tool
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.engine_specs import DEFAULT_TOOLS
@@ -74,6 +75,8 @@ _SETTINGS = (
     UNTRUSTED_WRITES,
     *feature_settings(),
 )
+KNOWN_SETTINGS = {*_SETTINGS, *ModelOptions.__slots__, "approval_waived"} - {*_OF_FEATURES}
+"""The settings that people may change. Agents may have others, which their model's provider knows."""
 _WIRE_NAMES = {"compaction_settings": [COMPACTION]}
 """Names that Letta's API has for settings of ours."""
 _UNSUPPORTED_TYPES = ("react_agent", "workflow_agent", "voice_convo_agent")
@@ -191,8 +194,7 @@ def _keep_own(before: Mapping[str, Any], settings: Any) -> Any:
     """Return new settings of an agent, but those that only features may change are taken from `before`."""
     if not isinstance(settings, Mapping):  # it is refused below
         return settings
-    own_settings = {name: before[name] for name in _OF_FEATURES if name in before}
-    return {**without_own(settings), **own_settings}
+    return {**without_own(settings), **{name: before[name] for name in _OF_FEATURES if name in before}}
 
 
 def without_own(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -267,9 +269,7 @@ def check_window(tokens: Any) -> int:
 
 def _check_names(names: Iterable[str]) -> None:
     """Check that no setting is a misspelt one of ours. Other names are settings of the model. Raises: InvalidInput."""
-    for name in names:
-        if name in _SETTINGS:
-            continue
+    for name in [one for one in names if one not in _SETTINGS]:
         from difflib import get_close_matches
 
         if near := _WIRE_NAMES.get(name) or get_close_matches(str(name)[:80], _SETTINGS, n=1, cutoff=0.9):

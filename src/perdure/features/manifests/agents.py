@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE, DISCARDED, Agent, AgentFilter
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
 from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
-from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent, without_own
+from perdure.domain.agents.units import KNOWN_SETTINGS, AgentChanges, NewAgent, create_agent, update_agent
 from perdure.domain.blocks.units import BLOCKS_CHANGED, create_block, update_block
 from perdure.features.groups.companions import find_companion, kind_of_companion, set_companion
 from perdure.features.manifests.things import (
@@ -19,13 +19,13 @@ from perdure.features.manifests.things import (
     describe_block,
     new_block,
 )
-from perdure.features.manifests.values import Thing
-from perdure.features.manifests.work import ApplyWork, Kind
+from perdure.features.manifests.values import Thing, block_path, flatten
+from perdure.features.manifests.work import ApplyWork, Kind, only
 from perdure.features.mcp.tables import Servers
 from perdure.storage.tx import Tx
 
 _FIELDS = ("model", "system", "description", "timezone", "tags", "metadata")
-SHARED_MIN = 2
+_SAME_NAME = 10
 
 
 class AgentKind(Kind):
@@ -34,55 +34,35 @@ class AgentKind(Kind):
     def find(self, work: ApplyWork, thing: Thing) -> str | None:
         if (id_ := super().find(work, thing)) is not None:
             return id_
-        found = work.tx.agents.page(where=AgentFilter(name=thing.name), limit=SHARED_MIN + 1)
-        found = [one for one in found if DISCARDED not in one.tags] or found
-        if len(found) > 1:
-            ids = ", ".join(one.id for one in found)
-            raise InvalidInput(f"several agents have the name {thing.name!r}: give the `id` of one, such as {ids}")
-        return found[0].id if found else None
+        found = work.tx.agents.page(where=AgentFilter(name=thing.name), limit=_SAME_NAME)
+        return only("agents", thing.name, [one for one in found if DISCARDED not in one.tags] or found)  # type: ignore[no-any-return]
 
-    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
-        try:
-            agent = work.tx.agents.get(AgentId(id_))
-        except NotFound:
-            return None
-        return describe_agent(work, agent)
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        return describe_agent(work, work.tx.agents.get(AgentId(id_)))
 
     def create(self, work: ApplyWork, thing: Thing) -> str:
         fields = thing.fields
-        _check_settings(thing)
         agent_type = fields.get("agent_type", DEFAULT_AGENT_TYPE)
-        blocks: Mapping[str, Any] = fields.get("blocks", {"persona": {}, "human": {}})
-        own: Any = {name: fields[name] for name in _FIELDS if name in fields}
-        base = [*DEFAULT_TOOLS.get(agent_type, ()), *ARCHIVAL_TOOLS] if fields.get("base_tools", True) else []
+        base = (*DEFAULT_TOOLS.get(agent_type, ()), *ARCHIVAL_TOOLS) if fields.get("base_tools", True) else ()
         new = NewAgent(
             name=thing.name,
             agent_type=agent_type,
-            settings=fields.get("settings", {}),
-            blocks=tuple(new_block(one, label) for label, one in blocks.items()),
-            block_ids=tuple(work.blocks(thing)),
-            tools=tuple(dict.fromkeys([*base, *_tools(work, thing)])),
-            **{
-                "model": work.default_model,
-                "follows_default": "model" not in fields,
-                "timezone": work.ports.settings.timezone,
-                **own,
-                "tags": tuple(fields.get("tags", ())),
-            },
+            model=fields.get("model", work.default_model),
+            follows_default="model" not in fields,
+            timezone=work.ports.settings.timezone,
+            blocks=() if "blocks" in fields else (new_block({}, "persona"), new_block({}, "human")),
+            tools=base,
         )
         agent = create_agent(work.tx, new, ids=work.ports.ids, author=work.author, at=work.inputs.now)
-        self._give(work, agent.id, thing)
-        return agent.id
+        return self.change(work, agent.id, thing, {*flatten(fields)} - {"model"})
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         agent_id, fields = AgentId(id_), thing.fields
-        _check_settings(thing)
         check_forgotten(work.tx, agent_id, thing)
         changes: Any = changed_fields(fields, changed & {*_FIELDS})
         if "settings" in fields:
             changes["settings"] = {**work.tx.agents.get(agent_id).settings, **fields["settings"]}
-        found: AgentChanges = changes
-        update_agent(work.tx, agent_id, found, author=work.author, at=work.inputs.now)
+        update_agent(work.tx, agent_id, changes, author=work.author, at=work.inputs.now)
         for label, block in fields.get("blocks", {}).items():
             self._put_block(work, agent_id, label, block, changed)
         if missing := [one for one in work.blocks(thing) if one not in work.tx.blocks.list_versions(agent_id)]:
@@ -100,8 +80,8 @@ class AgentKind(Kind):
         if block is None:
             create_block(work.tx, work.new_id("block"), new_block(fields, label), agent_id=agent_id, **own)
         else:
-            differing = {one.removeprefix(f"blocks.{label}.") for one in changed if one.startswith(f"blocks.{label}.")}
-            update_block(work.tx, block.id, changed_fields(fields, differing), **own)
+            changes: Any = {name: one for name, one in fields.items() if f"{block_path(label)}.{name}" in changed}
+            update_block(work.tx, block.id, changes, **own)
 
     def _give(self, work: ApplyWork, agent_id: AgentId, thing: Thing) -> None:
         """Give an agent its archives and its companion."""
@@ -142,7 +122,7 @@ class AgentKind(Kind):
         else:
             for block in work.tx.blocks.list_by_agent(agent_id):
                 shared = work.name_of("blocks", block.id, "")
-                if key == (shared if name == "shared_blocks" else block.label):
+                if shared == key if name == "shared_blocks" else block_path(block.label) == path:
                     work.tx.blocks.detach(agent_id, block.id)
             BLOCKS_CHANGED(work.tx, agent_id)
 
@@ -151,7 +131,8 @@ def describe_agent(work: ApplyWork, agent: Agent) -> dict[str, Any]:
     """The fields of an agent as a file has them; `shared_blocks` has the names of the files, or ids."""
     tx, tags = work.tx, [tag for tag in agent.tags if tag != DISCARDED]
     found: dict[str, Any] = {name: getattr(agent, name) for name in _FIELDS} | {"tags": tags}
-    found |= {"metadata": dict(agent.metadata), "settings": without_own(agent.settings), "agent_type": agent.agent_type}
+    settings = {name: value for name, value in agent.settings.items() if name in KNOWN_SETTINGS}
+    found |= {"metadata": dict(agent.metadata), "settings": settings, "agent_type": agent.agent_type}
     found["tools"] = [tool.spec.name for tool in tx.tools.list_by_agent(agent.id)]
     archives = tx.archives.list_by_agent(agent.id)
     found["archives"] = [work.name_of("archives", one.id, one.name) for one in archives]
@@ -180,10 +161,3 @@ def _tools(work: ApplyWork, thing: Thing) -> Sequence[str]:
             raise InvalidInput(f"{thing.place(f'tools.{name}')}: there is no tool {name!r}, in the files or the store")
         work.waiting.add(server.name)
     return [name for name in names if name in there]
-
-
-def _check_settings(thing: Thing) -> None:
-    """Check that a file sets nothing that only the program sets. Raises: InvalidInput."""
-    settings = thing.fields.get("settings", {})
-    for name in sorted(settings.keys() - without_own(settings).keys()):
-        raise InvalidInput(f"{thing.place(f'settings.{name}')}: the setting {name!r} is the program's own")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
-from typing import Any
+import posixpath
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 
 from perdure.core.errors import InvalidInput
 from perdure.features.manifests.yaml_nodes import FILE_CHARS
@@ -12,75 +13,55 @@ from perdure.features.manifests.yaml_nodes import FILE_CHARS
 SUFFIXES = (".yaml", ".yml")
 FILES_MAX = 1_000
 
-
-class FolderFiles(Mapping[str, str]):
-    """The texts of the files in a folder by their paths in it. Each is read when it is asked for, and only if it lies
-    in the folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder.resolve()
-
-    def __getitem__(self, path: str) -> str:
-        """Raises: KeyError: there is no such file; InvalidInput: it is outside, too large, or no text."""
-        found = self._folder / path
-        try:
-            real = found.resolve()
-            if not real.is_relative_to(self._folder):
-                raise InvalidInput(f"{path}: it lies outside of {self._folder}")
-            if not real.is_file():
-                raise KeyError(path)
-            with real.open("rb") as file:
-                data = file.read(4 * FILE_CHARS + 1)
-            if len(data) > 4 * FILE_CHARS:
-                raise InvalidInput(f"{path}: the file is larger than {4 * FILE_CHARS:,} bytes")
-            return data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InvalidInput(f"{path}: the file is no text in UTF-8 (byte {error.start})") from error
-        except (OSError, ValueError) as error:
-            raise InvalidInput(f"{path}: it can't be read: {error}") from error
-
-    def __iter__(self) -> Iterator[str]:
-        raise TypeError("a folder is not listed: only files that something names are read")
-
-    def __len__(self) -> int:
-        return 1
+Files = str | Path | Mapping[str, str]
+"""A file or folder, or texts by their paths."""
 
 
-def open_files(place: str | Path) -> tuple[Mapping[str, str], list[str]]:
-    """Return (texts by their paths, the paths of the YAML files in order) of a file or a folder, whose folders are
-    looked into. Raises: InvalidInput."""
-    path = Path(place).expanduser()
+def _read_file(folder: Path, path: str) -> str:
+    """Return the text of a file that lies in a folder. Raises: KeyError: there is no such file; InvalidInput: it is
+    outside, too large, or no text."""
+    try:
+        real = (folder / path).resolve()
+        if not real.is_relative_to(folder):
+            raise InvalidInput(f"{path}: it lies outside of {folder}")
+        if not real.is_file():
+            raise KeyError(path)
+        with real.open("rb") as file:
+            data = file.read(4 * FILE_CHARS + 1)
+        if len(data) > 4 * FILE_CHARS:
+            raise InvalidInput(f"{path}: the file is larger than {4 * FILE_CHARS:,} bytes")
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path}: the file is no text in UTF-8 (byte {error.start})") from error
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path}: it can't be read: {error}") from error
+
+
+def open_files(files: Files) -> tuple[Callable[[str], str], list[str]]:
+    """Return (what reads a file by its path, the paths of the YAML files in order). Folders in a folder are looked
+    into; a file is read when it is asked for. Raises: InvalidInput."""
+    if isinstance(files, Mapping):
+        return files.__getitem__, sorted(path for path in files if path.endswith(SUFFIXES))
+    path = Path(files).expanduser()
     if path.is_file():
-        return FolderFiles(path.parent), [path.name]
+        return partial(_read_file, path.parent.resolve()), [path.name]
     if not path.is_dir():
-        raise InvalidInput(f"{place}: there is no such file or folder")
+        raise InvalidInput(f"{files}: there is no such file or folder")
     found: list[str] = []
     for one in path.rglob("*"):
         inside = one.relative_to(path)
         if one.suffix in SUFFIXES and one.is_file() and not any(part.startswith(".") for part in inside.parts):
             found.append(inside.as_posix())
             if len(found) > FILES_MAX:
-                raise InvalidInput(f"{place}: the folder has more than {FILES_MAX:,} YAML files")
+                raise InvalidInput(f"{files}: the folder has more than {FILES_MAX:,} YAML files")
     if not found:
-        raise InvalidInput(f"{place}: the folder has no file that ends with {' or '.join(SUFFIXES)}")
-    return FolderFiles(path), sorted(found)
-
-
-def given_files(files: Any) -> tuple[Mapping[str, str], list[str]]:
-    """Return what `open_files` does, of texts by their paths."""
-    return files, sorted(path for path in files if path.endswith(SUFFIXES))
+        raise InvalidInput(f"{files}: the folder has no file that ends with {' or '.join(SUFFIXES)}")
+    return partial(_read_file, path.resolve()), sorted(found)
 
 
 def join_path(file: str, path: str) -> str | None:
     """The path that a file names from its own folder; None: it leads outside, or is no path of its own."""
-    if "\x00" in path or "\\" in path or PurePosixPath(path).is_absolute() or path[1:2] == ":":
+    if "\x00" in path or "\\" in path or path.startswith("/") or path[1:2] == ":":
         return None
-    parts: list[str] = []
-    for part in (*PurePosixPath(file).parent.parts, *PurePosixPath(path).parts):
-        if part != "..":
-            parts.append(part)
-        elif parts:
-            parts.pop()
-        else:
-            return None
-    return "/".join(parts)
+    joined = posixpath.normpath(posixpath.join(posixpath.dirname(file), path))
+    return None if joined.partition("/")[0] == ".." else joined

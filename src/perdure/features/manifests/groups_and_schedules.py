@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, GroupId, ScheduleId
+from perdure.core.ids import GroupId, ScheduleId
 from perdure.core.messages import Text
 from perdure.core.text.zones import zone
 from perdure.engine.budget import check_agent_size
@@ -14,32 +13,26 @@ from perdure.features.groups.units import create_group, update_group
 from perdure.features.manifests.values import Thing
 from perdure.features.manifests.work import ApplyWork, Kind
 from perdure.features.schedules.tables import Schedules
-from perdure.features.schedules.units import NewSchedule, create_schedule, resume_schedule
-from perdure.features.schedules.values import Schedule, ScheduledMessage, parse_interval, parse_moment, parse_quiet
+from perdure.features.schedules.units import NewSchedule, create_schedule, resume_schedule, timing_of
+from perdure.features.schedules.values import Schedule, ScheduledMessage, Timing, parse_interval
 from perdure.features.schedules.worker import check_schedule
 
 _LIMITS = ("description", "max_turns", "max_tokens", "max_cost_usd", "termination_token")
 _COUNTS = ("max_firings", "missed", "missed_limit")
+_TIMING = ("at", "cron", "timezone", "ends_at", "in_quiet_hours", *_COUNTS)
 SCHEDULES_MAX = 10_000
 
 
 class GroupKind(Kind):
     """Groups. One that is taken out is hidden, and keeps its transcript."""
 
-    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
-        try:
-            group = work.tx.of(Groups).get(id_)
-        except NotFound:
-            return None
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        group = work.tx.of(Groups).get(id_)
         found: dict[str, Any] = {"kind": group.kind} | {name: getattr(group, name) for name in _LIMITS}
-        found["agents"] = [self._name(work, one) for one in group.agent_ids]
-        found["manager"] = None if group.manager_agent_id is None else self._name(work, group.manager_agent_id)
+        found["agents"] = [work.agent_name(one) for one in group.agent_ids]
+        found["manager"] = None if group.manager_agent_id is None else work.agent_name(group.manager_agent_id)
         found["shared_blocks"] = [work.name_of("blocks", one, one) for one in group.shared_block_ids]
         return found
-
-    def _name(self, work: ApplyWork, agent_id: AgentId) -> str:
-        """The name of an agent, in the files or of its own."""
-        return work.name_of("agents", agent_id, work.tx.agents.get(agent_id).name)
 
     def create(self, work: ApplyWork, thing: Thing) -> str:
         new: Any = {"kind": thing.fields.get("kind", "round_robin"), **self._fields(work, thing)}
@@ -86,13 +79,9 @@ class ScheduleKind(Kind):
         found = work.tx.of(Schedules).page(agent_id, statuses=("active", "paused"), limit=SCHEDULES_MAX)
         return next((one.id for one in found if one.name == thing.name), None)
 
-    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
-        try:
-            schedule = work.tx.of(Schedules).get(ScheduleId(id_))
-        except NotFound:
-            return None
-        name = work.tx.agents.get(schedule.agent_id).name
-        return {"agent": work.name_of("agents", schedule.agent_id, name), **describe_schedule(schedule)}
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        schedule = work.tx.of(Schedules).get(ScheduleId(id_))
+        return {"agent": work.agent_name(schedule.agent_id), **describe_schedule(schedule)}
 
     def create(self, work: ApplyWork, thing: Thing) -> str:
         fields, tx, at = thing.fields, work.tx, work.inputs.now
@@ -101,27 +90,15 @@ class ScheduleKind(Kind):
         messages = () if fields.get("companion") else (message,)
         chars = check_schedule(messages, fields.get("max_steps"), work.ports.settings, may_be_empty=not messages)
         check_agent_size(chars, tx.agents.get(agent_id))
-        own: Any = {name: fields[name] for name in _COUNTS if name in fields}
-        new = NewSchedule(
-            messages=messages,
-            name=thing.name,
-            at=fields.get("at"),
-            every_s=parse_interval(fields["every"]) if "every" in fields else None,
-            cron=fields.get("cron"),
-            timezone=fields.get("timezone"),
-            ends_at=fields.get("ends_at"),
-            quiet=fields.get("quiet_hours"),
-            in_quiet_hours=fields.get("in_quiet_hours", "move"),
-            max_steps=fields.get("max_steps"),
-            action="message" if messages else "companion",
-            **own,
-        )
+        new = _new_schedule(fields, name=thing.name, messages=messages, max_steps=fields.get("max_steps"))
         return create_schedule(tx, work.new_id("schedule"), agent_id, new, made_by="user", at=at).id
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
-        before = self.describe(work, id_) or {}
-        plain = normal_schedule(thing.fields, before.get("timezone", "UTC"), work)
-        if all(before.get(name) == value for name, value in plain.items()):
+        """Times and intervals may be written otherwise than `describe` writes them: then nothing changes."""
+        before, fields = self.describe(work, id_), thing.fields
+        timing = timing_of(_new_schedule(fields), before["timezone"], now=work.inputs.now)
+        wanted = {**fields, **_describe_timing(timing)}
+        if all((before.get(name) or None) == (wanted[name] or None) for name in changed):
             return id_
         self.remove(work, id_)
         return self.create(work, thing)
@@ -139,37 +116,35 @@ class ScheduleKind(Kind):
 
 def describe_schedule(schedule: Schedule) -> dict[str, Any]:
     """The fields of a schedule as a file has them, beside its agent; times are in its zone."""
-    timing, tz = schedule.timing, zone(schedule.timing.timezone)
-    found: dict[str, Any] = {"timezone": timing.timezone, "max_steps": schedule.max_steps}
-    found |= {name: getattr(timing, name) for name in _COUNTS}
-    for name in ("at", "ends_at"):
-        if (moment := getattr(timing, name)) is not None:
-            found[name] = moment.astimezone(tz).isoformat()
-    if timing.every_s is not None:
-        found["every"] = f"{timing.every_s}s"
-    if timing.cron is not None:
-        found["cron"] = timing.cron
-    if (quiet := timing.quiet) is not None:
-        found |= {"quiet_hours": f"{quiet.start:%H:%M}-{quiet.end:%H:%M}", "in_quiet_hours": quiet.then}
+    found = _describe_timing(schedule.timing) | {"max_steps": schedule.max_steps}
     if schedule.action == "companion":
         return found | {"companion": True}
     texts = [part.text for message in schedule.messages for part in message.parts if isinstance(part, Text)]
     return found | {"message": "\n".join(texts), "role": schedule.messages[0].role}
 
 
-def normal_schedule(fields: Any, timezone: str, work: ApplyWork) -> dict[str, Any]:
-    """The fields of a schedule in a file as `describe_schedule` has them. Raises: ScheduleInvalid, TimeZoneUnknown."""
-    found = {name: value for name, value in fields.items() if name != "id"}
-    tz, now = found.get("timezone", timezone), work.inputs.now
+def _describe_timing(timing: Timing) -> dict[str, Any]:
+    """When a schedule is due, as a file has it."""
+    found: dict[str, Any] = {name: getattr(timing, name) for name in ("timezone", *_COUNTS)}
     for name in ("at", "ends_at"):
-        if name in found:
-            moment = parse_moment(found[name], tz, now=now, end=name == "ends_at")
-            found[name] = moment.astimezone(zone(tz)).isoformat()
-    if "every" in found:
-        found["every"] = f"{parse_interval(found['every'])}s"
-    if "cron" in found:
-        found["cron"] = " ".join(found["cron"].split())
-    if "quiet_hours" in found:
-        quiet = parse_quiet(found["quiet_hours"])
-        found["quiet_hours"] = f"{quiet.start:%H:%M}-{quiet.end:%H:%M}"
-    return {name: value for name, value in found.items() if name != "companion" or value}
+        if (moment := getattr(timing, name)) is not None:
+            found[name] = moment.astimezone(zone(timing.timezone)).isoformat()
+    if timing.every_s is not None:
+        found["every"] = f"{timing.every_s}s"
+    if timing.cron is not None:
+        found["cron"] = timing.cron
+    if (quiet := timing.quiet) is not None:
+        found |= {"quiet_hours": f"{quiet.start:%H:%M}-{quiet.end:%H:%M}", "in_quiet_hours": quiet.then}
+    return found
+
+
+def _new_schedule(fields: Any, messages: tuple[ScheduledMessage, ...] = (), **more: Any) -> NewSchedule:
+    """A schedule to make by the fields of a file; without messages it wakes a companion. Raises: InvalidInput."""
+    timing = {name: fields[name] for name in _TIMING if name in fields}
+    every = {"every_s": parse_interval(fields["every"])} if "every" in fields else {}
+    return NewSchedule(
+        messages=messages,
+        action="message" if messages else "companion",
+        quiet=fields.get("quiet_hours"),
+        **{**timing, **every, **more},
+    )

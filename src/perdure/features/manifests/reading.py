@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from typing import get_args
 
 from perdure.core.errors import InvalidInput
 from perdure.features.manifests.files import join_path
 from perdure.features.manifests.schema import check_document
-from perdure.features.manifests.values import DEFAULT_NAME, KINDS, LISTS, FileLine, FileSet, Thing, ThingKind
+from perdure.features.manifests.values import (
+    DEFAULT_NAME,
+    KINDS,
+    LISTS,
+    FileLine,
+    FileSet,
+    Thing,
+    ThingKind,
+    block_path,
+)
 from perdure.features.manifests.yaml_nodes import Node, read_documents
 
 THINGS_MAX = 500
@@ -17,12 +27,13 @@ THINGS_MAX = 500
 _TIMES = ("at", "every", "cron")
 
 
-def read_manifest(files: Mapping[str, str], names: Sequence[str]) -> FileSet:
-    """Return what the files with these paths describe together. Raises: InvalidInput, with file and line."""
+def read_manifest(read: Callable[[str], str], names: Sequence[str]) -> FileSet:
+    """Return what the YAML files with these paths describe together; `read` returns the text of a file. Raises:
+    InvalidInput, with file and line."""
     found: dict[tuple[str, str], Thing] = {}
     name: tuple[str, FileLine] | None = None
     for file in names:
-        for document in read_documents(files[file], file):
+        for document in read_documents(read(file), file):
             check_document(document)
             if (own := document.value.get("name")) is not None:
                 if name is not None and name[0] != own.value:
@@ -32,7 +43,7 @@ def read_manifest(files: Mapping[str, str], names: Sequence[str]) -> FileSet:
                 if (section := document.value.get(kind)) is None:
                     continue
                 for key, node in section.value.items():
-                    thing = _read_thing(kind, key, node, section.keys[key], files)
+                    thing = _read_thing(kind, key, node, section.keys[key], read)
                     if before := found.get((kind, key)):
                         raise InvalidInput(f"{thing.place()}: {KINDS[kind]} {key!r} is in {before.place()} already")
                     found[kind, key] = thing
@@ -42,8 +53,7 @@ def read_manifest(files: Mapping[str, str], names: Sequence[str]) -> FileSet:
         raise InvalidInput(
             f"the files describe {len(found):,} things, the limit is {THINGS_MAX:,}: give parts a `name`"
         )
-    order = {kind: number for number, kind in enumerate(KINDS)}
-    things = sorted(found.values(), key=lambda one: order[one.kind])
+    things = sorted(found.values(), key=lambda one: [*KINDS].index(one.kind))
     ids = dict[tuple[str, str], Thing]()
     for thing in things:
         for block in thing.fields.get("shared_blocks", ()):
@@ -54,14 +64,14 @@ def read_manifest(files: Mapping[str, str], names: Sequence[str]) -> FileSet:
     return FileSet(name=DEFAULT_NAME if name is None else name[0], things=_with_members(things))
 
 
-def _read_thing(kind: ThingKind, name: str, node: Node, at: FileLine, files: Mapping[str, str]) -> Thing:
+def _read_thing(kind: ThingKind, name: str, node: Node, at: FileLine, read: Callable[[str], str]) -> Thing:
     """Return a thing that a file describes. Raises: InvalidInput."""
     places = {"": at} | node.keys
     for key in ("blocks", "settings", "metadata"):
         if (inner := node.value.get(key)) is not None and isinstance(inner.value, dict):
             for label, one in inner.value.items():
-                places[f"{key}.{label}"] = inner.keys[label]
-                places |= {f"{key}.{label}.{path}": place for path, place in one.keys.items()}
+                path = block_path(label) if key == "blocks" else f"{key}.{label}"
+                places |= {path: inner.keys[label]} | {f"{path}.{own}": place for own, place in one.keys.items()}
     for key in (*LISTS, "agents", "groups"):
         if (names := node.value.get(key)) is not None and isinstance(names.value, list):
             for one in names.value:
@@ -70,14 +80,14 @@ def _read_thing(kind: ThingKind, name: str, node: Node, at: FileLine, files: Map
                 places[f"{key}.{one.value}"] = one.place
     thing = Thing(kind=kind, name=name, fields=node.plain(), places=places)
     _check_thing(thing)
-    return _with_source(thing, files) if kind == "tools" else thing
+    return _with_source(thing, read) if kind == "tools" else thing
 
 
 def _check_thing(thing: Thing) -> None:
     """Check what goes together in a thing. Raises: InvalidInput."""
     fields = thing.fields
     for path, block in [("", fields)] * (thing.kind == "blocks") + [
-        (f"blocks.{label}.", one) for label, one in fields.get("blocks", {}).items()
+        (f"{block_path(label)}.", one) for label, one in fields.get("blocks", {}).items()
     ]:
         if {"seed", "value"} <= block.keys():
             raise InvalidInput(
@@ -93,7 +103,7 @@ def _check_thing(thing: Thing) -> None:
         raise InvalidInput(f"{thing.place()}: an MCP server is a url or a command: give one of the two")
 
 
-def _with_source(thing: Thing, files: Mapping[str, str]) -> Thing:
+def _with_source(thing: Thing, read: Callable[[str], str]) -> Thing:
     """Return a tool with the text of its file as its source. Raises: InvalidInput: there is none, or it is outside."""
     fields = dict(thing.fields)
     if ("file" in fields) == ("source" in fields):
@@ -103,7 +113,7 @@ def _with_source(thing: Thing, files: Mapping[str, str]) -> Thing:
         if (joined := join_path(at.file, path)) is None:
             raise InvalidInput(f"{at}: the file {path!r:.200} lies outside of the folder that is applied")
         try:
-            fields["source"] = files[joined]
+            fields["source"] = read(joined)
         except KeyError:
             raise InvalidInput(f"{at}: there is no file {path!r:.200}") from None
         except InvalidInput as error:
@@ -115,30 +125,23 @@ def _with_members(things: Sequence[Thing]) -> Sequence[Thing]:
     """Return the things, with the agents of all groups that a group names among its own. Raises: InvalidInput: a group
     is not there, or is a part of itself."""
     groups = {one.name: one for one in things if one.kind == "groups"}
+    parts: dict[str, Sequence[str]] = {name: one.fields.get("groups", ()) for name, one in groups.items()}
+    for group, name in ((group, name) for group, names in parts.items() for name in names):
+        if name not in groups:
+            raise InvalidInput(f"{groups[group].place(f'groups.{name}')}: there is no group {name!r} in the files")
+    try:
+        order = [*TopologicalSorter(parts).static_order()]
+    except CycleError as error:
+        ring = error.args[1][:0:-1]
+        first = min(ring, key=[*groups].index)
+        ring = [*ring[ring.index(first) :], *ring[: ring.index(first)], first]
+        at = groups[ring[-2]].place(f"groups.{first}")
+        raise InvalidInput(f"{at}: the groups are a circle: {' → '.join(ring)}") from error
     members: dict[str, Sequence[str]] = {}
-
-    def members_of(group: Thing, path: Sequence[str]) -> Sequence[str]:
-        """The agents of a group; `path` are the groups that lead to it."""
-        if group.name not in members:
-            own = list(group.fields.get("agents", ()))
-            for name in group.fields.get("groups", ()):
-                at = group.place(f"groups.{name}")
-                if name not in groups:
-                    raise InvalidInput(f"{at}: there is no group {name!r} in the files")
-                if name in (*path, group.name):
-                    ring = " → ".join([*path, group.name, name][[*path, group.name].index(name) :])
-                    raise InvalidInput(f"{at}: the groups are a circle: {ring}")
-                if len(path) > 50:
-                    raise InvalidInput(f"{at}: groups are nested more than 50 levels deep")
-                own += members_of(groups[name], [*path, group.name])
-            members[group.name] = list(dict.fromkeys(own))
-        return members[group.name]
-
-    def whole(thing: Thing) -> Thing:
-        """A group with all its agents; another thing as it is."""
-        if thing.kind != "groups" or not {"agents", "groups"} & thing.fields.keys():
-            return thing
-        fields = {name: value for name, value in thing.fields.items() if name != "groups"}
-        return replace(thing, fields={**fields, "agents": members_of(thing, [])})
-
-    return [whole(one) for one in things]
+    for name in order:
+        own = [*groups[name].fields.get("agents", ()), *(one for part in parts[name] for one in members[part])]
+        members[name] = [*dict.fromkeys(own)]
+        if {"agents", "groups"} & (fields := dict(groups[name].fields)).keys():
+            fields.pop("groups", None)
+            groups[name] = replace(groups[name], fields={**fields, "agents": members[name]})
+    return [groups[one.name] if one.kind == "groups" else one for one in things]

@@ -37,6 +37,6 @@ _EXAMPLE = {"text/plain": {"example": "agents:\n  ada:\n    blocks:\n      notes
 
 
 @router.get("/v1/agents/{agent_id}/manifest", response_class=PlainTextResponse, responses={200: {"content": _EXAMPLE}})
-async def get_agent_manifest(library: Library, agent: ThisAgent) -> Response:
-    """Get an agent and what it uses as a file in YAML that can be applied."""
-    return PlainTextResponse(await library.manifests.show(agent.id))
+async def get_agent_manifest(library: Library, agent: ThisAgent, as_json: bool = False) -> Response:
+    """Get an agent and what it uses as a file in YAML, or in JSON, that can be applied."""
+    return PlainTextResponse(await library.manifests.show(agent.id, as_json=as_json))

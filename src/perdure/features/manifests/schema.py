@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import InvalidInput
+from perdure.domain.agents.units import KNOWN_SETTINGS
 from perdure.features.manifests.yaml_nodes import Node
 
 _TYPES: Mapping[str, tuple[Any, str]] = {
@@ -26,7 +27,9 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
 @functools.cache
 def manifest_schema() -> Mapping[str, Any]:
     """The JSON schema of a file of agents."""
-    schema: Mapping[str, Any] = json.loads(Path(__file__).with_name("schema.json").read_text("utf-8"))
+    schema: dict[str, Any] = json.loads(Path(__file__).with_name("schema.json").read_text("utf-8"))
+    settings = schema["$defs"]["agents"]["additionalProperties"]["properties"]["settings"]
+    settings |= {"properties": {name: {} for name in sorted(KNOWN_SETTINGS)}, "additionalProperties": False}
     return schema
 
 
@@ -38,7 +41,7 @@ def check_document(node: Node) -> None:
 def _check(node: Node, schema: Mapping[str, Any], what: str) -> None:
     """Check a value by a part of the schema; `what` names it in errors. Raises: InvalidInput."""
     if reference := schema.get("$ref"):
-        return _check(node, _find(reference), what)
+        return _check(node, manifest_schema()["$defs"][reference.removeprefix("#/$defs/")], what)
     value = node.value
     if (allowed := schema.get("enum")) and not any(value == one and type(value) is type(one) for one in allowed):
         raise _error(node, f"{what} is {_shown(value)}: give {', '.join(json.dumps(one) for one in allowed)}")
@@ -79,14 +82,6 @@ def _check_fields(node: Node, schema: Mapping[str, Any], what: str) -> None:
         if not name.strip() or len(name) > 200 or not name.isprintable():
             raise InvalidInput(f"{node.keys[name]}: the name {name!r:.80} can't be used: 1 to 200 printable characters")
         _check(one, known.get(name, more), repr(name))
-
-
-def _find(reference: str) -> Mapping[str, Any]:
-    """The part of the schema that a reference `#/...` names."""
-    found: Any = manifest_schema()
-    for part in reference.removeprefix("#/").split("/"):
-        found = found[part]
-    return found  # type: ignore[no-any-return]
 
 
 def _shown(value: Any) -> str:

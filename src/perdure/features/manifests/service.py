@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import Conflict, PerdureError
 from perdure.core.ids import AgentId
 from perdure.core.tools.threads import run_in_own_thread
 from perdure.domain.agents.options import CONTEXT_ENGINE
-from perdure.features.manifests.files import given_files, open_files
+from perdure.features.manifests.files import Files, open_files
 from perdure.features.manifests.reading import read_manifest
 from perdure.features.manifests.schema import manifest_schema
 from perdure.features.manifests.units import TakenBack, apply_manifest
@@ -27,21 +27,13 @@ from perdure.library.parts.checks import outside
 from perdure.library.parts.part import AsyncPart
 from perdure.storage.tx import Tx
 
-Files = str | Path | Mapping[str, str]
-"""A file or folder, or texts by their paths."""
-
 
 class AsyncManifests(AsyncPart):
     """Makes agents and what they use as files describe them."""
 
     async def read(self, files: Files) -> FileSet:
         """What files describe. Nothing of it runs, and nothing is stored. Raises: InvalidInput, with file and line."""
-
-        def read() -> FileSet:
-            """Read the files, in a thread."""
-            return read_manifest(*(given_files(files) if isinstance(files, Mapping) else open_files(files)))
-
-        return await asyncio.to_thread(read)
+        return await asyncio.to_thread(lambda: read_manifest(*open_files(files)))
 
     async def plan(self, files: Files | FileSet, *, prune: bool = False) -> Plan:
         """What `apply` would change: it is tried with all checks, and taken back. No tool runs, and no server is asked
@@ -67,18 +59,18 @@ class AsyncManifests(AsyncPart):
         self._app.service(ScheduleWorker).wake()
         return done
 
-    async def show(self, agent_id: AgentId) -> str:
-        """A file that describes an agent as it is, with what it uses, as YAML: applied here it changes nothing. Secrets
-        are named, never written. Raises: NotFound."""
+    async def show(self, agent_id: AgentId, *, as_json: bool = False) -> str:
+        """A file that describes an agent as it is, with what it uses, as YAML or JSON: applied here it changes nothing.
+        Secrets are named, never written. Raises: NotFound."""
         inputs, by = self._ports.inputs(), outside()
 
-        def read(tx: Tx) -> dict[str, Any]:
-            """What the file holds."""
-            return agent_document(
-                ApplyWork(tx=tx, ports=self._ports, inputs=inputs, author=by, default_model=""), agent_id
-            )
+        def read(tx: Tx) -> str:
+            """Write the file."""
+            work = ApplyWork(tx=tx, ports=self._ports, inputs=inputs, author=by, default_model="")
+            document, hidden = agent_document(work, agent_id)
+            return json.dumps(document) if as_json else write_yaml(document, hidden)
 
-        return write_yaml(await self._store.read(read))
+        return await self._store.read(read)
 
     def schema(self) -> Mapping[str, Any]:
         """The JSON schema of such files, by which editors complete them."""

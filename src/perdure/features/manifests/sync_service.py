@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure.core.ids import AgentId
-from perdure.features.manifests.service import AsyncManifests, Files
+from perdure.features.manifests.files import Files
+from perdure.features.manifests.service import AsyncManifests
 from perdure.features.manifests.values import FileSet, Plan
 from perdure.library.sync.parts.part import Part
 
@@ -40,10 +41,10 @@ class Manifests(Part):
         """
         return self._portal.run(self._inner.apply(files, prune=prune, plan=plan))
 
-    def show(self, agent_id: AgentId) -> str:
-        """A file that describes an agent as it is, with what it uses, as YAML: applied here it changes nothing. Secrets
-        are named, never written. Raises: NotFound."""
-        return self._portal.run(self._inner.show(agent_id))
+    def show(self, agent_id: AgentId, *, as_json: bool = False) -> str:
+        """A file that describes an agent as it is, with what it uses, as YAML or JSON: applied here it changes nothing.
+        Secrets are named, never written. Raises: NotFound."""
+        return self._portal.run(self._inner.show(agent_id, as_json=as_json))
 
     def schema(self) -> Mapping[str, Any]:
         """The JSON schema of such files, by which editors complete them."""

@@ -8,23 +8,16 @@ from typing import Any
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, BlockId, McpServerId, ToolId
-from perdure.core.secrets import hide_secret
+from perdure.core.secrets import HIDDEN_QUERY, REFERENCE, hide_secret, with_secret
 from perdure.domain.archives.passages import NewPassage, insert_passage
-from perdure.domain.archives.units import ArchiveChanges, attach_archive, create_archive, update_archive
+from perdure.domain.archives.units import attach_archive, create_archive, update_archive
 from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, update_block
 from perdure.domain.conversations.agent_copies import forgotten_texts
 from perdure.domain.tools.units import NewTool, create_tool, delete_tool, update_tool
 from perdure.features.manifests.values import Thing
-from perdure.features.manifests.work import ApplyWork, Kind
+from perdure.features.manifests.work import ApplyWork, Kind, only
 from perdure.features.mcp.tables import Servers
-from perdure.features.mcp.units import (
-    McpChanges,
-    ServerOptions,
-    build_server,
-    change_server,
-    register_server,
-    remove_server_rows,
-)
+from perdure.features.mcp.units import McpChanges, build_server, change_server, register_server, remove_server_rows
 from perdure.features.mcp.values import unseal_server
 from perdure.storage.tx import Tx
 
@@ -47,9 +40,9 @@ def new_block(fields: Any, label: str) -> NewBlock:
     return NewBlock(**{"label": label, "limit_chars": DEFAULT_LIMIT_CHARS, "value": fields.get("seed", ""), **own})
 
 
-def changed_fields(fields: Any, changed: set[str], *, without: tuple[str, ...] = ("id", "seed")) -> dict[str, Any]:
+def changed_fields(fields: Any, changed: set[str]) -> dict[str, Any]:
     """The fields of a file that differ."""
-    return {name: value for name, value in fields.items() if name in changed and name not in without}
+    return {name: value for name, value in fields.items() if name in changed - {"id", "seed"}}
 
 
 class ToolKind(Kind):
@@ -59,13 +52,10 @@ class ToolKind(Kind):
         tool = work.tx.tools.find_by_name(thing.name)
         return None if tool is None or tool.spec.kind != "custom" else tool.id
 
-    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
-        try:
-            tool, code = work.tx.tools.get(ToolId(id_)), work.tx.tools.code(ToolId(id_))
-        except NotFound:
-            return None
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        tool, code = work.tx.tools.get(ToolId(id_)), work.tx.tools.code(ToolId(id_))
         if code is None:
-            return None
+            raise NotFound("tool", id_)
         found: dict[str, Any] = {"source": code.source, "description": tool.spec.description}
         found |= {name: getattr(tool.spec, name) for name in _SPEC_FIELDS}
         found |= {name: getattr(code, name) for name in _CODE_FIELDS}
@@ -91,11 +81,8 @@ class ToolKind(Kind):
 class BlockKind(Kind):
     """Blocks that several agents share."""
 
-    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
-        try:
-            return describe_block(work.tx.blocks.get(BlockId(id_)))
-        except NotFound:
-            return None
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        return describe_block(work.tx.blocks.get(BlockId(id_)))
 
     def create(self, work: ApplyWork, thing: Thing) -> str:
         new = new_block(thing.fields, thing.name)
@@ -122,19 +109,10 @@ class ArchiveKind(Kind):
     """Archives."""
 
     def find(self, work: ApplyWork, thing: Thing) -> str | None:
-        if (id_ := super().find(work, thing)) is not None:
-            return id_
-        found = work.tx.archives.list(name=thing.name, limit=2)
-        if len(found) > 1:
-            ids = ", ".join(one.id for one in found)
-            raise InvalidInput(f"several archives have the name {thing.name!r}: give the `id` of one, such as {ids}")
-        return found[0].id if found else None
+        return super().find(work, thing) or find_archive(work, thing.name)
 
-    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
-        try:
-            archive = work.tx.archives.get(ArchiveId(id_))
-        except NotFound:
-            return None
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        archive = work.tx.archives.get(ArchiveId(id_))
         return {"description": archive.description, "metadata": dict(archive.metadata)}
 
     def create(self, work: ApplyWork, thing: Thing) -> str:
@@ -146,8 +124,7 @@ class ArchiveKind(Kind):
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         changes: Any = changed_fields(thing.fields, changed)
-        found: ArchiveChanges = changes
-        update_archive(work.tx, ArchiveId(id_), found, at=work.inputs.now)
+        update_archive(work.tx, ArchiveId(id_), changes, at=work.inputs.now)
         return id_
 
     def remove(self, work: ApplyWork, id_: str) -> str:
@@ -163,34 +140,31 @@ class McpServerKind(Kind):
         server = work.tx.of(Servers).find_by_name(thing.name)
         return None if server is None else server.id
 
-    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
-        try:
-            server = work.tx.of(Servers).get(McpServerId(id_))
-        except NotFound:
-            return None
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        server = work.tx.of(Servers).get(McpServerId(id_))
         secrets = unseal_server(server, cipher=work.cipher)
         found: dict[str, Any] = {"transport": server.transport, "trusted": server.trusted}
-        found |= {"url": server.shown_url} if server.url else {"command": server.command, "args": [*server.args]}
-        values = {"headers": secrets.headers, "environment": secrets.environment}
-        for name, value in values.items():
-            if value:
-                found[name] = {key: _reference(one) for key, one in value.items()}
+        if server.url:
+            is_named = secrets.query.startswith(REFERENCE)
+            found["url"] = with_secret(server.url, secrets.query) if is_named else server.shown_url
+        else:
+            found |= {"command": server.command, "args": [*server.args]}
+        for name, values in (("headers", secrets.headers), ("environment", secrets.environment)):
+            if values:
+                found[name] = {key: _reference(one) for key, one in values.items()}
         if secrets.token is not None:
             found |= {"token": _reference(secrets.token), "auth_header": server.auth_header}
         return found
 
     def create(self, work: ApplyWork, thing: Thing) -> str:
         options: Any = {**thing.fields, "private": work.private.get(thing.name)}
-        found: ServerOptions = options
-        ids, at = work.ports.ids, work.inputs.now
-        server = build_server(
-            work.tx, thing.name, found, server_id=work.new_id("mcp_server"), cipher=work.cipher, at=at
-        )
-        return register_server(work.tx, server, None, ids=ids, at=at).id
+        id_, at = work.new_id("mcp_server"), work.inputs.now
+        server = build_server(work.tx, thing.name, options, server_id=id_, cipher=work.cipher, at=at)
+        return register_server(work.tx, server, None, ids=work.ports.ids, at=at).id
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         fields: dict[str, Any] = changed_fields(thing.fields, changed)
-        if "url" in fields and hide_secret(fields["url"])[0] == work.tx.of(Servers).get(McpServerId(id_)).shown_url:
+        if "url" in fields and _keeps_key(fields["url"], work.tx.of(Servers).get(McpServerId(id_)).shown_url):
             del fields["url"]
         if "transport" in fields:
             raise InvalidInput(
@@ -213,20 +187,27 @@ class McpServerKind(Kind):
 
 def _reference(value: str) -> str:
     """A reference to a secret as it is; another value is not shown."""
-    return value if value.startswith("secret:") else NOT_SHOWN
+    return value if value.startswith(REFERENCE) else NOT_SHOWN
+
+
+def _keeps_key(url: str, stored: str) -> bool:
+    """Whether the url in a file is the stored one, whose key is not shown, and the file does not name another key."""
+    base, key = hide_secret(url)
+    is_same = stored.endswith(HIDDEN_QUERY) and base.removesuffix(HIDDEN_QUERY) == stored.removesuffix(HIDDEN_QUERY)
+    return is_same and not key.startswith(REFERENCE)
+
+
+def find_archive(work: ApplyWork, name: str) -> str | None:
+    """The id of the archive of this name in the files, or in the store; None: there is none. Raises: InvalidInput."""
+    return work.ids_of.get(("archives", name)) or only("archives", name, work.tx.archives.list(name=name, limit=2))
 
 
 def attach_archives(work: ApplyWork, agent_id: Any, thing: Thing) -> None:
     """Give an agent the archives that a file names. Raises: InvalidInput."""
     own = {archive.id for archive in work.tx.archives.list_by_agent(agent_id)}
     for name in thing.fields.get("archives", ()):
-        id_ = work.find("archives", name)
-        if id_ is None:
-            found = work.tx.archives.list(name=name, limit=2)
-            if len(found) != 1:
-                many = "several archives have" if found else "no archive has"
-                raise InvalidInput(f"{thing.place(f'archives.{name}')}: {many} the name {name!r}")
-            id_ = found[0].id
+        if (id_ := find_archive(work, name)) is None:
+            raise InvalidInput(f"{thing.place(f'archives.{name}')}: no archive has the name {name!r}")
         if id_ not in own:
             attach_archive(work.tx, agent_id, ArchiveId(id_))
 

@@ -65,7 +65,7 @@ def apply_manifest(work: ApplyWork, manifest: FileSet, *, prune: bool) -> Plan:
     rows = {(row.kind, row.name): row for row in work.tx.of(ManifestThings).list(manifest.name)}
     work.ids_of.update({key: row.thing_id for key, row in rows.items()})
     changes: list[Change] = []
-    left: list[tuple[str, str]] = []
+    left: list[tuple[ThingKind, str]] = []
     noted = 0
     for thing in manifest.things:
         row = rows.get((thing.kind, thing.name))
@@ -111,11 +111,11 @@ def _apply_thing(
     kind = _KINDS[thing.kind]
     wanted = {path: value for path, value in flatten(thing.fields).items() if not _is_only_new(path)}
     digests = {path: digest_of(value) for path, value in wanted.items()}
-    before = None if row is None else kind.describe(work, row.thing_id)
-    id_ = row.thing_id if row is not None and before is not None else kind.find(work, thing)
+    is_there = row is not None and kind.fields(work, row.thing_id) is not None
+    id_ = row.thing_id if row is not None and is_there else kind.find(work, thing)
     if id_ is None:
         work.ids_of[thing.kind, thing.name] = id_ = kind.create(work, thing)
-        made = flatten(kind.describe(work, id_) or {})
+        made = kind.fields(work, id_) or {}
         shown = [path for path in made if path in wanted or (path.endswith("value") and made[path])]
         fields = [FieldChange(path, None, made[path]) for path in shown]
         note = "" if row is None else "it was deleted since it was applied"
@@ -124,7 +124,7 @@ def _apply_thing(
     was_removed = kind.is_removed(work, id_)
     if was_removed:
         kind.restore(work, id_)
-    old = flatten(kind.describe(work, id_) or {})
+    old = kind.fields(work, id_) or {}
     if changed := {path for path, value in wanted.items() if old.get(path) != value}:
         work.ids_of[thing.kind, thing.name] = id_ = kind.change(work, id_, thing, changed)
     applied = {} if row is None else row.fields
@@ -134,7 +134,7 @@ def _apply_thing(
             AgentKind().detach(work, id_, path)
     else:  # they are known until they are pruned
         digests |= {path: applied[path] for path in lost}
-    new = flatten(kind.describe(work, id_) or {})
+    new = kind.fields(work, id_) or {}
     fields = [
         FieldChange(path, old.get(path), new.get(path), path in wanted and applied.get(path) == digests[path])
         for path in dict.fromkeys([*old, *new])
@@ -162,7 +162,7 @@ def _remove(work: ApplyWork, row: AppliedThing, *, prune: bool, is_ours: bool) -
     """Take a thing out of use that the files have no more, and return that; without `prune`, whether it is there.
     `is_ours`: no other name has it."""
     kind = _KINDS[row.kind]
-    is_there = is_ours and kind.describe(work, row.thing_id) is not None and not kind.is_removed(work, row.thing_id)
+    is_there = is_ours and kind.fields(work, row.thing_id) is not None and not kind.is_removed(work, row.thing_id)
     if is_there and not prune:
         return True
     note = kind.remove(work, row.thing_id) if is_there else ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -114,7 +116,7 @@ class Plan:
     """
 
     changes: Sequence[Change] = ()
-    left: Sequence[tuple[str, str]] = ()
+    left: Sequence[tuple[ThingKind, str]] = ()
     noted: int = 0
     total: int = 0
     waiting: Sequence[str] = ()
@@ -140,28 +142,29 @@ def digest_of(value: Any) -> str:
 def flatten(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Path -> value of the fields of a thing: blocks and settings of an agent one by one, and a path for each name in
     `LISTS`, such as `tools.roll_dice`."""
-    return dict(_flatten(fields))
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if name == "blocks":
+            for path, block in ((block_path(label), block) for label, block in value.items()):
+                found |= {path: True} | {f"{path}.{key}": one for key, one in block.items()}
+        elif name == "settings":
+            found |= {f"settings.{key}": one for key, one in value.items()}
+        elif name in LISTS:
+            found |= dict.fromkeys((f"{name}.{one}" for one in value), True)
+        else:
+            found[name] = value
+    return found
+
+
+def block_path(label: str) -> str:
+    """The path of an agent's own block; a label with dots is in quotes, for `notes.value` may be a label."""
+    is_plain = not {".", '"'} & {*label}
+    return f"blocks.{label if is_plain else json.dumps(label, ensure_ascii=False)}"
 
 
 def is_member(path: str) -> bool:
     """Whether a path names something that an agent has, such as a block, and not a field."""
-    name, _, key = path.partition(".")
-    return name in LISTS or (name == "blocks" and bool(key) and not key.endswith(_BLOCK_ENDS))
+    return path.partition(".")[0] in LISTS or _BLOCK.fullmatch(path) is not None
 
 
-_BLOCK_ENDS = (".value", ".seed", ".description", ".limit_chars", ".read_only", ".tags", ".metadata")
-
-
-def _flatten(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield what `flatten` returns."""
-    for name, value in fields.items():
-        if name == "blocks" and isinstance(value, Mapping):
-            for label, block in value.items():
-                yield f"blocks.{label}", True
-                yield from ((f"blocks.{label}.{one}", own) for one, own in block.items())
-        elif name == "settings" and isinstance(value, Mapping):
-            yield from ((f"settings.{one}", own) for one, own in value.items())
-        elif name in LISTS and isinstance(value, list | tuple):
-            yield from ((f"{name}.{one}", True) for one in value)
-        else:
-            yield name, value
+_BLOCK = re.compile(r'blocks\.("([^"\\]|\\.)*"|[^."]*)')

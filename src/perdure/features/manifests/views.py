@@ -20,7 +20,7 @@ DIFF_LINES = 60
 def plan_lines(plan: Plan) -> Sequence[str]:
     """Return a line for each thing that changes, each with its fields."""
     lines = [line for change in plan.changes for line in _change_lines(change)]
-    lines += [f"  {_noun(kind)} {name!r} is in the files no more; --prune removes it" for kind, name in plan.left]
+    lines += [f"  {KINDS[kind]} {name!r} is in the files no more; --prune removes it" for kind, name in plan.left]
     waits = "has to be read before agents get its tools: `apply` does that"
     return lines + [f"  MCP server {name!r} {waits}" for name in plan.waiting]
 
@@ -39,15 +39,10 @@ def plan_shape(plan: Plan) -> dict[str, Any]:
     return asdict(plan) | {"digest": plan.digest}
 
 
-def _noun(kind: str) -> str:
-    """What a thing of a kind is called."""
-    return KINDS.get(kind, kind)  # type: ignore[call-overload,no-any-return]
-
-
 def _change_lines(change: Change) -> Iterator[str]:
     """Yield the lines about one thing."""
     note = f" ({change.note})" if change.note else ""
-    yield f"{_SIGNS[change.action]} {_noun(change.kind)} {change.name!r} is {_DONE[change.action]}{note}"
+    yield f"{_SIGNS[change.action]} {KINDS[change.kind]} {change.name!r} is {_DONE[change.action]}{note}"
     for one in change.fields:
         yield from _field_lines(one, is_new=change.action == "create")
 

@@ -15,10 +15,8 @@ from perdure.core.secrets import Cipher
 from perdure.domain.corrections import MEMORY_CORRECTED
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
-from perdure.features.manifests.values import Thing, ThingKind
+from perdure.features.manifests.values import KINDS, Thing, ThingKind, flatten
 from perdure.storage.tx import Tx
-
-AGENTS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +50,13 @@ class ApplyWork:
         """A new id of a kind of things."""
         return self.ports.ids.new(kind)
 
-    def find(self, kind: ThingKind, name: str) -> Any:
-        """The id of a thing of this name in the files; None: they have none."""
-        return self.ids_of.get((kind, name))
-
     def name_of(self, kind: ThingKind, id_: str, otherwise: str) -> str:
         """The name in the files of the thing of this id, else `otherwise`."""
         return next((name for (of, name), one in self.ids_of.items() if of == kind and one == id_), otherwise)
+
+    def agent_name(self, agent_id: AgentId) -> str:
+        """The name of an agent in the files, or its own. Raises: NotFound."""
+        return self.name_of("agents", agent_id, self.tx.agents.get(agent_id).name)
 
     def touch(self, *agents: AgentId) -> None:
         """Note agents whose prompt has to be made anew."""
@@ -77,7 +75,7 @@ class ApplyWork:
 
     def agent(self, thing: Thing, path: str, name: str) -> AgentId:
         """The id of an agent of this name, of the files or the store. Raises: InvalidInput."""
-        if found := self.find("agents", name):
+        if found := self.ids_of.get(("agents", name)):
             return AgentId(found)
         agent = self.tx.agents.find_by_name(name)
         if agent is None:
@@ -88,20 +86,27 @@ class ApplyWork:
 
     def blocks(self, thing: Thing) -> Sequence[BlockId]:
         """The ids of the shared blocks that a thing names."""
-        return [BlockId(self.find("blocks", name)) for name in thing.fields.get("shared_blocks", ())]
+        return [BlockId(self.ids_of["blocks", name]) for name in thing.fields.get("shared_blocks", ())]
 
 
 class Kind(ABC):
     """What can be done with things of one kind. By default one that is taken out of use is only taken from agents."""
 
     def find(self, work: ApplyWork, thing: Thing) -> str | None:
-        """The id of a thing of the store that a file describes for the first time; None: it is new."""
+        """The id of a thing of the store that a file describes for the first time; None: it is new. Raises:
+        InvalidInput: several have its name."""
         id_ = thing.fields.get("id")
-        return id_ if id_ is not None and self.describe(work, id_) is not None else None
+        return id_ if id_ is not None and self.fields(work, id_) is not None else None
+
+    def fields(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
+        """Path -> value of the fields of a thing; None: it is gone."""
+        with suppress(NotFound):
+            return flatten(self.describe(work, id_))
+        return None
 
     @abstractmethod
-    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any] | None:
-        """The fields of a thing as a file has them; None: it is gone."""
+    def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        """The fields of a thing as a file has them. Raises: NotFound."""
 
     @abstractmethod
     def create(self, work: ApplyWork, thing: Thing) -> str:
@@ -121,3 +126,11 @@ class Kind(ABC):
 
     def restore(self, work: ApplyWork, id_: str) -> None:  # noqa: B027  # most kinds have nothing to take back
         """Take a thing back that was taken out of use."""
+
+
+def only(kind: ThingKind, name: str, found: Sequence[Any]) -> Any:
+    """The id of the one thing that was found by its name; None: there is none. Raises: InvalidInput: several."""
+    if len(found) > 1:
+        ids = ", ".join(one.id for one in found)
+        raise InvalidInput(f"several {KINDS[kind]}s have the name {name!r}: give the `id` of one, such as {ids}")
+    return found[0].id if found else None

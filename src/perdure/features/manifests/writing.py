@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS
 from perdure.core.ids import AgentId
-from perdure.core.secrets import may_hold_secret
+from perdure.core.secrets import HIDDEN_QUERY, may_hold_secret
 from perdure.features.groups.companions import find_companion
 from perdure.features.manifests.agents import describe_agent
 from perdure.features.manifests.groups_and_schedules import describe_schedule
-from perdure.features.manifests.things import NOT_SHOWN, McpServerKind, ToolKind, describe_block
+from perdure.features.manifests.things import NOT_SHOWN, ArchiveKind, McpServerKind, ToolKind, describe_block
+from perdure.features.manifests.values import KINDS, ThingKind
 from perdure.features.manifests.work import ApplyWork
 from perdure.features.mcp.tables import Servers
 from perdure.features.schedules.tables import Schedules
@@ -30,56 +31,62 @@ _USUAL: dict[str, Any] = {
 _NOTHING: Sequence[Any] = (None, False, "", [], {}, ())
 
 
-def agent_document(work: ApplyWork, agent_id: AgentId) -> dict[str, Any]:
-    """What a file says of an agent and of what it uses, by sections. Raises: NotFound."""
+def agent_document(work: ApplyWork, agent_id: AgentId) -> tuple[dict[str, Any], Sequence[str]]:
+    """What a file says of an agent and of what it uses, by sections; and in words which secrets it lacks. Raises:
+    NotFound."""
     tx, agent = work.tx, work.tx.agents.get(agent_id)
     group = find_companion(tx, agent_id)
     own_ids = {agent_id, *(() if group is None else group.agent_ids)}
-    document: dict[str, Any] = {"version": 1}
-    blocks, archives, tools, servers = dict[str, Any](), dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    sections: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+    hidden: list[str] = []
+
+    def add(kind: ThingKind, name: str, id_: str, fields: dict[str, Any]) -> None:
+        """Add a thing that is named by its id, under its name or another one that is free."""
+        name = name if name not in sections[kind] else f"{name} {id_}"
+        work.ids_of[kind, name] = id_
+        sections[kind][name] = {"id": id_} | fields
+
     for block in tx.blocks.list_by_agent(agent_id):
         if {*tx.owners.list_agents("blocks", block.id)} - own_ids:
-            name = _free_name(block.label, block.id, blocks)
-            work.ids_of["blocks", name] = block.id
-            blocks[name] = {"id": block.id} | _seeded(describe_block(block))
+            add("blocks", block.label, block.id, _seeded(describe_block(block)))
     for archive in tx.archives.list_by_agent(agent_id):
-        name = _free_name(archive.name, archive.id, archives)
-        work.ids_of["archives", name] = archive.id
-        described = {"description": archive.description, "metadata": dict(archive.metadata)}
-        archives[name] = {"id": archive.id} | _short(described)
-    fields = describe_agent(work, agent)
+        add("archives", archive.name, archive.id, _short(ArchiveKind().describe(work, archive.id)))
     for tool in tx.tools.list_by_agent(agent_id):
-        if tool.spec.kind == "custom" and (found := ToolKind().describe(work, tool.id)) is not None:
-            tools[tool.spec.name] = _short(found)
+        if tool.spec.kind == "custom" and (found := ToolKind().fields(work, tool.id)) is not None:
+            sections["tools"][tool.spec.name] = _short(found)
         elif (of_server := tx.of(Servers).find_tool(tool.id)) is not None:
             server = tx.of(Servers).get(of_server.server_id)
-            servers[server.name] = _short(McpServerKind().describe(work, server.id) or {})
-            if any(map(may_hold_secret, server.args)):
-                del servers[server.name]["args"]
+            if server.name not in sections["mcp_servers"]:
+                described = McpServerKind().describe(work, server.id)
+                hidden += [f"{one} of MCP server {server.name!r}" for one in _take_secrets(described)]
+                sections["mcp_servers"][server.name] = _short(described)
+    fields = describe_agent(work, agent)
     fields["blocks"] = {label: _seeded(block) for label, block in fields["blocks"].items()}
     if agent.follows_default:
         del fields["model"]
-    schedules = dict[str, Any]()
-    for one in tx.of(Schedules).page(agent_id, statuses=("active", "paused"), limit=1_000):
-        name = _free_name(one.name or one.id, one.id, schedules)
-        schedules[name] = {"id": one.id, "agent": agent.name} | _short(describe_schedule(one))
     several = len(tx.agents.page(where=AgentFilter(name=agent.name), limit=2)) > 1
     own_id = {"id": agent_id} if several else {}
-    agents = {agent.name: {**own_id, "base_tools": False} | _short(fields, keep=("blocks",))}
-    sections = {
-        "mcp_servers": servers,
-        "tools": tools,
-        "blocks": blocks,
-        "archives": archives,
-        "agents": agents,
-        "schedules": schedules,
-    }
-    return document | {name: section for name, section in sections.items() if section}
+    sections["agents"][agent.name] = {**own_id, "base_tools": False} | _short(fields, keep=("blocks",))
+    for one in tx.of(Schedules).page(agent_id, statuses=("active", "paused"), limit=1_000):
+        add("schedules", one.name or one.id, one.id, {"agent": agent.name} | _short(describe_schedule(one)))
+    return {"version": 1, **{kind: section for kind, section in sections.items() if section}}, hidden
 
 
-def _free_name(name: str, id_: str, section: Mapping[str, Any]) -> str:
-    """A name that no other thing of a section has."""
-    return name if name not in section else f"{name} {id_}"
+def _take_secrets(server: dict[str, Any]) -> Iterator[str]:
+    """Take what is not shown, or may be a secret, out of the fields of an MCP server, and yield what that is."""
+    if (url := server.get("url", "")).endswith(HIDDEN_QUERY):
+        server["url"] = url.removesuffix(HIDDEN_QUERY)
+        yield "the key in the url"
+    if any(map(may_hold_secret, server.get("args", ()))):
+        del server["args"]
+        yield "args"
+    if server.get("token") == NOT_SHOWN:
+        del server["token"]
+        yield "token"
+    for name in ("headers", "environment"):
+        for key in [key for key, value in server.get(name, {}).items() if value == NOT_SHOWN]:
+            del server[name][key]
+            yield f"{name}.{key}"
 
 
 def _seeded(block: dict[str, Any]) -> dict[str, Any]:
@@ -88,26 +95,18 @@ def _seeded(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _short(fields: dict[str, Any], keep: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Fields without those that a new thing has anyway, and without what is not shown."""
+    """Fields without those that a new thing has anyway, and variables without those whose values are not shown."""
+    fields = fields | {"environment": {name: one for name, one in fields.get("environment", {}).items() if one}}
     return {
-        name: _without_hidden(value)
+        name: value
         for name, value in fields.items()
-        if name in keep or (value not in _NOTHING and _USUAL.get(name) != value and not _is_hidden(value))
+        if name in keep or (value not in _NOTHING and _USUAL.get(name) != value)
     }
 
 
-def _is_hidden(value: Any) -> bool:
-    """Whether a value is a secret that is not shown."""
-    return value in ("", NOT_SHOWN)
-
-
-def _without_hidden(value: Any) -> Any:
-    """A value without the secrets in it that are not shown."""
-    return {name: one for name, one in value.items() if not _is_hidden(one)} if isinstance(value, dict) else value
-
-
-def write_yaml(document: dict[str, Any]) -> str:
-    """A document as YAML: texts of several lines as blocks, in the order of the document."""
+def write_yaml(document: dict[str, Any], hidden: Sequence[str]) -> str:
+    """A document as YAML: texts of several lines as blocks, in the order of the document; and above it what is not
+    written."""
     import yaml
 
     class Dumper(yaml.SafeDumper):  # type: ignore[misc]
@@ -125,4 +124,5 @@ def write_yaml(document: dict[str, Any]) -> str:
 
     Dumper.add_representer(str, represent)
     text: str = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10_000)
-    return text
+    helps = "# Store each by `perdure secret set NAME`, and write `secret:NAME` here; behind a url `?secret:NAME`.\n"
+    return "".join(f"# Not written: {one}\n" for one in hidden) + (helps if hidden else "") + text

@@ -409,7 +409,7 @@ def open_server(tx: Tx, server: mcp.McpServer, *, cipher: Cipher) -> mcp.ServerS
         token=secrets.token and resolve_values(tx, {"token": secrets.token}, cipher=cipher)["token"],
         headers=resolve_values(tx, secrets.headers, cipher=cipher),
         environment=resolve_values(tx, secrets.environment, cipher=cipher),
-        query=secrets.query,
+        query=secrets.query and resolve_values(tx, {"query": secrets.query}, cipher=cipher)["query"],
     )
 
 

@@ -58,7 +58,7 @@ def create_schedule(
     ScheduleInvalid, TooMany, InvalidInput."""
     if not isinstance(new.name, str) or len(new.name) > NAME_CHARS:
         raise InvalidInput(f"the schedule's name is {new.name!r:.80}: give a text of at most {NAME_CHARS} characters")
-    timing = _timing_of(new, tx.agents.get(agent_id).timezone, now=at)
+    timing = timing_of(new, tx.agents.get(agent_id).timezone, now=at)
     first = values.check_timing(timing, now=at, interval_s=tx.limits.schedule_interval_s)
     tx.conversations.get_by_seq(agent_id, new.conversation_seq)
     if new.action == "companion" and not any(COMPANIONS(tx, agent_id)):
@@ -83,7 +83,7 @@ def create_schedule(
     )
 
 
-def _timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> values.Timing:
+def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> values.Timing:
     """Return the checked timing of a new schedule; `agent_timezone` counts where it names no zone. Raises:
     TimeZoneUnknown, ScheduleInvalid, InvalidInput."""
     timezone = agent_timezone if new.timezone is None else new.timezone
