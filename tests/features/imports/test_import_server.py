@@ -189,6 +189,24 @@ async def test_an_agent_that_the_server_can_not_send_is_left_out_and_taken_later
     assert new_of(second)["agents"] == 1 and new_of(third) == {} and len(texts) == 8
 
 
+async def test_archives_that_a_server_can_not_list_keep_no_messages_back(tmp_path: Path) -> None:
+    """All agents have their messages at once; the passages follow, in their archive, when it lists them again."""
+    world = full_world(rounds=2)
+    world.faults["/v1/archives/"] = [(500, {}), ...]
+    with serving(world) as url:
+        async with await open_async(tmp_path / "p.db") as perdure:
+            first = await copy(perdure, url, at_once)
+            texts = await texts_of(perdure, "Ann")
+            world.faults = {}
+            second = await copy(perdure, url, at_once)
+            archives = [one.name for one in await agent_of(perdure, "Ann").archives.list()]
+            passages = await agent_of(perdure, "Bob").passages(limit=1_000)
+
+    assert new_of(first)["agents"] == 3 and len(texts) == 8 and "passages" not in new_of(first)
+    assert any("archives" in why and "'Ann'" in why and "500" in why for why in first.left_out)
+    assert new_of(second)["passages"] == len(passages) == 120 and archives == ["moon"]
+
+
 async def test_a_server_that_stops_in_the_middle_is_gone_on_with(tmp_path: Path) -> None:
     """The error says so; every number of answers leaves a store from which the same import goes on."""
     for stops_after in (0, 1, 5, 12, 14, 20):

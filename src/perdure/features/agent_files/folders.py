@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from perdure.core.errors import AlreadyExists, InvalidInput
 from perdure.core.ids import AgentId
 from perdure.features.agent_files.reading import FileFolder
 from perdure.features.files.converters.convert import name_text
+from perdure.features.files.file_service import FileState
 from perdure.features.files.folder_service import AsyncFolder
 from perdure.features.files.units import NAME_CHARS, FolderChanges
 from perdure.features.files.values import Folder
 from perdure.library.parts.checks import Page
 from perdure.library.perdure import AsyncPerdure
-
-_PAGE = Page(limit=100, ascending=True)
 
 
 async def create_folder(library: AsyncPerdure, folder: FileFolder) -> AsyncFolder:
@@ -24,11 +23,8 @@ async def create_folder(library: AsyncPerdure, folder: FileFolder) -> AsyncFolde
     new one gets a number behind it. Raises: InvalidInput, AlreadyExists: the id that it has to get is taken."""
     name = folder.fields.get("name")
     wanted = (name if isinstance(name, str) else "").replace("/", "_").strip() or "folder"
-    fields: FolderChanges = {
-        "description": folder.fields.get("description"),
-        "instructions": folder.fields.get("instructions"),
-        "metadata": folder.fields.get("metadata") or {},
-    }
+    fields: FolderChanges = {"metadata": folder.fields.get("metadata") or {}}
+    fields |= {"description": folder.fields.get("description"), "instructions": folder.fields.get("instructions")}
     for number in itertools.count(1):
         suffix = f" ({number})" if number > 1 else ""
         try:
@@ -53,14 +49,17 @@ async def add_files(made: AsyncFolder, folder: FileFolder, warnings: list[str]) 
 async def list_folders(library: AsyncPerdure, agent_id: AgentId) -> Sequence[tuple[Folder, dict[str, str]]]:
     """The agent's folders, each with the texts of its files by their names; files without a text are left out."""
     folders = await library.agent_of(agent_id).files.folders()
-    return [(folder.info, await _texts_by_name(folder)) for folder in folders]
+    found: list[tuple[Folder, dict[str, str]]] = []
+    for folder in folders:
+        files = [one.file async for one in list_files(folder) if one.file.status == "completed"]
+        found.append((folder.info, {file.name: await folder.text(file.id) for file in files}))
+    return found
 
 
-async def _texts_by_name(folder: AsyncFolder) -> dict[str, str]:
-    page, texts = _PAGE, dict[str, str]()
+async def list_files(folder: AsyncFolder) -> AsyncIterator[FileState]:
+    """Yield all files of a folder, oldest first."""
+    page = Page(limit=100, ascending=True)
     while states := await folder.list_files(page):
         for state in states:
-            if state.file.status == "completed":
-                texts[state.file.name] = await folder.text(state.file.id)
+            yield state
         page = replace(page, after=states[-1].file.id)
-    return texts

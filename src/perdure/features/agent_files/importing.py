@@ -199,7 +199,7 @@ class Import:
         if not isinstance(name, str) or not name:
             self.warnings.append("a tool without a name is left out")
             return
-        here = await self._find_tool(name)
+        here = await find_tool(self._library, name)
         try:
             if tool.get("tool_type", "custom") == "custom" and isinstance(tool.get("source_code"), str):
                 here = await self._add_from_source(name, tool, here)
@@ -218,14 +218,6 @@ class Import:
         if tool.get("default_requires_approval") and not here.tool.spec.requires_approval:
             self.warnings.append(f"tool {name!r:.80} needs no approval here, as it does in the file")
         self._tools[file_id] = here.tool.id
-
-    async def _find_tool(self, name: str) -> ToolState | None:
-        """The tool of this name; None: there is none."""
-        try:
-            state = await self._library.tools.state(name)
-        except (NotFound, InvalidInput):
-            return None
-        return state if state.tool.spec.name == name else None  # an id is no name
 
     async def _add_from_source(self, name: str, tool: Mapping[str, Any], here: ToolState | None) -> ToolState:
         """Make a tool from its source in the file and return it, or `here`, a tool that has its name already. That one
@@ -338,6 +330,15 @@ class Import:
             self.warnings.append(f"a group is left out: {_first_problem(error)}")
         except (InvalidInput, NotSupported, AlreadyExists, TooMany) as error:
             self.warnings.append(f"a group is left out: {error!s:.300}")
+
+
+async def find_tool(library: AsyncPerdure, name: str) -> ToolState | None:
+    """The tool of this name; None: there is none."""
+    try:
+        state = await library.tools.state(name)
+    except (NotFound, InvalidInput):
+        return None
+    return state if state.tool.spec.name == name else None  # an id is no name
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -16,7 +16,7 @@ from perdure.features.agent_files.reading import build_own_metadata
 from perdure.features.files.values import Folder
 from perdure.server.wire.messages import image_shape
 
-_AGENT_FIELDS = (
+AGENT_FIELDS = (
     *("name", "system", "agent_type", "description", "metadata", "tags", "tool_rules", "llm_config", "model"),
     *("embedding_config", "embedding", "model_settings", "compaction_settings", "response_format", "timezone"),
     *("message_buffer_autoclear", "enable_sleeptime", "max_files_open", "per_file_view_window_char_limit", "hidden"),
@@ -83,7 +83,7 @@ def write_agent_file(
     return {
         "agents": [
             {
-                **{name: agent[name] for name in _AGENT_FIELDS if name in agent},
+                **{name: agent[name] for name in AGENT_FIELDS if name in agent},
                 "id": "agent-0",
                 "model_settings": settings,
                 "context_window_limit": agent["llm_config"]["context_window"],

@@ -10,7 +10,7 @@ FEATURE = Feature(
     verbs={"import": Noun(modules=("commands",), help="Bring conversations and memories from another program.")},
     nouns={"tool": Noun(modules=("commands",))},
     routes=("routes",),
-    sections={"data": "pages:SECTION"},
+    sections={"data": "pages:SECTION", "tools": "pages:REVIEW"},
     store_parts={"imports": "service:AsyncImports"},
     points={"former_agents": "units:former_agents"},
     tables=(TableUse(name="imported", key=("id",)),),

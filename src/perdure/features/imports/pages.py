@@ -1,8 +1,10 @@
-"""Imports on the page of data: a file is dropped, looked at, and imported when that is confirmed."""
+"""Imports on the page of data: a file is dropped, looked at, and imported when that is confirmed; and the tools of
+imported agents that wait for a review, on the page of tools."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from starlette.requests import Request
 
@@ -10,7 +12,7 @@ from perdure.features.imports.forms import import_form
 from perdure.features.imports.sources.items import ImportSource
 from perdure.features.imports.views import nothing_line, report_lines
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.render import Data, Notice, Section
+from perdure.ui.render import Data, Notice, Section, agent_id_of
 
 PROGRAMS: Mapping[ImportSource, str] = {
     "chatgpt": "ChatGPT",
@@ -38,4 +40,18 @@ async def import_file(request: Request, library: AsyncPerdure) -> Notice:
     return Notice("")
 
 
+async def load_waiting(request: Request, library: AsyncPerdure) -> Sequence[Data]:
+    """The tools that the agent gets once a person has read their code."""
+    return [asdict(one) for one in await library.imports.unreviewed_tools(agent_id_of(request))]
+
+
+async def enable(request: Request, library: AsyncPerdure) -> Notice:
+    """Give a tool that a person has read to all agents that had it."""
+    done = await library.imports.approve_tool(request.path_params["tool"])
+    return Notice(f"{done.name} is enabled for {', '.join(done.agents)}.")
+
+
 SECTION = Section(name="imports", load=load, actions={"/data/imports": import_file})
+REVIEW = Section(
+    name="unreviewed", load=load_waiting, actions={"/agents/{agent_id}/tools/waiting/{tool}/enable": enable}
+)

@@ -93,9 +93,10 @@ class AsyncImports(AsyncPart):
         return await self._take_server(url, key, dry=False, progress=progress)
 
     @reads
-    def unreviewed_tools(self, tx: Tx) -> Sequence[UnreviewedTool]:
-        """The tools of servers whose code nobody has reviewed, so that no agent can use them."""
-        return list_unreviewed(tx)
+    def unreviewed_tools(self, tx: Tx, agent_id: AgentId | None = None) -> Sequence[UnreviewedTool]:
+        """The tools of servers whose code nobody has reviewed, so that no agent can use them; with `agent_id` those
+        that this agent gets then."""
+        return list_unreviewed(tx, agent_id)
 
     @writes
     def approve_tool(self, tx: Tx, name: str) -> UnreviewedTool:

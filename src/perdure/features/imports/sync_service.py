@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from perdure.core.ids import AgentId
 from perdure.features.imports.common.values import ImportReport
 from perdure.features.imports.letta.review import UnreviewedTool
 from perdure.features.imports.letta.values import LettaReport
@@ -83,9 +84,10 @@ class Imports(Part):
         """
         return self._portal.run(self._inner.run_server(url, key=key, progress=progress))
 
-    def unreviewed_tools(self) -> Sequence[UnreviewedTool]:
-        """The tools of servers whose code nobody has reviewed, so that no agent can use them."""
-        return self._portal.run(self._inner.unreviewed_tools())
+    def unreviewed_tools(self, agent_id: AgentId | None = None) -> Sequence[UnreviewedTool]:
+        """The tools of servers whose code nobody has reviewed, so that no agent can use them; with `agent_id` those
+        that this agent gets then."""
+        return self._portal.run(self._inner.unreviewed_tools(agent_id))
 
     def approve_tool(self, name: str) -> UnreviewedTool:
         """Give a tool whose code you have read to the agents that had it at the server. Raises: NotFound."""

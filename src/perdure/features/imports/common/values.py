@@ -28,15 +28,26 @@ class ItemCount:
         return self.new + self.already
 
 
+class LeftOut:
+    """A report with what an import leaves out: why, in words -> how many."""
+
+    __slots__ = ()
+    left_out: dict[str, int]
+
+    def leave_out(self, why: str, count: int = 1) -> None:
+        """Count things that are left out."""
+        if count:
+            self.left_out[why] = self.left_out.get(why, 0) + count
+
+
 @dataclass(slots=True, kw_only=True)
-class ImportReport:
+class ImportReport(LeftOut):
     """What an import did, or would do.
 
     Args:
         agents: name -> id of the agents that get something; an empty id: it is not made yet.
         changed: memories whose text, and conversations whose title, is another at the source since.
         withdrawn: messages that an earlier import brought, and that the source has left since.
-        left_out: why, in words -> how many.
     """
 
     source: ImportSource
@@ -62,8 +73,3 @@ class ImportReport:
     def has_news(self) -> bool:
         """Whether there is anything to do, or was."""
         return bool(self.new or self.conversations.new or self.withdrawn or self.changed)
-
-    def leave_out(self, why: str, count: int = 1) -> None:
-        """Count things that are left out."""
-        if count:
-            self.left_out[why] = self.left_out.get(why, 0) + count

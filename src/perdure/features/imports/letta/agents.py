@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,7 +13,9 @@ from perdure.core.ids import BlockId
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.features.agent_files.importing import NAME_MAX, NOT_IN_A_NAME
+from perdure.features.agent_files.writing import AGENT_FIELDS
 from perdure.features.imports.letta.client import Object
+from perdure.features.imports.letta.context import LettaContext, why
 from perdure.features.imports.letta.values import LettaReport
 from perdure.features.imports.sources.plain import list_in, object_in, text_in
 from perdure.library.agents.agents import CompanionKind
@@ -22,20 +23,16 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.agents import AgentIn
 from perdure.server.wire.blocks import LIMIT_CHARS, NewWireBlock
 
-RULES = "letta rules"
-"""The key under which an agent's rules are noted as they were, for those of tools that wait for a review."""
 WAITS = "letta tool "
 """Begins the key of a tool that an agent gets once a person has reviewed it."""
 SLEEPTIME_KINDS = ("sleeptime", "voice_sleeptime")
 
 _FIELDS = (
-    *("name", "system", "agent_type", "description", "metadata", "tags", "tool_rules", "llm_config", "model"),
-    *("embedding_config", "embedding", "model_settings", "compaction_settings", "response_format", "timezone"),
-    *("message_buffer_autoclear", "max_files_open", "per_file_view_window_char_limit", "hidden"),
-    *("max_tokens", "parallel_tool_calls", "auto_recall", "auto_capture", "facts", "guards", "summaries"),
-    *("tool_output", "context_engine", "limits", "untrusted_writes", "bypass_session_patterns"),
+    *("name", "system", "agent_type", "description", "metadata", "tags", "tool_rules", "model"),
+    *("embedding_config", "embedding", "timezone", "hidden"),
 )
-"""The fields of an agent that a new one takes; the last two lines are Perdure's own."""
+_SETTINGS = tuple({*AGENT_FIELDS, "max_tokens", "parallel_tool_calls"} - {*_FIELDS, "enable_sleeptime"})
+"""The fields of an agent that a new one takes. Answers have values of settings also where none is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +44,48 @@ class AgentPlan:
     notes: Mapping[str, str]
 
 
-async def plan_agent(library: AsyncPerdure, state: Object, tools: Mapping[str, str], report: LettaReport) -> AgentPlan:
-    """Plan an agent without its blocks. `tools`: name -> "here" or "review" of those that can be taken; what can't goes
-    into `report`. Raises: InvalidInput."""
+async def plan_agent(
+    library: AsyncPerdure, state: Object, own: Object | None, tools: Mapping[str, str], report: LettaReport
+) -> AgentPlan:
+    """Plan an agent without its blocks.
+
+    Args:
+        own: what another Perdure server says of it in a file: the settings that it has itself; None: that is not known.
+        tools: name -> "here" or "review" of those that can be taken.
+        report: takes what can't be taken.
+    Raises: InvalidInput.
+    """
     names = [text_in(object_in(one).get("name")) for one in list_in(state.get("tools"))]
     here = [name for name in names if tools.get(name) == "here"]
     waits = [name for name in names if tools.get(name) == "review"]
-    rules = [one for one in list_in(state.get("tool_rules")) if isinstance(one, dict)]
-    body = {name: state[name] for name in _FIELDS if state.get(name) is not None}
+    fields = (*_FIELDS, *(_SETTINGS if own is None else ()))
+    body = {name: state[name] for name in fields if state.get(name) is not None}
     label = repr(text_in(state.get("name")) or "Agent")
-    if object_in(body.get("llm_config")).get("reasoning_effort") is None:  # answers have a value where none is set
+    if (
+        own is None and object_in(body.get("llm_config")).get("reasoning_effort") is None
+    ):  # answers have a value where none is set
         body["model_settings"] = {**object_in(body.get("model_settings")), "reasoning": None}
     body |= {
         "name": NOT_IN_A_NAME.sub("_", text_in(state.get("name")) or "Agent")[:NAME_MAX],
         "include_base_tools": False,
         "include_multi_agent_tools": False,
-        "tool_rules": [one for one in rules if tools_of(one) <= {*here}],
+        "tool_rules": list_in(state.get("tool_rules")),  # those of a tool that waits have no effect before it is there
         "tools": [*dict.fromkeys(here)],
     }
     group = object_in(state.get("managed_group") or state.get("multi_agent_group"))
     if state.get("enable_sleeptime") or group.get("manager_type") in SLEEPTIME_KINDS:
         body["enable_sleeptime"] = True
     request = _parse(body, label, report)
-    models, handle = library.handles, request.model_handle
+    models, handle = library.handles, None if own is not None and "model" not in own else request.model_handle
     try:
         model = await models.resolve(handle)
     except ModelNotFound:
         report.leave_out(f"models of agents, which follow the default here, because there is no {handle!r:.100}")
         handle, model = None, await models.resolve(None)
     new = request.new_agent(request.name or "", model, follows_default=models.means_default(handle))
+    if own is not None:
+        new = replace(new, settings={**object_in(own.get("settings")), **new.settings})
     notes = dict.fromkeys((WAITS + name for name in waits), "")
-    notes |= {RULES: json.dumps(rules)} if waits and rules else {}
     return AgentPlan(new, request.companion(request.agent_type) or None, notes)
 
 
@@ -92,13 +100,6 @@ def _parse(body: dict[str, Any], label: str, report: LettaReport) -> AgentIn:
             if body.pop(field, None) is None or field == "name":
                 raise InvalidInput(f"agent {label}: {field}: {problem['msg']:.200}") from error
             report.leave_out(f"settings {field!r} of agents, which this version does not know as they are there")
-
-
-def tools_of(rule: Mapping[str, Any]) -> set[str]:
-    """Return the names of all tools that a rule is about."""
-    mapping = object_in(rule.get("child_output_mapping"))
-    children = [one.get("name") if isinstance(one, dict) else one for one in list_in(rule.get("children"))]
-    return {str(one) for one in (rule.get("tool_name"), rule.get("default_child"), *children, *mapping.values()) if one}
 
 
 def blocks_of(state: Object) -> Sequence[Object]:
@@ -116,21 +117,13 @@ def new_block(fields: Object) -> NewBlock:
     try:
         return NewBlock(**NewWireBlock.model_validate({**known, "value": value, "limit": size}).fields)
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise InvalidInput(f"block {fields.get('label')!r:.80}: {where}: {problem['msg']:.200}") from error
+        raise InvalidInput(f"block {fields.get('label')!r:.80}: {why(error):.200}") from error
 
 
-def kept_blocks(
-    state: Object, here: Mapping[str, BlockId], ids: Mapping[str, Sequence[str]], number: int
-) -> Sequence[tuple[BlockId, NewBlock | None]]:
-    """Return the blocks of an agent for `make_agent`. `here`: those that are in the store, by their ids here; `ids`: id
-    at the server -> the ids that it may have here, of which a new one gets the one with this number."""
-    found: list[tuple[BlockId, NewBlock | None]] = []
+def kept_blocks(state: Object, here: Collection[BlockId], context: LettaContext) -> Mapping[BlockId, NewBlock | None]:
+    """Return the blocks of an agent for `make_agent`; `here`: the ids of those that are in the store."""
+    found: dict[BlockId, NewBlock | None] = {}
     for one in blocks_of(state):
-        there = next((here[id_] for id_ in ids[one["id"]] if id_ in here), None)
-        if there is not None:
-            found.append((there, None))
-        else:
-            found.append((BlockId(ids[one["id"]][min(number, len(ids[one["id"]]) - 1)]), new_block(one)))
+        there = next((id_ for id_ in context.candidates("block", one["id"]) if id_ in here), None)
+        found[BlockId(there or context.id_of("block", one["id"]))] = None if there else new_block(one)
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -88,6 +87,8 @@ class LettaServer:
         """Return the JSON of an answer. Raises: LettaRefused; LettaUnreachable: no answer came, often enough."""
         import httpx
 
+        from perdure.providers.openai_chat.faults import retry_after_s
+
         problem = ""
         for number in range(tries):
             wait_s = 0.5 * 2**number
@@ -101,7 +102,10 @@ class LettaServer:
                 return _parse(body)
             problem = f"HTTP {status}"
             if status in _BUSY:
-                await self._pause(self._asked_wait(headers.get("retry-after", ""), wait_s))
+                asked_s = retry_after_s(headers, now=datetime.now(UTC))
+                if asked_s is not None and asked_s > WAIT_MAX_S:
+                    raise LettaUnreachable(f"{self.label} wants a pause of {asked_s:,.0f} s: import later")
+                await self._pause(wait_s if asked_s is None else asked_s)
             elif status in _PASSING and number + 1 < TRIES_OF_ERRORS:
                 await self._pause(wait_s)
             else:
@@ -120,17 +124,22 @@ class LettaServer:
             raise
 
     async def pages(
-        self, path: str, params: Params | None = None, *, after: str | None = None, field: str = ""
+        self, path: str, params: Params | None = None, *, after: str = "", field: str = ""
     ) -> AsyncIterator[Sequence[Object]]:
-        """Yield the pages of a list, oldest first, behind the item `after`; none where the server has no such list.
-        `field`: where an answer that is an object has the list.
+        """Yield the pages of a list, oldest first, behind the item `after`, or all where the server has that one no
+        more; none where it has no such list. `field`: where an answer that is an object has the list.
 
         Raises: LettaRefused, LettaUnreachable.
         """
         last: frozenset[str] = frozenset()
-        for _ in range(ITEMS_MAX):
-            query = {"limit": PAGE, "order": "asc", **(params or {})} | ({"after": after} if after else {})
-            found = await (self.get if after else self.find)(path, query)
+        query = {"limit": PAGE, "order": "asc", **(params or {})}
+        for number in range(ITEMS_MAX):
+            try:
+                found = await (self.get(path, {**query, "after": after}) if after else self.find(path, query))
+            except LettaRefused as error:
+                if number or not after or error.status not in (400, 404, 422):
+                    raise
+                found = await self.find(path, query)
             found = found.get(field) if isinstance(found, dict) else found
             page = [one for one in found or () if isinstance(one, dict) and isinstance(one.get("id"), str)]
             fresh = [one for one in page if one["id"] not in last]
@@ -141,20 +150,6 @@ class LettaServer:
                 return
             yield fresh
             last, after = frozenset(one["id"] for one in page), page[-1]["id"]
-
-    async def behind(self, path: str, params: Params, last: str) -> AsyncIterator[Sequence[Object]]:
-        """As `pages`, behind the item `last`, empty: from the first one on; also where the server has that one no
-        more."""
-        begun = False
-        try:
-            async for page in self.pages(path, params, after=last or None):
-                begun = True
-                yield page
-        except LettaRefused as error:
-            if begun or not last or error.status not in (400, 404, 422):
-                raise
-            async for page in self.pages(path, params):
-                yield page
 
     async def items(self, path: str, params: Params | None = None, *, field: str = "") -> AsyncIterator[Object]:
         """Yield each item of a list once, as `pages`."""
@@ -177,15 +172,6 @@ class LettaServer:
                 return response.status_code, response.headers, await read_answer(response, _ANSWER.size_bytes)
             except DataTooLarge as error:
                 raise LettaRefused(0, f"its answer is {error}") from error
-
-    def _asked_wait(self, asked: str, otherwise_s: float) -> float:
-        """Return how many seconds a server that is busy asks to wait. Raises: LettaUnreachable: they are too many."""
-        seconds = float(asked) if asked.strip().isdigit() else otherwise_s
-        if (at := email.utils.parsedate_tz(asked)) is not None:
-            seconds = max(email.utils.mktime_tz(at) - datetime.now(UTC).timestamp(), 0.0)
-        if seconds > WAIT_MAX_S:
-            raise LettaUnreachable(f"{self.label} wants a pause of {seconds:,.0f} s: import later")
-        return seconds
 
 
 def path_of(*parts: str) -> str:

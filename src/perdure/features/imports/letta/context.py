@@ -7,12 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
+from pydantic import ValidationError
+
 from perdure.app import App
-from perdure.core.errors import AlreadyExists, NotFound
+from perdure.core.errors import AlreadyExists, NotFound, PerdureError, StoreError
 from perdure.core.ids import AgentId
 from perdure.features.imports.common.forgotten import ForgottenTexts
-from perdure.features.imports.letta.client import LettaServer
+from perdure.features.imports.common.tables import ImportedItems
+from perdure.features.imports.letta.client import LettaRefused, LettaServer, LettaUnreachable, Object, Params
 from perdure.features.imports.letta.values import KeptIds, LettaReport, ids_for
+from perdure.features.imports.sources.plain import text_in
 from perdure.library.perdure import AsyncPerdure
 
 T = TypeVar("T")
@@ -42,12 +46,50 @@ class LettaContext:
         self.tools: dict[str, str] = {}
         self.blocks: set[str] = set()
         self.read_archives: set[str] = set()
+        self._is_taken = False
 
     def count(self, kind: str, *, new: int = 0, already: int = 0) -> None:
         """Count things of a kind."""
         found = self.report.counts[kind]
         found.new, found.already = found.new + new, found.already + already
         self._progress(self.report.total)
+
+    async def each(
+        self, path: str, kind: str, step: Callable[[Object], Awaitable[None]], params: Params | None = None
+    ) -> None:
+        """Take each item of a list; one that can't be taken is left out, as is a list that the server refuses. Raises:
+        LettaUnreachable, StoreError."""
+        try:
+            async for one in self.server.items(path, params):
+                await self.guard(kind, one, step)
+        except LettaRefused as error:
+            if kind == "agents":
+                raise LettaUnreachable(f"{self.server.label} does not list its agents: {error}") from error
+            self.report.leave_out(f"lists of {kind} that the server does not give: {error!s:.200}")
+
+    async def guard(self, kind: str, found: Object, step: Callable[[Object], Awaitable[None]]) -> None:
+        """Take one thing; if it can't be taken, say why, and go on. Raises: LettaUnreachable, StoreError."""
+        try:
+            await step(found)
+        except (LettaUnreachable, StoreError):
+            raise
+        except (LettaRefused, PerdureError, ValueError, TypeError, LookupError, AttributeError) as error:
+            names = (text_in(found.get(name)) for name in ("name", "label", "file_name", "id"))
+            self.report.leave_out(
+                f"{kind} that can't be taken whole now: {next(filter(None, names))!r:.100}: {why(error):.300}"
+            )
+
+    async def noted(self, agent_id: AgentId, key: str) -> str | None:
+        """Return what is noted of an agent under a key; None: nothing, or the agent is not made yet."""
+        return await self.store.read(lambda tx: tx.of(ImportedItems).find(agent_id, [key]).get(key))
+
+    async def note(self, agent_id: AgentId, key: str, value: str = "") -> None:
+        """Note something of an agent under a key. Raises: NotFound."""
+        await self.store.write(lambda tx: tx.of(ImportedItems).put(agent_id, {key: value}))
+
+    def id_of(self, kind: str, source_id: str) -> str:
+        """Return the id that a thing of the server gets here: its own, or another one while `make` finds that taken."""
+        return self.candidates(kind, source_id)[-1 if self._is_taken else 0]
 
     def candidates(self, kind: str, source_id: str) -> Sequence[str]:
         """Return the ids that a thing of the server may have here."""
@@ -69,17 +111,27 @@ class LettaContext:
     ) -> T:
         """Make a thing with the id that it has at the server, or with another one where that is taken; with `get`,
         return the one that another copy of the server has made meanwhile. Raises: as `create`."""
-        candidates = self.candidates(kind, source_id)
         try:
-            for id_ in candidates:
-                self.ids.kept[kind] = id_
+            for self._is_taken in (False, True):
+                self.ids.kept[kind] = self.id_of(kind, source_id)
                 try:
                     return await create()
                 except AlreadyExists:
                     if get is not None and (found := await self.find(kind, source_id, get)) is not None:
                         return found
-                    if id_ == candidates[-1]:
+                    if self._is_taken:
                         raise
-            raise AssertionError("each kind has a candidate")
+            raise AssertionError("the second try returns or raises")
         finally:
+            self._is_taken = False
             self.ids.kept.pop(kind, None)
+
+
+def why(error: Exception) -> str:
+    """Say what is wrong, in one line."""
+    if isinstance(error, ValidationError):
+        problem = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+    if isinstance(error, (LettaRefused, PerdureError)):
+        return " ".join(str(error).split())
+    return f"its fields have other forms ({type(error).__name__})"

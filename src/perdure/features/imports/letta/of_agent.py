@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from typing import Any
 
-from perdure.core.errors import AlreadyExists, ApprovalPending, ConversationBusy, InvalidInput, ModelNotFound
+from perdure.core.errors import ApprovalPending, ConversationBusy, InvalidInput, ModelNotFound, NotFound
 from perdure.core.ids import AgentId, ArchiveId, ConversationId, PassageId, ScheduleId
 from perdure.core.passages import Passage
 from perdure.core.sources import Source, WriteSource
@@ -18,18 +17,15 @@ from perdure.domain.archives.units import ArchiveChanges
 from perdure.domain.conversations.importing import message_ids
 from perdure.domain.conversations.units import SUMMARY_CHARS
 from perdure.domain.values import BATCH
-from perdure.features.imports.common.values import BUSY, DELETED, FORGOTTEN, TOO_LONG
+from perdure.features.imports.common.values import BUSY, DELETED, FORGOTTEN
 from perdure.features.imports.letta import units
 from perdure.features.imports.letta.client import PAGE, LettaRefused, Object, path_of
 from perdure.features.imports.letta.context import LettaContext
-from perdure.features.imports.letta.messages import HistoryPart, LettaHistory
+from perdure.features.imports.letta.messages import LettaHistory
 from perdure.features.imports.sources.plain import key_of, list_in, object_in, text_in, time_of
 
 SOURCE = "letta"
 NO_TIME = datetime(1970, 1, 2, tzinfo=UTC)
-PICTURES = "pictures whose bytes the server does not give"
-WAITING = "answers there whose calls wait for somebody: decide there, and import again"
-ODD = "messages of unknown kinds"
 ODD_PASSAGES = "passages without a text"
 CONVERSATION_MODELS = "models of conversations, which have their agent's here"
 
@@ -37,93 +33,83 @@ CONVERSATION_MODELS = "models of conversations, which have their agent's here"
 class AgentParts:
     """Takes what is one agent's own. `agent_id`: empty: the agent is not made yet, and all of it is new."""
 
-    def __init__(self, context: LettaContext, source_id: str, agent_id: AgentId, system: str) -> None:
-        self._context, self._source_id, self._id, self._system = context, source_id, agent_id, system
+    def __init__(self, context: LettaContext, agent_id: AgentId, state: Object) -> None:
+        self._context, self._state, self._source_id, self._id = context, state, state["id"], agent_id
         self._server, self._report, self._store = context.server, context.report, context.store
         self._dry, self._agent = context.dry, context.library.agent_of(agent_id)
 
     async def take(self) -> None:
-        """Take all that is new. Raises: LettaRefused, LettaUnreachable, InvalidInput, StoreError: what was stored
-        stays."""
-        await self._folders()
-        await self._archives()
-        await self._passages()
-        await self._history("default")
-        await self._conversations()
-        await self._schedules()
+        """Take all that is new; what can't be taken keeps nothing else back. Raises: LettaUnreachable, StoreError: what
+        was stored stays."""
+        steps = {
+            "folders": self._folders,
+            "archives": self._archives,
+            "messages": self._first_history,
+            "conversations": self._conversations,
+            "schedules": self._schedules,
+        }
+        for kind, step in steps.items():
+            await self._context.guard(f"{kind} of agents", self._state, step)
 
-    async def _noted(self, *keys: str) -> Mapping[str, str]:
-        """Return which keys are noted of the agent."""
-        return await self._store.read(units.noted, self._id, *keys) if self._id else {}
+    async def _is_known(self, key: str) -> bool:
+        """Return whether a key is noted of the agent."""
+        return await self._context.noted(self._id, key) is not None
 
-    # --- folders and archives
+    async def _progress(self, kind: str, key: str) -> tuple[str, int]:
+        """Return the id of the last item that was taken of a list, and how many were before; count these."""
+        last, _, count = (await self._context.noted(self._id, key) or "").partition(" ")
+        self._context.count(kind, already=int(count or 0))
+        return last, int(count or 0)
 
-    async def _folders(self) -> None:
+    # --- folders, archives and passages
+
+    async def _folders(self, _: Object) -> None:
         """Give the agent those of its folders that it was never given."""
         async for one in self._server.items(path_of("agents", self._source_id, "folders")):
             key, here = f"letta folder {one['id']}", self._context.folders.get(one["id"])
-            if here and not self._dry and key not in await self._noted(key):
+            if here and not self._dry and not await self._is_known(key):
                 await self._agent.files.attach(here)
-                await self._store.write(units.note, self._id, {key: ""})
+                await self._context.note(self._id, key)
 
-    async def _archives(self) -> None:
-        """Make the agent's archives that it was never given, and give it them."""
+    async def _archives(self, _: Object) -> None:
+        """Make the agent's archives that it was never given, give it them, and take the passages of all of them from
+        where the last import has ended."""
         context = self._context
         async for one in self._server.items("/v1/archives/", {"agent_id": self._source_id}):
             key = f"letta archive {one['id']}"
-            is_known = key in await self._noted(key)
+            is_known = await self._is_known(key)
             await take_archive(context, one, makes=not is_known)
             if not is_known and not self._dry:
                 await self._agent.archives.attach(ArchiveId(context.archives[one["id"]]))
-                await self._store.write(units.note, self._id, {key: ""})
-
-    # --- passages
-
-    async def _passages(self) -> None:
-        """Take the passages of all archives of the agent, from where the last import has ended."""
-        key, context = "letta passages", self._context
-        last, _, count = (await self._noted(key)).get(key, "").partition(" ")
-        done = int(count or 0)
-        context.count("passages", already=done)
+                await context.note(self._id, key)
+        key, archives = "letta passages", set[str]()
+        last, done = await self._progress("passages", key)
         path, params = path_of("agents", self._source_id, "archival-memory"), {"ascending": "true"}
-        archives: set[str] = set()
-        async for page in self._server.behind(path, params, last):
+        async for page in self._server.pages(path, params, after=last):
             # What another agent has brought is passed over.
             own = [one for one in page if text_in(one.get("archive_id")) not in context.read_archives]
-            archives |= {text_in(one.get("archive_id")) for one in own}
             for source, group in groupby(own, lambda one: text_in(one.get("archive_id"))):
-                passages = [*filter(None, (passage_of(context, one) for one in group))]
-                archive_id = context.archives.get(source)
-                await self._put_passages(ArchiveId(archive_id) if archive_id else None, passages)
-                done += len(passages)
+                archives.add(source)
+                done += await put_passages(context, self._id, context.archives.get(source), [*group])
             if not self._dry:
-                await self._store.write(units.note, self._id, {key: f"{page[-1]['id']} {done}"})
+                await context.note(self._id, key, f"{page[-1]['id']} {done}")
         context.read_archives |= archives - {""}
-
-    async def _put_passages(self, archive_id: ArchiveId | None, passages: Sequence[Passage]) -> None:
-        """Store passages that were never imported, and count them."""
-        kept = await self._context.forgotten.without(self._id, passages)
-        self._report.leave_out(FORGOTTEN, len(passages) - len(kept))
-        put = partial(units.put_passages, inputs=self._context.app.ports.inputs(), dry=self._dry)
-        new = await (self._store.read if self._dry else self._store.write)(put, self._id, archive_id, kept)
-        self._context.count("passages", new=new, already=len(kept) - new)
 
     # --- conversations
 
-    async def _conversations(self) -> None:
+    async def _conversations(self, _: Object) -> None:
         """Take the agent's conversations beside its first one."""
-        params = {"agent_id": self._source_id, "archive_status": "all"}
+        params, context = {"agent_id": self._source_id, "archive_status": "all"}, self._context
         async for one in self._server.items("/v1/conversations/", params):
             key = f"letta conversation {one['id']}"
-            known = (await self._noted(key)).get(key)
+            known, here = await context.noted(self._id, key), None
             if known is not None:
-                here = await self._store.read(units.find_conversation, self._id, known)
-                if here is None:
+                if (here := await self._store.read(units.find_conversation, self._id, known)) is None:
                     self._report.leave_out(DELETED)
                     continue
-            else:
-                here = None if self._dry else await self._make_conversation(one, key)
-            self._context.count("conversations", new=known is None, already=known is not None)
+            elif not self._dry:
+                here = await self._make_conversation(one, key)
+            context.count("conversations", new=known is None, already=known is not None)
             await self._history(one["id"], here)
 
     async def _make_conversation(self, found: Object, key: str) -> ConversationId:
@@ -141,40 +127,48 @@ class AgentParts:
             context.blocks.add(id_)
             block = object_in(await self._server.find(path_of("blocks", id_)))
             blocks[text_in(block.get("label"))] = str(block.get("value") or "")
-        at, inputs = time_of(found.get("created_at")) or context.app.ports.clock.now(), context.app.ports.inputs()
+        at = time_of(found.get("created_at")) or context.app.ports.clock.now()
         title = " ".join(text_in(found.get("summary")).split())[:SUMMARY_CHARS] or None
         archived_at = (time_of(found.get("archived_at")) or at) if found.get("archived") else None
         make = partial(
             units.make_conversation, key=key, summary=title, settings=settings, archived_at=archived_at, blocks=blocks
         )
-        ids = context.candidates("conversation", found["id"])
-        for id_ in ids[:-1]:
-            with suppress(AlreadyExists):
-                return await self._store.write(make, self._id, id_, at=at, inputs=inputs)
-        return await self._store.write(make, self._id, ids[-1], at=at, inputs=inputs)
 
-    async def _history(self, source: str, here: ConversationId | None = None) -> None:
-        """Take the messages of a conversation, "default": the agent's first one, page by page from where the last
-        import has ended."""
+        async def create() -> ConversationId:
+            """Make it with the id that it is to have."""
+            return await self._store.write(make, self._id, at=at, inputs=context.app.ports.inputs())
+
+        async def get(id_: str) -> ConversationId:
+            """Return the one with this id. Raises: NotFound: the agent has none."""
+            if (here := await self._store.read(units.find_conversation, self._id, id_)) is None:
+                raise NotFound("conversation", id_)
+            return here
+
+        return await context.make("conversation", found["id"], create, get)
+
+    async def _first_history(self, _: Object) -> None:
+        """Take the messages of the agent's first conversation."""
+        await self._history("default", (await self._agent.find_conversation()).id if self._id else None)
+
+    async def _history(self, source: str, here: ConversationId | None) -> None:
+        """Take the messages of a conversation page by page from where the last import has ended. `here`: None: it is
+        not made yet."""
         key, context = f"letta messages {source}", self._context
-        last, _, count = (await self._noted(key)).get(key, "").partition(" ")
-        done = int(count or 0)
-        context.count("messages", already=done)
-        if self._id and source == "default":
-            here = await self._store.read(lambda tx: tx.conversations.get_by_seq(self._id, 0).id)
-        history = LettaHistory(self._system, context.app.settings.message_limit_chars, is_begun=bool(last))
+        last, done = await self._progress("messages", key)
+        limit, system = context.app.settings.message_limit_chars, text_in(self._state.get("system"))
+        history = LettaHistory(system, limit, self._report, is_begun=bool(last))
         params = {"conversation_id": source, "use_assistant_message": "false"}
+        path = path_of("agents", self._source_id, "messages")
         try:
-            batch, path = HistoryPart(), path_of("agents", self._source_id, "messages")
-            async for page in self._server.behind(path, params, last):
+            async for page in self._server.pages(path, params, after=last):
                 if not last:
                     await self._check_order(path, params, page)
                 last = page[-1]["id"]
-                batch += history.take(page)
-                if len(batch.messages) >= BATCH:
-                    done, batch = await self._store_batch(batch, here, key, done), HistoryPart()
-            batch += history.finish()
-            await self._store_batch(batch, here, key, done)
+                history.take(page)
+                if len(history.messages) >= BATCH:
+                    done += await self._store_messages(history, here, key, done)
+            history.finish()
+            await self._store_messages(history, here, key, done)
         except (ConversationBusy, ApprovalPending):
             self._report.leave_out(BUSY)
 
@@ -184,57 +178,44 @@ class AgentParts:
         if len(first) >= PAGE and await self._server.find(path, {**params, "before": first[0]["id"], "limit": 1}):
             raise LettaRefused(0, "it lists messages from the newest on only: upgrade it to 0.16 first")
 
-    async def _store_batch(self, batch: HistoryPart, here: ConversationId | None, key: str, done: int) -> int:
-        """Store messages that are whole, and note how far that is; return how many are here now, with `done` before.
-        Raises: ConversationBusy, ApprovalPending."""
-        report, new = self._report, len(batch.messages)
-        report.leave_out(PICTURES, batch.images)
-        report.leave_out(ODD, batch.odd)
-        report.leave_out(WAITING, batch.waiting)
-        report.leave_out(TOO_LONG.format(limit=self._context.app.settings.message_limit_chars), batch.too_long)
-        ids = message_ids(self._id, here, batch.messages) if here is not None else []
+    async def _store_messages(self, history: LettaHistory, here: ConversationId | None, key: str, done: int) -> int:
+        """Store the messages that are whole, note how far that is, with `done` before them, and return how many they
+        are. Raises: ConversationBusy, ApprovalPending."""
+        messages, history.messages = history.messages, []
+        new = len(messages)
+        ids = message_ids(self._id, here, messages) if here is not None else []
         if self._dry and here is not None:
             new -= len(await self._store.read(lambda tx: tx.messages.find_existing(ids)))
-        elif here is not None and batch.cursor:
-            messages = await self._context.forgotten.redact(self._id, batch.messages)
-            add = self._agent.import_messages(messages, conversation=here, checked=True, source=SOURCE)
-            new = (await add).imported
-            notes = {key: f"{batch.cursor} {done + len(batch.messages)}"}
-            inputs = self._context.app.ports.inputs()
+        elif here is not None and history.cursor:
+            kept = await self._context.forgotten.redact(self._id, messages)
+            new = (await self._agent.import_messages(kept, conversation=here, checked=True, source=SOURCE)).imported
+            notes, inputs = {key: f"{history.cursor} {done + len(messages)}"}, self._context.app.ports.inputs()
             await self._store.write(units.note_messages, self._id, here, ids, notes, inputs)
-        self._context.count("messages", new=new, already=len(batch.messages) - new)
-        return done + len(batch.messages)
+        self._context.count("messages", new=new, already=len(messages) - new)
+        return len(messages)
 
     # --- schedules
 
-    async def _schedules(self) -> None:
+    async def _schedules(self, _: Object) -> None:
         """Take the schedules that the agent was never given. They are paused: the old server may still send them."""
-        if not hasattr(self._agent, "schedules"):
-            return
         path = path_of("agents", self._source_id, "schedule")
         async for one in self._server.items(path, field="scheduled_messages"):
-            if text_in(one.get("status")) not in ("", "active"):
-                continue
-            key = f"letta schedule {one['id']}"
-            known = key in await self._noted(key)
-            try:
-                options = schedule_options(one)
-            except InvalidInput as error:
-                self._report.leave_out(f"schedules: {error!s:.200}")
-                continue
-            if not known and not self._dry:
-                create = partial(self._agent.schedules.create, **options)
-                try:
-                    made: Any = await self._context.find("schedule", one["id"], self._schedule)  # of a killed run
-                    made = made or await self._context.make("schedule", one["id"], create, self._schedule)
-                    await self._agent.schedules.pause(made.id)
-                except InvalidInput as error:
-                    self._report.leave_out(f"schedules: {error!s:.200}")
-                    continue
-                await self._store.write(units.note, self._id, {key: ""})
-            self._context.count("schedules", new=not known, already=known)
+            if hasattr(self._agent, "schedules") and text_in(one.get("status")) in ("", "active"):
+                await self._context.guard("schedules", one, self._schedule)
 
-    async def _schedule(self, schedule_id: str) -> Any:
+    async def _schedule(self, found: Object) -> None:
+        """Take a schedule. Raises: InvalidInput: it can't be made here."""
+        key, options = f"letta schedule {found['id']}", schedule_options(found)
+        known = await self._is_known(key)
+        if not known and not self._dry:
+            create = partial(self._agent.schedules.create, **options)
+            made: Any = await self._context.find("schedule", found["id"], self._get_schedule)  # of a killed run
+            made = made or await self._context.make("schedule", found["id"], create, self._get_schedule)
+            await self._agent.schedules.pause(made.id)
+            await self._context.note(self._id, key)
+        self._context.count("schedules", new=not known, already=known)
+
+    async def _get_schedule(self, schedule_id: str) -> Any:
         """Return a schedule of the agent. Raises: NotFound."""
         return await self._agent.schedules.get(ScheduleId(schedule_id))
 
@@ -253,6 +234,19 @@ async def take_archive(context: LettaContext, found: Object, *, makes: bool = Tr
         here = await context.make("archive", found["id"], add, context.library.archives.get)
     context.archives[found["id"]] = "" if here is None else here.id
     context.count("archives", new=new, already=not new)
+
+
+async def put_passages(context: LettaContext, agent_id: AgentId, archive_id: str | None, page: Sequence[Object]) -> int:
+    """Store passages of the server that were never imported, and count them; return how many can be used. `agent_id`:
+    empty: no agent here has them; `archive_id`: None or empty: the agent's own."""
+    passages = [*filter(None, (passage_of(context, one) for one in page))]
+    kept = await context.forgotten.without(agent_id, passages)
+    context.report.leave_out(FORGOTTEN, len(passages) - len(kept))
+    put = partial(units.put_passages, inputs=context.app.ports.inputs(), dry=context.dry)
+    store = context.store.read if context.dry else context.store.write
+    new = await store(put, agent_id, ArchiveId(archive_id) if archive_id else None, kept)
+    context.count("passages", new=new, already=len(kept) - new)
+    return len(passages)
 
 
 def passage_of(context: LettaContext, found: Object) -> Passage | None:

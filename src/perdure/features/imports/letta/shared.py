@@ -4,22 +4,21 @@ the texts of their files."""
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import InvalidInput
 from perdure.core.secrets import hide_secret, may_hold_secret
 from perdure.domain.tools.units import build_tool
-from perdure.features.agent_files.folders import create_folder
+from perdure.features.agent_files.folders import create_folder, list_files
+from perdure.features.agent_files.importing import find_tool
 from perdure.features.agent_files.reading import FileFolder
 from perdure.features.files.converters.convert import name_text
 from perdure.features.files.folder_service import AsyncFolder
 from perdure.features.imports.letta.client import Object, path_of
 from perdure.features.imports.letta.context import LettaContext
 from perdure.features.imports.sources.plain import list_in, object_in, text_in
-from perdure.library.parts.checks import Page
-from perdure.library.tools.tools import UNSAVED, ToolState
+from perdure.library.tools.tools import UNSAVED
 from perdure.server.wire.tools import ToolIn
 
 UNREVIEWED = "unreviewed"
@@ -40,7 +39,7 @@ async def take_tool(context: LettaContext, found: Object) -> None:
     if not name or name in context.tools:
         return
     context.tools[name] = "missing"
-    here = await _find_tool(context, name)
+    here = await find_tool(context.library, name)
     is_custom = here is not None and here.tool.spec.tool_type == "custom"
     if kind == "external_mcp":
         report.leave_out(OF_MCP)
@@ -58,29 +57,15 @@ async def take_tool(context: LettaContext, found: Object) -> None:
         context.tools[name] = "review" if waits else "here"
         context.count("tools", already=1)
     else:
-        await _make_tool(context, name, found)
+        new = ToolIn.model_validate({**found, "tags": [*list_in(found.get("tags")), UNREVIEWED]})
+        new_tool, tools = new.new(), context.library.tools
+        await asyncio.to_thread(build_tool, new_tool, UNSAVED)  # raises if it is none
+        if not context.dry:
+            await context.make("tool", str(found.get("id")), partial(tools.add, new_tool, fields=new.set_fields))
+        context.tools[name] = "review"
+        context.count("tools", new=1)
     if context.tools[name] == "review":
         report.to_review.append(name)
-
-
-async def _make_tool(context: LettaContext, name: str, found: Object) -> None:
-    """Make a tool that waits for a review. Raises: InvalidInput, ValidationError."""
-    new = ToolIn.model_validate({**found, "tags": [*list_in(found.get("tags")), UNREVIEWED]})
-    new_tool, tools = new.new(), context.library.tools
-    await asyncio.to_thread(build_tool, new_tool, UNSAVED)  # raises if it is none
-    if not context.dry:
-        await context.make("tool", str(found.get("id")), partial(tools.add, new_tool, fields=new.set_fields))
-    context.tools[name] = "review"
-    context.count("tools", new=1)
-
-
-async def _find_tool(context: LettaContext, name: str) -> ToolState | None:
-    """Return the tool of this name; None: there is none."""
-    try:
-        state = await context.library.tools.state(name)
-    except (NotFound, InvalidInput):
-        return None
-    return state if state.tool.spec.name == name else None  # an id is no name
 
 
 async def take_mcp_server(context: LettaContext, found: Object) -> None:
@@ -120,39 +105,19 @@ async def take_folder(context: LettaContext, found: Object) -> None:
         folder = await context.make("folder", found["id"], create, context.library.folders.get)
     context.count("folders", new=new, already=not new)
     context.folders[found["id"]] = "" if folder is None else folder.id
-    names = set() if folder is None else await _names_in(folder)
-    params = {"limit": FILES_AT_ONCE, "include_content": "true"}
-    async for page in context.server.pages(path_of("folders", found["id"], "files"), params):
-        for one in page:
-            await _take_file(context, folder, one, names)
+    names = set() if folder is None else {one.file.name async for one in list_files(folder)}
+    step, params = partial(_take_file, context, folder, names), {"limit": FILES_AT_ONCE, "include_content": "true"}
+    await context.each(path_of("folders", found["id"], "files"), "files", step, params)
 
 
-async def _take_file(context: LettaContext, folder: AsyncFolder | None, found: Object, names: set[str]) -> None:
-    """Put the text of a file into its folder, unless a file has its name there."""
+async def _take_file(context: LettaContext, folder: AsyncFolder | None, names: set[str], found: Object) -> None:
+    """Put the text of a file into its folder, unless a file has its name there. Raises: InvalidInput."""
     name = text_in(found.get("file_name")) or text_in(found.get("original_file_name")) or found["id"]
-    text = found.get("content")
+    text, own = found.get("content"), name_text(name)
     if not isinstance(text, str) or not text:
         context.report.leave_out(f"{NO_TEXT}: {name!r:.80}")
         return
-    own = name_text(name)
-    if own in names:
-        context.count("files", already=1)
-        return
-    if folder is not None and not context.dry:
-        try:
-            await folder.upload(text.encode("utf-8", "replace"), name=own, original_name=name, if_exists="skip")
-        except InvalidInput as error:
-            context.report.leave_out(f"files that are refused here: {name!r:.80}: {error!s:.200}")
-            return
+    if (is_new := own not in names) and folder is not None and not context.dry:
+        await folder.upload(text.encode("utf-8", "replace"), name=own, original_name=name, if_exists="skip")
     names.add(own)
-    context.count("files", new=1)
-
-
-async def _names_in(folder: AsyncFolder) -> set[str]:
-    """Return the names of all files of a folder."""
-    names: set[str] = set()
-    page = Page(limit=500, ascending=True)
-    while states := await folder.list_files(page):
-        names |= {state.file.name for state in states}
-        page = replace(page, after=states[-1].file.id)
-    return names
+    context.count("files", new=is_new, already=not is_new)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.agents import Agent
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ArchiveId, BlockId, ConversationId, MessageId, PassageId
 from perdure.core.passages import Passage
@@ -22,7 +21,6 @@ from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.features.imports.common.tables import ImportedItems
 from perdure.features.imports.common.values import AUTHOR
 from perdure.features.imports.letta.agents import AgentPlan
-from perdure.features.imports.letta.values import KeptIds
 from perdure.library.agents.agents import SET_COMPANION
 from perdure.storage.tx import Tx
 
@@ -32,62 +30,37 @@ def agent_key(source_id: str) -> str:
     return f"letta agent {source_id}"
 
 
-def find_agent(tx: Tx, source_id: str) -> Agent | None:
-    """Return the agent that an import has made of one of the server."""
-    owner = tx.of(ImportedItems).find_owner(agent_key(source_id))
-    return None if owner is None else tx.agents.get(owner)
-
-
-def find_blocks(tx: Tx, ids: Sequence[str]) -> Mapping[str, BlockId]:
-    """Return which of these blocks are here, each by its id."""
-    found: dict[str, BlockId] = {}
+def find_blocks(tx: Tx, ids: Iterable[str]) -> Sequence[BlockId]:
+    """Return which of these blocks are here."""
+    found: list[BlockId] = []
     for id_ in map(BlockId, ids):
         with suppress(NotFound):
-            found[id_] = tx.blocks.get(id_).id
+            found.append(tx.blocks.get(id_).id)
     return found
 
 
 def make_agent(
-    tx: Tx,
-    source_id: str,
-    agent_id: str,
-    plan: AgentPlan,
-    blocks: Sequence[tuple[BlockId, NewBlock | None]],
-    inputs: UnitInputs,
-) -> Agent:
-    """Make an agent with this id and its blocks, and note it; or return the one that another import has made meanwhile.
-    `blocks`: (id, block to make; None: it is here). Raises: InvalidInput, AlreadyExists, NotFound."""
+    tx: Tx, source_id: str, plan: AgentPlan, blocks: Mapping[BlockId, NewBlock | None], inputs: UnitInputs
+) -> AgentId:
+    """Make an agent with its blocks (None: it is here), and note it; or return the one that another import has made
+    meanwhile. Raises: InvalidInput, AlreadyExists, NotFound."""
     tx.agents.lock_names()  # other imports wait here
-    if (there := find_agent(tx, source_id)) is not None:
+    if (there := tx.of(ImportedItems).find_owner(agent_key(source_id))) is not None:
         return there
-    for id_, block in blocks:
+    for id_, block in blocks.items():
         if block is not None:
             create_block(tx, id_, block, author=AUTHOR, at=inputs.now)
-    ids = KeptIds(inputs.ids)
-    ids.kept["agent"] = agent_id
-    new = replace(plan.new, block_ids=tuple(id_ for id_, _ in blocks))
-    agent = create_agent(tx, new, ids=ids, author=AUTHOR, at=inputs.now)
+    agent = create_agent(tx, replace(plan.new, block_ids=(*blocks,)), ids=inputs.ids, author=AUTHOR, at=inputs.now)
     tx.of(ImportedItems).put(agent.id, {agent_key(source_id): "", **plan.notes})
     if plan.companion is not None:
         SET_COMPANION(tx, agent.id, plan.companion, AUTHOR, inputs)
     renew_system_message(tx, agent.id, 0, inputs)
-    return tx.agents.get(agent.id)
-
-
-def noted(tx: Tx, agent_id: AgentId, *keys: str) -> Mapping[str, str]:
-    """Return which of these keys are noted of an agent, with what is noted."""
-    return tx.of(ImportedItems).find(agent_id, keys)
-
-
-def note(tx: Tx, agent_id: AgentId, notes: Mapping[str, str]) -> None:
-    """Note keys of an agent. Raises: NotFound."""
-    tx.of(ImportedItems).put(agent_id, notes)
+    return agent.id
 
 
 def make_conversation(
     tx: Tx,
     agent_id: AgentId,
-    conversation_id: str,
     key: str,
     summary: str | None,
     settings: Mapping[str, Any],
@@ -96,10 +69,11 @@ def make_conversation(
     at: datetime,
     inputs: UnitInputs,
 ) -> ConversationId:
-    """Make a conversation with this id, and note it under `key`. `blocks`: label -> value of each block of the agent of
+    """Make a conversation, and note it under `key`. `blocks`: label -> value of each block of the agent of
     which it has a copy of its own. Raises: AlreadyExists, NotFound."""
     tx.agents.lock(agent_id)
-    made = tx.conversations.add(agent_id, ConversationId(conversation_id), at=at, summary=summary, settings=settings)
+    id_ = ConversationId(inputs.ids.new("conversation"))
+    made = tx.conversations.add(agent_id, id_, at=at, summary=summary, settings=settings)
     if archived_at is not None:
         tx.conversations.put(replace(made, archived_at=archived_at), at=at)
     labels = [one.label for one in tx.blocks.list_by_agent(agent_id) if one.label in blocks]
@@ -147,14 +121,15 @@ def put_passages(
     dry: bool,
 ) -> int:
     """Store those passages in an archive, None: the agent's own, that were never imported and are nowhere here; with
-    `dry` only count them. Return how many. Raises: NotFound, TooMany, InvalidInput."""
+    `dry` only count them. `agent_id`: empty: of an archive of no agent. Return how many. Raises: NotFound, TooMany,
+    InvalidInput."""
     by_id = {one.id: one for one in passages}
     known, places = tx.of(ImportedItems).find(agent_id, [*by_id]), tx.passages.find_places([*by_id])
     new = [one for id_, one in by_id.items() if id_ not in known and id_ not in places]
     if new and not dry:
         own = archive_id or own_archive(tx, agent_id, ArchiveId(inputs.ids.new("archive")), at=inputs.now).id
         import_passages(tx, own, new)
-        archive = tx.archives.get(own)
-        IMPORTED(tx, agent_id, archive, {one.id for one in new}, False, inputs.ids, inputs.now)
-        tx.of(ImportedItems).put(agent_id, dict.fromkeys((PassageId(one.id) for one in new), ""))
+        if agent_id:
+            IMPORTED(tx, agent_id, tx.archives.get(own), {one.id for one in new}, False, inputs.ids, inputs.now)
+            tx.of(ImportedItems).put(agent_id, dict.fromkeys((PassageId(one.id) for one in new), ""))
     return len(new)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from perdure.core.ids import AgentId, Ids, OrgId, derived_id, is_id
-from perdure.features.imports.common.values import ItemCount
+from perdure.features.imports.common.values import ItemCount, LeftOut
 
 KINDS = (
     *("agents", "blocks", "tools", "MCP servers", "archives", "passages", "folders", "files"),
@@ -18,14 +18,13 @@ READ = ("messages", "passages")
 
 
 @dataclass(slots=True, kw_only=True)
-class LettaReport:
+class LettaReport(LeftOut):
     """What an import of a server did, or would do.
 
     Args:
         server: its address.
         agents: (name, id) of each agent that is taken; an empty id: it is not made yet.
         counts: kind -> how many of it are new, and how many are here already.
-        left_out: what can't be taken, and why -> how many.
         secrets: names of secrets and variables that have to be given anew, with whose they are.
         to_review: names of tools with code that no agent can use before a person has read it.
     """
@@ -46,11 +45,6 @@ class LettaReport:
     def has_news(self) -> bool:
         """Whether anything is new."""
         return any(one.new for one in self.counts.values())
-
-    def leave_out(self, why: str, count: int = 1) -> None:
-        """Count things that are left out."""
-        if count:
-            self.left_out[why] = self.left_out.get(why, 0) + count
 
     def note_secrets(self, owner: str, names: Iterable[str]) -> None:
         """Note secrets whose values are not copied."""

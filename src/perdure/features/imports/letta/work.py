@@ -3,29 +3,27 @@ then what connects agents."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Any
-
-from pydantic import ValidationError
 
 from perdure.app import App
 from perdure.core.agents import IdentityFilter
 from perdure.core.blocks import Block
-from perdure.core.errors import AlreadyExists, InvalidInput, PerdureError, StoreError
-from perdure.core.ids import AgentId, ArchiveId, BlockId
-from perdure.domain.conversations.transfer import import_passages
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId, BlockId
 from perdure.features.agent_files.importing import IMPORT_GROUP
+from perdure.features.imports.common.tables import ImportedItems
 from perdure.features.imports.letta import units
 from perdure.features.imports.letta.agents import SLEEPTIME_KINDS, blocks_of, kept_blocks, new_block, plan_agent
-from perdure.features.imports.letta.client import LettaRefused, LettaServer, LettaUnreachable, Object, path_of
+from perdure.features.imports.letta.client import LettaRefused, LettaServer, Object, path_of
 from perdure.features.imports.letta.context import LettaContext
-from perdure.features.imports.letta.of_agent import AgentParts, passage_of, take_archive
+from perdure.features.imports.letta.of_agent import AgentParts, put_passages, take_archive
 from perdure.features.imports.letta.shared import take_folder, take_mcp_server, take_tool
 from perdure.features.imports.letta.values import LettaReport
 from perdure.features.imports.sources.plain import list_in, object_in, text_in
-from perdure.library.agents.identities import IdentityFields
 from perdure.library.parts.checks import Page
+from perdure.server.wire.identities import IdentityIn
 
 COMPANIONS = "companions, which are made anew with the agents that they help: what they said stays there"
 FOREIGN = "agents whose ids agents of this store have that no import has made"
@@ -39,8 +37,6 @@ GROUP_FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """Kind of a group -> its own fields."""
 _INCLUDE = ("blocks", "tools", "tags", "secrets", "managed_group", "identities", "sources")
-
-Step = Callable[[Object], Awaitable[None]]
 
 
 class LettaWork:
@@ -57,99 +53,77 @@ class LettaWork:
         """Take everything. Raises: LettaUnreachable, StoreError: what was stored stays."""
         context = self._context
         await self._server.check()
-        await self._each("/v1/groups/", "groups", self._note_group)
-        await self._each("/v1/tools/", "tools", partial(take_tool, context))
-        await self._each("/v1/mcp-servers/", "MCP servers", partial(take_mcp_server, context))
-        await self._each("/v1/folders/", "folders", partial(take_folder, context))
-        await self._each("/v1/agents/", "agents", self._agent)
-        await self._each("/v1/archives/", "archives", self._lonely_archive)
-        await self._each("/v1/blocks/", "blocks", self._lonely_block, {"connected_to_agents_count_eq": 0})
-        await self._each("/v1/identities/", "identities", self._identity)
+        await context.each("/v1/groups/", "groups", self._note_group)
+        await context.each("/v1/tools/", "tools", partial(take_tool, context))
+        await context.each("/v1/mcp-servers/", "MCP servers", partial(take_mcp_server, context))
+        await context.each("/v1/folders/", "folders", partial(take_folder, context))
+        await context.each("/v1/agents/", "agents", self._agent)
+        await context.each("/v1/archives/", "archives", self._lonely_archive)
+        await context.each("/v1/blocks/", "blocks", self._lonely_block, {"connected_to_agents_count_eq": 0})
+        await context.each("/v1/identities/", "identities", self._identity)
         for group in self._groups:
-            await self._guarded("groups", group, self._group)
-        await self._each("/v1/providers/", "providers", self._provider)
-        await self._each("/v1/sandbox-config/", "sandboxes", self._sandbox)
+            await context.guard("groups", group, self._group)
+        await context.each("/v1/providers/", "providers", self._provider)
+        await context.each("/v1/sandbox-config/", "sandboxes", self._sandbox)
         return self._report
-
-    async def _each(self, path: str, kind: str, step: Step, params: Mapping[str, Any] | None = None) -> None:
-        """Take each item of a list; one that can't be taken is left out, as is a list that the server refuses. Raises:
-        LettaUnreachable, StoreError."""
-        try:
-            async for one in self._server.items(path, params):
-                await self._guarded(kind, one, step)
-        except LettaRefused as error:
-            if kind == "agents":
-                raise LettaUnreachable(f"{self._server.label} does not list its agents: {error}") from error
-            self._report.leave_out(f"lists of {kind} that the server does not give: {error!s:.200}")
-
-    async def _guarded(self, kind: str, found: Object, step: Step) -> None:
-        """Take one thing; if it can't be taken, say why, and go on. Raises: LettaUnreachable, StoreError."""
-        try:
-            await step(found)
-        except (LettaUnreachable, StoreError):
-            raise
-        except (LettaRefused, PerdureError, ValueError, TypeError, LookupError, AttributeError) as error:
-            name = text_in(found.get("name")) or text_in(found.get("label")) or str(found.get("id"))
-            self._report.leave_out(f"{kind} that can't be taken whole now: {name!r:.100}: {_why(error):.300}")
 
     # --- agents
 
     async def _agent(self, listed: Object) -> None:
         """Make an agent where it is not here, and take what is its own."""
-        source_id, report = listed["id"], self._report
-        here = await self._context.store.read(units.find_agent, source_id)
+        source_id, report, context = listed["id"], self._report, self._context
+        here = await context.store.read(lambda tx: tx.of(ImportedItems).find_owner(units.agent_key(source_id)))
         if source_id in self._companions:
             report.leave_out(COMPANIONS)
             return
-        ids = [*map(AgentId, self._context.candidates("agent", source_id))]
-        if here is None and await self._context.store.read(lambda tx: bool(tx.agents.list_by_ids(ids))):
+        ids = [*map(AgentId, context.candidates("agent", source_id))]
+        if here is None and await context.store.read(lambda tx: bool(tx.agents.list_by_ids(ids))):
             report.leave_out(FOREIGN)
             return
-        state = listed
+        state, agent_id = listed, here or AgentId("")
         if here is None:
             params = {"include": [f"agent.{one}" for one in _INCLUDE]}
-            state = object_in(await self._server.get(path_of("agents", source_id), params)) or listed
-            await self._make(source_id, state)
-        else:
-            self._context.agents[source_id] = here.id
-            self._context.count("agents", already=1)
-        self._context.blocks.update(one["id"] for one in blocks_of(state))
-        agent_id = self._context.agents[source_id]
+            state = {**listed, **object_in(await self._server.get(path_of("agents", source_id), params))}
+            agent_id = await self._make(source_id, state)
+        context.agents[source_id] = agent_id
+        context.count("agents", new=here is None, already=here is not None)
+        context.blocks.update(one["id"] for one in blocks_of(state))
         report.agents.append((text_in(state.get("name")), agent_id))
-        await AgentParts(self._context, source_id, agent_id, text_in(state.get("system"))).take()
+        await AgentParts(context, agent_id, state).take()
 
-    async def _make(self, source_id: str, state: Object) -> None:
-        """Make an agent with its blocks, and note the names of its secrets. Raises: InvalidInput, AlreadyExists."""
+    async def _make(self, source_id: str, state: Object) -> AgentId:
+        """Make an agent with its blocks, and note the names of its secrets; return its id, empty if it is only planned.
+        Raises: InvalidInput, AlreadyExists."""
         context, name = self._context, text_in(state.get("name"))
         for tool in list_in(state.get("tools")):
             await take_tool(context, object_in(tool))
-        plan = await plan_agent(context.library, state, context.tools, self._report)
-        group = object_in(state.get("managed_group"))
-        if group.get("manager_type") in SLEEPTIME_KINDS:
-            self._companions |= {*map(str, list_in(group.get("agent_ids")))}
+        plan = await plan_agent(context.library, state, await self._own(source_id), context.tools, self._report)
+        self._note_companion(object_in(state.get("managed_group")))
         secrets = list_in(state.get("secrets")) or list_in(state.get("tool_exec_environment_variables"))
         self._report.note_secrets(f"agent {name!r}", [text_in(object_in(one).get("key")) for one in secrets])
         ids = {one["id"]: context.candidates("block", one["id"]) for one in blocks_of(state)}
         here = await context.store.read(units.find_blocks, [id_ for each in ids.values() for id_ in each])
-        fresh = [id_ for id_, each in ids.items() if not here.keys() & {*each} and id_ not in context.blocks]
-        if not self._dry:
-            candidates = context.candidates("agent", source_id)
-            for number, agent_id in enumerate(candidates):
-                blocks = kept_blocks(state, here, ids, number)
-                make = partial(units.make_agent, plan=plan, blocks=blocks, inputs=context.app.ports.inputs())
-                try:
-                    context.agents[source_id] = (await context.store.write(make, source_id, agent_id)).id
-                    break
-                except AlreadyExists:
-                    if agent_id == candidates[-1]:
-                        raise
+        kept_blocks(state, here, context)  # raises if one can't be made
+
+        async def create() -> AgentId:
+            """Make it with the ids that it and its blocks are to have."""
+            blocks, inputs = kept_blocks(state, here, context), context.app.ports.inputs()
+            return await context.store.write(units.make_agent, source_id, plan, blocks, inputs)
+
+        agent_id = AgentId("") if self._dry else await context.make("agent", source_id, create)
+        if agent_id:
             self._made.add(source_id)
-        else:
-            for one in blocks_of(state):
-                new_block(one)  # raises if it can't be made
-            context.agents[source_id] = AgentId("")
-        context.count("agents", new=1)
-        context.count("blocks", new=len(fresh), already=0)
+        context.count(
+            "blocks", new=sum(not {*here} & {*each} for id_, each in ids.items() if id_ not in context.blocks)
+        )
+        return agent_id
+
+    async def _own(self, source_id: str) -> Object | None:
+        """Return what another Perdure server says of an agent in a file; None: the server is none."""
+        with suppress(LettaRefused):
+            found = await self._server.find(path_of("agents", source_id, "manifest"), {"as_json": "true"})
+            return next((one for one in object_in(object_in(found).get("agents")).values()), None)
+        return None
 
     # --- what is no agent's own
 
@@ -159,20 +133,12 @@ class LettaWork:
         if found["id"] in context.archives:
             return
         await take_archive(context, found)
-        here, path = context.archives[found["id"]], path_of("archives", found["id"], "passages")
+        path = path_of("archives", found["id"], "passages")
         if await self._server.find(path, {"limit": 1}) is None:
             self._report.leave_out(LONELY)
             return
         async for page in self._server.pages(path):
-            passages = [one for one in (passage_of(context, each) for each in page) if one is not None]
-            new = len(passages)
-            if here and self._dry:
-                new -= len(
-                    await context.store.read(lambda tx, ids: tx.passages.find_places(ids), [one.id for one in passages])
-                )
-            elif here:
-                new = await context.store.write(import_passages, ArchiveId(here), passages)
-            context.count("passages", new=new, already=len(passages) - new)
+            await put_passages(context, AgentId(""), context.archives[found["id"]], page)
 
     async def _lonely_block(self, found: Object) -> None:
         """Take a block that no agent has."""
@@ -203,15 +169,8 @@ class LettaWork:
             return
         ids = [id_ for one in map(str, list_in(found.get("block_ids"))) for id_ in context.candidates("block", one)]
         blocks = await context.store.read(units.find_blocks, ids)
-        kind = found.get("identity_type")
-        fields = IdentityFields(
-            identifier_key=key,
-            name=text_in(found.get("name")),
-            identity_type=kind if kind in ("org", "user", "other") else "other",
-            properties=[one for one in list_in(found.get("properties")) if isinstance(one, dict) and "key" in one],
-            agent_ids=[one for one in agents.values() if one],
-            block_ids=[*blocks.values()],
-        )
+        members = {"agent_ids": [one for one in agents.values() if one], "block_ids": [*blocks]}
+        fields = IdentityIn.model_validate({**found, **members}).fields
         create = partial(identities.create, fields, found.get("project_id"))
         await context.make("identity", found["id"], create)
         context.count("identities", new=1)
@@ -219,8 +178,12 @@ class LettaWork:
     async def _note_group(self, found: Object) -> None:
         """Note a group, which is taken when its agents are, and which agents are companions."""
         self._groups.append(found)
-        if found.get("manager_type") in SLEEPTIME_KINDS:
-            self._companions |= {*map(str, list_in(found.get("agent_ids")))}
+        self._note_companion(found)
+
+    def _note_companion(self, group: Object) -> None:
+        """Note which agents of a group are companions."""
+        if group.get("manager_type") in SLEEPTIME_KINDS:
+            self._companions |= {*map(str, list_in(group.get("agent_ids")))}
 
     async def _group(self, found: Object) -> None:
         """Take a group of agents that are here; of a companion's only how often it wakes."""
@@ -232,7 +195,7 @@ class LettaWork:
         if kind not in GROUP_FIELDS or not needed or not {*needed} <= context.agents.keys():
             raise InvalidInput(f"it is of the kind {kind!r:.40}, or not all of its agents are taken")
         agents, key = [context.agents[one] for one in needed], f"letta group {found['id']}"
-        known = bool(agents[0]) and key in await context.store.read(units.noted, agents[0], key)
+        known = await context.noted(agents[0], key) is not None
         if known or self._dry or not IMPORT_GROUP.functions:
             context.count("groups", new=not known and not is_companion, already=known and not is_companion)
             return
@@ -242,7 +205,7 @@ class LettaWork:
         body = {
             "agent_ids": [context.agents[one] for one in members],
             "description": text_in(found.get("description")),
-            "shared_block_ids": [] if is_companion else [*blocks.values()],
+            "shared_block_ids": [] if is_companion else [*blocks],
         }
 
         async def make() -> None:
@@ -254,7 +217,7 @@ class LettaWork:
         elif await context.find("group", found["id"], context.library.groups.get) is None:  # else it was killed
             await context.make("group", found["id"], make)
         context.count("groups", new=not is_companion)
-        await context.store.write(units.note, agents[0], {key: ""})
+        await context.note(agents[0], key)
 
     async def _provider(self, found: Object) -> None:
         """Note a provider that has a key, which is not copied."""
@@ -266,13 +229,3 @@ class LettaWork:
         path = path_of("sandbox-config", found["id"], "environment-variable")
         names = [text_in(one.get("key")) async for one in self._server.items(path)]
         self._report.note_secrets("sandbox", names)
-
-
-def _why(error: Exception) -> str:
-    """Say what is wrong, in one line."""
-    if isinstance(error, ValidationError):
-        problem = error.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
-    if isinstance(error, (LettaRefused, PerdureError)):
-        return " ".join(str(error).split())
-    return f"its fields have other forms ({type(error).__name__})"

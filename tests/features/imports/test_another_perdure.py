@@ -1,0 +1,28 @@
+"""What a second Perdure server says of its agents beyond Letta's API: which settings they have of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.testing import ScriptedModel
+from tests.support.library import open_async
+from tests.support.servers import served
+
+SETTINGS = {"temperature": 0.5, "compaction": {"mode": "all"}, "top_p": 0.9}
+
+
+@pytest.mark.uses("manifests")
+async def test_settings_that_an_agent_lacks_follow_the_default_here_too(tmp_path: Path) -> None:
+    """Those that it has are moved as they are, also ones that Letta's API does not show."""
+    (there := tmp_path / "there").mkdir()
+    async with served(there, model=ScriptedModel()) as (url, source):
+        plain = await source.create_agent("Ann")
+        own = await source.create_agent("Bob", model="test/scripted", settings=SETTINGS)
+        async with await open_async(tmp_path / "here.db") as perdure:
+            await perdure.imports.run_server(url)
+            moved = [(await perdure.agent_of(one.id).state()).agent for one in (plain, own)]
+
+    assert [{**one.settings} for one in moved] == [{}, SETTINGS]
+    assert [one.follows_default for one in moved] == [True, False]
