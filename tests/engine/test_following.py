@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from perdure import AsyncPerdure
+import pytest
+
+from perdure import AsyncPerdure, Settings
 from perdure.core.events import Delta, Event, RunEnded, StepAbandoned, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from perdure.core.runs import Run, RunKey, Usage
-from perdure.engine.run.runner import Publication
-from perdure.testing import InlineStore
+from perdure.engine.run.accept import Accepted
+from perdure.engine.run.deltas import HELD, Publication
+from perdure.features.openai_front.answers import AnswerStream, ChatWriter
+from perdure.server.wire.chunks import Chunks, StreamMode
+from perdure.testing import InlineStore, ScriptedModel, says
 from perdure.testing.clock import START
 
 RUN = Run(
@@ -46,3 +51,32 @@ async def test_no_preview_of_an_abandoned_step_is_sent_after_its_event() -> None
         sent = [one async for one in runner.follow(RUN, known=[build_event(1, StepAbandoned(StepId("step-0")))])]
 
     assert [one.text for one in sent if isinstance(one, Delta)] == ["a", "c"]
+
+
+@pytest.mark.parametrize("form", ["openai", "letta"])
+async def test_of_a_reader_who_stops_little_is_held(form: str) -> None:
+    """He may have left his connection open. When he reads on, he gets what he has missed in one piece."""
+    answer = " ".join(f"word{number}" for number in range(4 * HELD))
+    model, settings = ScriptedModel(says(answer)), Settings(model="test/scripted")
+    async with await AsyncPerdure.open(
+        store=InlineStore(), models={"test/scripted": model}, settings=settings
+    ) as perdure:
+        agent, runner = await perdure.create_agent("ann", tools=()), perdure.app.runner
+        events = agent.stream("hello")
+        sent = [await anext(events)]
+        run = (await agent.runs())[0]
+        async for _ in runner.follow(run):
+            pass
+        held = max(queue.qsize() for queues in runner._readers.values() for queue in queues)
+        sent += [one async for one in events]
+    writer = ChatWriter("1", "ann", START)
+    stream = AnswerStream(Accepted(run, ()), writer) if form == "openai" else Chunks(run, StreamMode(tokens=True))
+    chunks = [chunk for one in sent for chunk in stream.of(one, now=START)]
+    shapes = [one for one in chunks if isinstance(one, dict)]
+    if form == "openai":
+        said = "".join(one["choices"][0]["delta"].get("content", "") for one in shapes)
+    else:
+        said = "".join(one["content"] for one in shapes if one["message_type"] == "assistant_message")
+
+    assert held < HELD + 100
+    assert said == answer

@@ -32,7 +32,17 @@ from perdure.engine.records.leases import is_dead
 from perdure.engine.records.run_request import RunRequest, check_request
 from perdure.engine.run.accept import Accepted, accept_now, claim_run
 from perdure.engine.run.batch import accept_batch, named_request
-from perdure.engine.run.deltas import PAGE, events_after, fail, request_cancel, turn_of, unended, withdraw
+from perdure.engine.run.deltas import (
+    PAGE,
+    Publication,
+    ReaderQueue,
+    events_after,
+    fail,
+    request_cancel,
+    turn_of,
+    unended,
+    withdraw,
+)
 from perdure.engine.run.hook_points import at_run_end, at_run_start
 from perdure.engine.run.loop import run as run_loop
 from perdure.engine.workers.background import Pauses
@@ -45,10 +55,6 @@ STORE_PAUSE_S = 0.1  # doubled before each try of a store that failed
 RECOVERY_S = 2.0
 UNUSED_S = 3_600.0
 BATCH_RUNS = 16  # runs of batches that a process answers at once; more would only meet the limits of providers
-
-
-Publication = StoredEvent | Delta | PerdureError | None
-"""An event, a preview, why this process gave the run up; None when it no longer drives it."""
 
 
 class Runner:
@@ -67,7 +73,7 @@ class Runner:
             ports.background.is_busy, quiet_s=settings.extraction_quiet_s, wait_s=settings.extraction_wait_s
         )
         self.after_runs = AfterRuns(ports)
-        self._readers: defaultdict[RunKey, list[asyncio.Queue[Publication]]] = defaultdict(list)
+        self._readers: defaultdict[RunKey, list[ReaderQueue]] = defaultdict(list)
         # Of each conversation the runs to drive, by number, with what `accept` began of them.
         self._wanted: dict[Line, dict[int, Progress | None]] = {}
         self._drivers: dict[Line, asyncio.Task[None]] = {}
@@ -217,7 +223,7 @@ class Runner:
         Raises: StoreError: this process could not go on with the run; it is taken up again later; NotFound: it was
             deleted with its agent.
         """
-        queue: asyncio.Queue[Publication] = asyncio.Queue()
+        queue = ReaderQueue()
         readers = self._readers[run.key]
         readers.append(queue)
         line, last_seq, abandoned = (run.key.agent_id, run.conversation_seq), after, set[StepId]()
@@ -308,7 +314,7 @@ class Runner:
         """Send to the readers of a run; who listens too late reads the stored events."""
         for queue in self._readers.get(key, ()):
             for publication in publications:
-                queue.put_nowait(publication)
+                queue.add(publication)
 
     def _want(self, run: Run, begun: Progress | None = None, *, waits: bool = False) -> None:
         """Have a run driven.
