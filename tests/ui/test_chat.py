@@ -407,6 +407,25 @@ async def test_another_model_answers_again_in_a_new_conversation(chromium: Brows
     assert seen.problems == []
 
 
+@pytest.mark.uses("snapshots")
+async def test_a_message_leads_to_going_back_to_its_step(chromium: Browser, tmp_path: Path) -> None:
+    """On the page of its run, where the button of that step has the focus."""
+    async with open_chat(chromium, tmp_path, ScriptedModel(says("One."), says("Two."))) as (page, seen, agent):
+        await agent.send("first")
+        await agent.send("second")
+        await page.reload()
+        await page.hover(".item.assistant >> nth=0")
+        await page.click(".item.assistant >> nth=0 >> a:has-text('Go back to here')")
+        await expect(page.locator("#snapshots button:has-text('Go back to here')")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await page.wait_for_selector(":text('2 messages left the view')")
+        assert [one.text for one in await agent.messages()] == ["first", "One."]
+        await page.click("button:has-text('Undo')")
+        await page.wait_for_selector(":text('0 messages left the view')")
+        assert len(await agent.messages()) == 4
+    assert seen.problems == []
+
+
 async def test_the_back_button_leads_to_the_chat_as_it_is_now(chromium: Browser, tmp_path: Path) -> None:
     """Not to the page that was left: the answer that streams goes on, and another message waits for it."""
     model = HaltingModel("one more ", "time")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from perdure import AsyncPerdure, NothingToCompact
 from perdure.context.sections.assemble import canonical
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.library.agent import AsyncAgentById
 from perdure.settings import Settings
 from perdure.testing import FakeClock, ScriptedModel, calls, says
@@ -33,6 +35,21 @@ class MovedClock(FakeClock):
         self._now = at
 
 
+class HeldModel(ScriptedModel):
+    """A scripted model that answers while `go` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        (go := asyncio.Event()).set()
+        self.go = go
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        """Wait, then answer."""
+        await self.go.wait()
+        async for part in super().respond(request):
+            yield part
+
+
 def pay(amount: int) -> str:
     """Pay an amount.
 
@@ -48,7 +65,7 @@ class World:
 
     perdure: AsyncPerdure
     agent: AsyncAgentById
-    model: ScriptedModel
+    model: HeldModel
     clock: MovedClock
     random: random.Random
     done: list[str] = field(default_factory=list)
@@ -140,7 +157,7 @@ class World:
 
 async def open_world(path: Path, seed: int, **settings: Any) -> World:
     """A store with an agent that has said something, with a window that some long messages fill."""
-    clock, model = MovedClock(), ScriptedModel()
+    clock, model = MovedClock(), HeldModel()
     chosen = replace(Settings(), model=MODEL, embedding="none", **settings)
     perdure = await AsyncPerdure.open(path, models={MODEL: model}, tools=[pay], settings=chosen, clock=clock)
     tools = ["core_memory_append", "conversation_search", "pay"]

@@ -35,6 +35,8 @@ async def test_snapshots_are_kept_restored_cloned_and_loaded_over_http() -> None
         assert (await server.refused("POST", f"{path}/clone", {"name": "clone"}))[0] == 409
         assert (await server.refused("POST", f"{path}/snapshots/restore", {}))[0] == 422
         assert (await server.refused("POST", f"{path}/snapshots/restore", {"number": 9}))[0] == 404
+        back = await server.post(f"{path}/snapshots/restore", {"snapshot": document})
+        assert (back["undo"], back["hidden"], back["left"]) == (3, 0, [])
         changed = {**document, "name": "other"}
         assert (await server.refused("POST", "/v1/snapshots/load", {"snapshot": changed}))[0] == 422
         assert (await server.http.delete(f"{path}/snapshots/1")).status_code == 204
@@ -96,11 +98,13 @@ def test_snapshots_on_the_command_line(tmp_path: Path) -> None:
     kept = run("snapshot", "ann", "--note", "here", "--file", file)
     listed = run("snapshots", "ann")
     restored = run("restore", "ann", "1", "--yes")
+    of_file = run("restore", "ann", file, "--yes")
     clone = run("clone", "ann", "bob")
     loaded = run("load", file, "--name", "cid")
     wrong = run_inside(tmp_path, "agent", "restore", "ann", "--yes")
 
     assert (kept["number"], [one["note"] for one in listed]) == (1, ["here"])
     assert (restored["undo"], restored["hidden"], restored["left"]) == (2, 0, [])
+    assert (of_file["undo"], of_file["hidden"], of_file["left"]) == (3, 0, [])
     assert (clone["name"], loaded["name"]) == ("bob", "cid")
     assert wrong.returncode != 0 and "--at STEP" in wrong.stderr

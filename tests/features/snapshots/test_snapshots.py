@@ -19,7 +19,8 @@ from perdure.core.messages import Draft, Text
 from perdure.engine.records.rows import encode_drafts
 from perdure.features.snapshots.tables import Snapshots
 from perdure.features.snapshots.values import HASH, QueuedRequest, hash_of
-from tests.features.snapshots.histories import EVERYTHING, FORGOTTEN, next_request, open_world
+from perdure.testing import calls
+from tests.features.snapshots.histories import EVERYTHING, FORGOTTEN, next_request, open_world, without_versions
 from tests.support.library import SlowSpeaker, open_async, open_sync
 
 
@@ -115,6 +116,67 @@ async def test_a_request_that_waited_waits_again_without_what_was_forgotten(tmp_
             await asyncio.sleep(0.01)
 
         assert [one.text for one in await world.agent.messages()][2:] == ["[redacted]. And mine?", "OK."]
+
+
+async def test_a_queue_behind_calls_that_wait_runs_where_the_snapshot_is_brought_back(tmp_path: Path) -> None:
+    """In a clone, in an agent of the file and in the agent itself: when they are answered, in the order of before."""
+    world = await open_world(tmp_path / "perdure.db", 0)
+    async with world.perdure:
+        world.model.go.clear()
+        world.model._script.append(calls("pay", amount=5))
+        for text in ("Pay.", "And one?", "And two?"):
+            await world.agent.submit(text)
+        world.model.go.set()
+        while not await world.agent.pending():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        kept = await world.agent.snapshots.make()
+        document = await world.agent.snapshots.document(kept.number)
+        made = [await world.agent.snapshots.clone("clone", kept.number)]
+        made.append(await world.perdure.load_snapshot(document, name="loaded"))
+        for agent in (world.agent, *(world.perdure.agent_of(one.agent_id) for one in made)):
+            before = len(await agent.messages())
+            await agent.approve()
+            while len(await agent.messages()) < before + 6:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            said = [one.text for one in await agent.messages() if one.role == "user"]
+            assert said[-2:] == ["And one?", "And two?"]
+        await world.agent.snapshots.restore(kept.number)
+        assert len(await world.agent.pending()) == 1
+        assert [run.status for run in await world.agent.runs(limit=2)] == ["queued", "queued"]
+
+
+async def test_a_file_brings_the_agent_back_as_its_snapshot_does(tmp_path: Path) -> None:
+    """Also where the snapshot is deleted. A file of another agent, or one whose log is not here, changes nothing."""
+    world = await open_world(tmp_path / "perdure.db", 0)
+    agent = world.agent
+    async with world.perdure:
+        at = world.clock.now()
+        kept = await agent.snapshots.make()
+        document = await agent.snapshots.document(kept.number)
+        await agent.snapshots.delete(kept.number)
+        original = await next_request(world, agent, at)
+        await agent.blocks.update("human", "Ben")
+        said = [one.text for one in await agent.messages()]
+        other = await world.perdure.create_agent("ben")
+        with pytest.raises(InvalidInput, match="of another agent"):
+            await other.snapshots.restore(document=document)
+        later = copy.deepcopy(document)
+        later["moment"].update(upto_seq=later["moment"]["upto_seq"] + 2)
+        tools = copy.deepcopy(document)
+        tools["moment"].update(settings={"guards": 7})
+        for changed, why in ((later, "differ"), (tools, "guards")):
+            with pytest.raises(InvalidInput, match="hash"):
+                await agent.snapshots.restore(document=changed)
+            changed[HASH] = hash_of(changed)
+            with pytest.raises(Exception, match=why):
+                await agent.snapshots.restore(document=changed)
+        unchanged = [one.text for one in await agent.messages()]
+        restored = await agent.snapshots.restore(document=document)
+        again = await next_request(world, agent, at)
+
+        assert unchanged == said
+        assert (restored.hidden, restored.left) == (2, [])
+        assert without_versions(again) == without_versions(original)
 
 
 def test_a_block_of_others_is_left_unless_it_is_asked_for(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ if for_work(__name__):
     from perdure.library.perdure import AsyncPerdure
 
 At = Annotated[str | None, option("The end of this step, by its id.", "STEP")]
-Number = Annotated[int | None, argument("Its number in the list.", "NUMBER", min=1)]
 
 NONE_KEPT = "No snapshot is kept. `perdure agent snapshot` keeps one; every step is one too."
 SHOWN = 1_000
@@ -60,24 +59,26 @@ async def list_snapshots(view: Output, agent: Agent) -> None:
 async def restore(
     view: Output,
     agent: Agent,
-    number: Number = None,
+    what: Annotated[str | None, argument("Its number in the list, or a file with it.", "NUMBER|FILE")] = None,
     at: At = None,
     shared: Annotated[bool, flag("--shared", "Change blocks that other agents have too.")] = False,
     yes: Yes = False,
 ) -> None:
     """Bring an agent back to a snapshot, or to the end of a step; later messages leave the view.
 
-    Nothing is lost: the messages stay in the log, and the agent as it is now is kept as a snapshot. Archives, facts and
+    Nothing is lost: the messages stay in the log, and what the agent is now is kept as a snapshot. Archives, facts and
     files stay as they are.
     """
-    if (number is None) == (at is None):
-        raise InvalidInput("give either the number of a snapshot or --at STEP")
-    what = f"snapshot {number}" if at is None else f"the end of {at}"
-    work.confirm(view, f"Bring agent {agent.name!r} back to {what}?", action="restore the agent", yes=yes)
-    restored = await agent.snapshots.restore(number, step=at, shared=shared)
+    if (what is None) == (at is None):
+        raise InvalidInput("give either the number of a snapshot, or a file with one, or --at STEP")
+    number = int(what) if what is not None and what.isdecimal() else None
+    document = None if what is None or number is not None else _read_document(what)
+    name = f"the end of {at}" if what is None else f"snapshot {what}"
+    work.confirm(view, f"Bring agent {agent.name!r} back to {name}?", action="restore the agent", yes=yes)
+    restored = await agent.snapshots.restore(number, step=at, document=document, shared=shared)
     view.show(
         fields(restored, "agent_id", "conversation_id", "undo", "hidden", "left"),
-        f"{visible(agent.name)} is as in {what}; {plural(restored.hidden, 'message')} left the view.",
+        f"{visible(agent.name)} is as in {visible(name)}; {plural(restored.hidden, 'message')} left the view.",
     )
     for sentence in restored.left:
         view.note(f"{sentence[0].upper()}{sentence[1:]}.")
@@ -109,11 +110,15 @@ async def load(
     org: Org = None,
 ) -> None:
     """Create an agent from a snapshot file, of this store or another one."""
+    _show_made(view, await perdure.load_snapshot(_read_document(file), name=name))
+
+
+def _read_document(file: str) -> dict[str, Any]:
+    """The object in a file. Raises: InvalidInput: there is none."""
     try:
-        document = json.loads(work.read_text(file))
-    except (ValueError, RecursionError) as error:
+        return dict(json.loads(work.read_text(file)))
+    except (ValueError, TypeError, RecursionError) as error:
         raise InvalidInput(f"{file} holds no snapshot: {error}") from error
-    _show_made(view, await perdure.load_snapshot(document, name=name))
 
 
 def _show_made(view: Output, made: Clone) -> None:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from perdure.core.blocks import Author
-from perdure.core.errors import AlreadyExists, IllegalLog, InvalidInput, NotFound, StoreDamaged
+from perdure.core.errors import AlreadyExists, IllegalLog, InvalidInput, NotFound, SnapshotDiffers, StoreDamaged
 from perdure.core.ids import AgentId, BlockId, derived_id
 from perdure.core.messages import Message
 from perdure.core.text.json_strings import json_start
-from perdure.domain.agents.units import NewAgent, create_agent
+from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent
 from perdure.domain.blocks.units import NewBlock, create_block
+from perdure.domain.conversations.agent_copies import forgotten_texts
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.prefixes import read_memory
 from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row, columns_of
 from perdure.features.snapshots.moments import hash_of_request, request_of, rows_of
-from perdure.features.snapshots.units import apply_moment, list_forgotten_texts, unforgotten_value
+from perdure.features.snapshots.units import apply_moment, restore, unforgotten_value
 from perdure.features.snapshots.values import (
     HASH,
     VERSION,
@@ -29,6 +31,7 @@ from perdure.features.snapshots.values import (
     BlockCopy,
     Clone,
     Moment,
+    Restored,
     SnapshotDocument,
     hash_of,
 )
@@ -64,7 +67,7 @@ def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]
         rows=rows,
     )
     before = text = json.dumps(_adapter().dump_python(document, mode="json"))
-    for redactor, _ in list_forgotten_texts(tx, agent.id):
+    for redactor, _ in forgotten_texts(tx, agent.id):
         text = redactor.redact(text)
     shape: dict[str, Any] = json.loads(text)
     if text != before:
@@ -205,10 +208,41 @@ def _is_numbers(text: str) -> bool:
 
 _NUMBERS = ("pinned", "nodes", "children")
 """The columns that are lists of numbers."""
-_UNREADABLE = (StoreDamaged, NotFound, IllegalLog, KeyError, ValueError, TypeError, AttributeError)
-"""What is raised where the texts of a document's rows and settings have another shape than a store's."""
 _IN_DOCUMENTS = ("messages", "prefixes", "summary_nodes", "runs", "steps", "client_tools", "message_sources")
 """The tables whose rows a document has."""
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Raises: InvalidInput, where texts of rows and settings in a document have another shape than a store's."""
+    try:
+        yield
+    except (StoreDamaged, NotFound, IllegalLog, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise InvalidInput("rows or settings of the snapshot have another form than those of a store") from error
+
+
+def restore_document(
+    tx: Tx, agent_id: AgentId, document: SnapshotDocument, inputs: UnitInputs, *, author: Author, shared: bool
+) -> Restored:
+    """Bring an agent back to a snapshot of it that was one object, as `restore` does with one that is kept.
+
+    Raises: InvalidInput: it is of another agent, or no agent can be so; SnapshotDiffers: the agent's log is another
+        one, so nothing is changed; ConversationBusy, NotFound.
+    """
+    moment = document.moment
+    if moment.agent_id != agent_id:
+        raise InvalidInput("the snapshot is of another agent: `perdure agent load` makes a new one of it")
+    with _readable():
+        known = {row["id"] for row in document.rows.get("messages", ())}
+        if moment.upto_seq >= tx.messages.next_seq(agent_id) or not known.issuperset(
+            row["id"] for row in _rows(tx, moment)["messages"]
+        ):
+            raise SnapshotDiffers
+        restored = restore(tx, moment, inputs, author=author, shared=shared)
+        agent = tx.agents.get(agent_id)
+        checked: AgentChanges = {"settings": agent.settings, "system": agent.system, "timezone": agent.timezone}
+        update_agent(tx, agent_id, checked, author=author, at=inputs.now)
+        return restored
 
 
 def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: UnitInputs, *, author: Author) -> Clone:
@@ -217,14 +251,12 @@ def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: 
     Raises: InvalidInput: what the document holds is no agent; NameInvalid, AlreadyExists, TooMany; SnapshotDiffers: no
         agent is made.
     """
-    try:
+    with _readable():
         return _make_agent(tx, document, document.name if name is None else name, inputs, author=author)
-    except _UNREADABLE as error:
-        raise InvalidInput("rows or settings of the snapshot have another form than those of a store") from error
 
 
 def _make_agent(tx: Tx, document: SnapshotDocument, name: str, inputs: UnitInputs, *, author: Author) -> Clone:
-    """Make an agent of a snapshot that was one object. Raises: as `load_document`; one of `_UNREADABLE`."""
+    """Make an agent of a snapshot that was one object. Raises: as `load_document`, and what `_readable` takes."""
     tx.agents.lock_names()
     if tx.agents.find_by_name(name) is not None:
         raise AlreadyExists("agent", name, helps="choose another name")

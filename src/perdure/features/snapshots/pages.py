@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput
@@ -25,6 +27,7 @@ async def load_of_run(request: Request, library: AsyncPerdure) -> Data:
     return {
         "run_id": run.id,
         "name": agent.name,
+        "at": request.query_params.get("back"),
         "steps": [{"id": step.id, "number": number} for number, step in enumerate(reversed(steps), 1)],
     }
 
@@ -37,26 +40,6 @@ async def load_of_agent(request: Request, library: AsyncPerdure) -> Data:
     return {"snapshots": [attributes(one, *names) for one in found], "note_chars": NOTE_CHARS}
 
 
-async def back(request: Request, library: AsyncPerdure) -> Notice:
-    """Bring the run's agent back to the end of one of its steps."""
-    snapshots = await _of_run(request, library)
-    restored = await snapshots.restore(step=field_of(await form_of(request), "step"))
-    return _restore_notice(restored, f"/runs/{request.path_params['run_id']}/snapshots/undo")
-
-
-async def undo(request: Request, library: AsyncPerdure) -> Notice:
-    """Take back that an agent went back."""
-    await (await _of_run(request, library)).restore(_number_of(await form_of(request)))
-    return Notice("The agent is as it was before.")
-
-
-async def clone_of_run(request: Request, library: AsyncPerdure) -> Notice:
-    """Make an agent of the run's agent, as one of its steps left it."""
-    form = await form_of(request)
-    made = await (await _of_run(request, library)).clone(field_of(form, "name").strip(), step=field_of(form, "step"))
-    return _made(made)
-
-
 async def make(request: Request, library: AsyncPerdure) -> Notice:
     """Keep the agent as it is now."""
     note = (await form_of(request)).get("note", "")
@@ -65,62 +48,56 @@ async def make(request: Request, library: AsyncPerdure) -> Notice:
 
 
 async def restore(request: Request, library: AsyncPerdure) -> Notice:
-    """Bring the agent back to a snapshot."""
-    agent_id = agent_id_of(request)
-    restored = await library.agent_of(agent_id).snapshots.restore(_number_of(await form_of(request)))
-    return _restore_notice(restored, f"/agents/{agent_id}/settings/snapshots/restore")
+    """Bring the agent back to a snapshot, or to the end of a step."""
+    number, step = _place_in(await form_of(request))
+    restored = await (await _snapshots_of(request, library)).restore(number, step=step)
+    text = f"The agent is as it was there: {plural(restored.hidden, 'message')} left the view.{_left(restored)}"
+    return Notice(text, undo=request.url.path, fields={"number": str(restored.undo)})
 
 
 async def clone(request: Request, library: AsyncPerdure) -> Notice:
-    """Make another agent of this one, as it is now or in a snapshot."""
+    """Make another agent of this one, as it is now, in a snapshot, or at the end of a step."""
     form = await form_of(request)
-    number = _number_of(form) if form.get("number") else None
-    snapshots = library.agent_of(agent_id_of(request)).snapshots
-    return _made(await snapshots.clone(field_of(form, "name").strip(), number))
+    number, step = _place_in(form)
+    made = await (await _snapshots_of(request, library)).clone(field_of(form, "name").strip(), number, step=step)
+    return Notice(f"{made.name} was made.{_left(made)}", link=(f"/agents/{made.agent_id}", f"Open {made.name}"))
 
 
 async def delete(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a snapshot."""
-    number = _number_of(await form_of(request))
+    number = _number_in(await form_of(request))
     await library.agent_of(agent_id_of(request)).snapshots.delete(number)
     return Notice(f"Snapshot {number} was deleted.")
 
 
-async def _of_run(request: Request, library: AsyncPerdure) -> AsyncSnapshots:
-    """The snapshots of the agent of the run in the path. Raises: NotFound."""
-    run = await library.runs.run(RunId(request.path_params["run_id"]))
-    return library.agent_of(run.key.agent_id).snapshots
+async def _snapshots_of(request: Request, library: AsyncPerdure) -> AsyncSnapshots:
+    """The snapshots of the agent, or of the run's agent, in the path. Raises: NotFound."""
+    if (run_id := request.path_params.get("run_id")) is None:
+        return library.agent_of(agent_id_of(request)).snapshots
+    return library.agent_of((await library.runs.run(RunId(run_id))).key.agent_id).snapshots
 
 
-def _restore_notice(restored: Restored, undo_path: str) -> Notice:
-    """What a restore has done, with what takes it back."""
-    left = "".join(f" {one[0].upper()}{one[1:]}." for one in restored.left)
-    text = f"The agent is as it was there: {plural(restored.hidden, 'message')} left the view.{left}"
-    return Notice(text, undo=undo_path, fields={"number": str(restored.undo)})
+def _place_in(form: Mapping[str, str]) -> tuple[int | None, str | None]:
+    """The (number of a snapshot, id of a step) in a form. Raises: InvalidInput."""
+    return _number_in(form) if form.get("number") else None, form.get("step")
 
 
-def _made(made: Clone) -> Notice:
-    """The agent that was made, and what it has not got."""
-    left = "".join(f" {one[0].upper()}{one[1:]}." for one in made.left)
-    return Notice(f"{made.name} was made.{left}", link=(f"/agents/{made.agent_id}", f"Open {made.name}"))
-
-
-def _number_of(form: Data) -> int:
+def _number_in(form: Mapping[str, str]) -> int:
     """The number of a snapshot in a form. Raises: InvalidInput."""
-    number = form.get("number", "")
-    if not is_number(number):
+    if not is_number(number := form.get("number", "")):
         raise InvalidInput(f"{number!r:.40} is not a snapshot's number")
     return int(number)
+
+
+def _left(made: Restored | Clone) -> str:
+    """What is not as it was, as sentences behind another one."""
+    return "".join(f" {one[0].upper()}{one[1:]}." for one in made.left)
 
 
 OF_RUN = Section(
     name="snapshots_of_run",
     load=load_of_run,
-    actions={
-        "/runs/{run_id}/snapshots/back": back,
-        "/runs/{run_id}/snapshots/undo": undo,
-        "/runs/{run_id}/snapshots/clone": clone_of_run,
-    },
+    actions={"/runs/{run_id}/snapshots/back": restore, "/runs/{run_id}/snapshots/clone": clone},
 )
 OF_AGENT = Section(
     name="snapshots_of_agent",

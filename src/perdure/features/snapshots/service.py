@@ -12,7 +12,7 @@ from perdure.core.ids import ConversationId, StepId
 from perdure.core.runs import RunKey
 from perdure.features.snapshots import units
 from perdure.features.snapshots.cloning import clone_agent
-from perdure.features.snapshots.documents import build_document, load_document, read_document
+from perdure.features.snapshots.documents import build_document, load_document, read_document, restore_document
 from perdure.features.snapshots.moments import take
 from perdure.features.snapshots.tables import Snapshots
 from perdure.features.snapshots.values import NOTE_CHARS, Clone, Moment, Restored, Snapshot
@@ -66,18 +66,18 @@ class AsyncSnapshots(AsyncPart):
         check_number("number", number)
         tx.of(Snapshots).delete(self._id, number)
 
-    @writes
-    def restore(
+    async def restore(
         self,
-        tx: Tx,
         number: int | None = None,
         *,
         step: str | None = None,
+        document: Mapping[str, Any] | None = None,
         shared: bool = False,
         author: Author | None = None,
     ) -> Restored:
-        """Bring the agent back to a snapshot, or to what it was at the end of a step. Messages behind it leave the view
-        and stay in the log; what the agent is now is kept as a snapshot, whose restore takes this one back.
+        """Bring the agent back to a snapshot, to one of its own as one JSON object, or to what it was at the end of a
+        step. Messages behind it leave the view and stay in the log; what the agent is now is kept as a snapshot, whose
+        restore takes this one back.
 
         Archives, facts and files stay as they are, and so do what a person edited, removed or had forgotten since.
 
@@ -85,12 +85,19 @@ class AsyncSnapshots(AsyncPart):
             shared: whether blocks are changed that other agents have too.
         Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; SnapshotDiffers: nothing is changed.
         """
-        tx.agents.lock(self._id)
-        tx.agents.model(self._id)
-        if number is None and step is None:
-            raise InvalidInput("give the number of a snapshot, or a step")
-        moment = self._moment(tx, number, step, None)
-        return units.restore(tx, moment, self._ports.inputs(), author=author or outside(), shared=shared)
+        if [number, step, document].count(None) != 2:
+            raise InvalidInput("give the number of a snapshot, or a step, or a snapshot as one object")
+        read = None if document is None else await asyncio.to_thread(read_document, document)
+        inputs, by = self._ports.inputs(), author or outside()
+
+        def unit(tx: Tx) -> Restored:
+            tx.agents.lock(self._id)
+            tx.agents.model(self._id)
+            if read is not None:
+                return restore_document(tx, self._id, read, inputs, author=by, shared=shared)
+            return units.restore(tx, self._moment(tx, number, step, None), inputs, author=by, shared=shared)
+
+        return await self._store.write(unit)
 
     @reads
     def document(self, tx: Tx, number: int) -> dict[str, Any]:

@@ -48,10 +48,17 @@ class Snapshots(Part):
         self._portal.run(self._inner.delete(number))
 
     def restore(
-        self, number: int | None = None, *, step: str | None = None, shared: bool = False, author: Author | None = None
+        self,
+        number: int | None = None,
+        *,
+        step: str | None = None,
+        document: Mapping[str, Any] | None = None,
+        shared: bool = False,
+        author: Author | None = None,
     ) -> Restored:
-        """Bring the agent back to a snapshot, or to what it was at the end of a step. Messages behind it leave the view
-        and stay in the log; what the agent is now is kept as a snapshot, whose restore takes this one back.
+        """Bring the agent back to a snapshot, to one of its own as one JSON object, or to what it was at the end of a
+        step. Messages behind it leave the view and stay in the log; what the agent is now is kept as a snapshot, whose
+        restore takes this one back.
 
         Archives, facts and files stay as they are, and so do what a person edited, removed or had forgotten since.
 
@@ -59,7 +66,7 @@ class Snapshots(Part):
             shared: whether blocks are changed that other agents have too.
         Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; SnapshotDiffers: nothing is changed.
         """
-        return self._portal.run(self._inner.restore(number, step=step, shared=shared, author=author))
+        return self._portal.run(self._inner.restore(number, step=step, document=document, shared=shared, author=author))
 
     def document(self, number: int) -> dict[str, Any]:
         """A snapshot as one JSON object, with all that the next request is built of; `load_snapshot` makes an agent of

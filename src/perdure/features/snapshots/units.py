@@ -13,13 +13,13 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AlreadyExists, BlockLimitExceeded, ConversationBusy, NotFound, SnapshotDiffers
-from perdure.core.forgetting.redaction import REDACTED, Redactor
+from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, ToolId, id_in_run
 from perdure.core.messages import Message
 from perdure.core.runs import Prefix
 from perdure.domain.agents.units import without_own
 from perdure.domain.blocks.units import BLOCKS_CHANGED
-from perdure.domain.conversations.agent_copies import list_forgotten
+from perdure.domain.conversations.agent_copies import forgotten_texts
 from perdure.domain.corrections import MEMORY_CORRECTED
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.prefixes import build_system_message
@@ -110,7 +110,7 @@ def apply_moment(
         expected: the hash of what the next request begins with; None: of what the log says.
     Raises: NotFound, SnapshotDiffers.
     """
-    work = _Work(tx, agent_id, moment, inputs, author, shared, forgotten=list_forgotten_texts(tx, original or agent_id))
+    work = _Work(tx, agent_id, moment, inputs, author, shared, forgotten=forgotten_texts(tx, original or agent_id))
     expected = hash_of_request(request_of(tx, moment)) if expected is None else expected
     _restore_agent(work)
     _restore_tools(work)
@@ -126,12 +126,6 @@ def apply_moment(
     if is_fresh and not work.left:
         _verify(work, expected)
     return work.left
-
-
-def list_forgotten_texts(tx: Tx, agent_id: AgentId) -> Sequence[tuple[Redactor, datetime]]:
-    """Return the texts that an agent has forgotten, each with the time; those that were erased are nowhere any more."""
-    found = [(one.needle, one.created_at) for one in list_forgotten(tx, agent_id)]
-    return [(Redactor(needle), at) for needle, at in found if needle != REDACTED]
 
 
 def _restore_agent(work: _Work) -> None:
@@ -213,7 +207,7 @@ def unforgotten_value(tx: Tx, agent_id: AgentId, at: BlockAt) -> str | None:
     except NotFound:
         return None
     value = version.value
-    for redactor, forgotten_at in list_forgotten_texts(tx, agent_id):
+    for redactor, forgotten_at in forgotten_texts(tx, agent_id):
         if version.created_at <= forgotten_at:
             value = redactor.drop_lines(value)
     return value

@@ -52,11 +52,12 @@ class SnapshotIn(WireRequest):
 
 
 class RestoreIn(WireRequest):
-    """What an agent is brought back to: a snapshot by its number, or the end of a step. `shared`: blocks that other
-    agents have too are changed as well."""
+    """What an agent is brought back to: a snapshot by its number, the end of a step, or a snapshot of it as one object.
+    `shared`: blocks that other agents have too are changed as well."""
 
     number: _Number | None = None
     step_id: _Step | None = None
+    snapshot: dict[str, Any] | None = None
     shared: bool = False
 
 
