@@ -9,19 +9,17 @@ from typing import Any
 
 from perdure.core.agents import OWN_TAGS, AgentFilter, check_name
 from perdure.core.blocks import Author
-from perdure.core.errors import AlreadyExists
-from perdure.core.ids import AgentId, BlockId, ConversationId, derived_id
+from perdure.core.ids import AgentId, BlockId, derived_id
 from perdure.domain.archives.passages import find_own_archive
 from perdure.domain.conversations.agent_copies import copy_agent, restore_agent
 from perdure.engine.conversations.reset import delete_agent
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.prompt.prefixes import read_memory
 from perdure.engine.reading import AGAIN_MAX, ReadingChanged
 from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row
 from perdure.features.snapshots.moments import block_at, hash_of_request, request_of
-from perdure.features.snapshots.units import apply_moment, unforgotten_value
+from perdure.features.snapshots.units import apply_moment, moment_of_copy, unforgotten_value
 from perdure.features.snapshots.values import BlockAt, Moment
-from perdure.library.agents.agents import AGENT_STATES, SET_BELONGINGS
+from perdure.library.agents.agents import AGENT_STATES, RENAME_HELPS, SET_BELONGINGS, name_for
 from perdure.storage.tx import Tx
 
 UNFINISHED = f"{OWN_TAGS}unfinished"
@@ -74,9 +72,7 @@ async def _remove_given_up(source: AgentId, ports: Ports) -> None:
 def _begin(tx: Tx, moment: Moment, target: AgentId, name: str, inputs: UnitInputs, *, author: Author) -> int:
     """Add the hidden agent that becomes the clone; return the settings revision of the original."""
     check_name(name)
-    tx.agents.lock_names()
-    if tx.agents.find_by_name(name) is not None:
-        raise AlreadyExists("agent", name, helps="choose another name")
+    name_for(tx, name, "refuse", helps=RENAME_HELPS)
     source = tx.agents.get(moment.agent_id)
     tx.agents.add(
         replace(
@@ -186,7 +182,7 @@ def _finish(
     left += apply_moment(
         tx,
         target,
-        _moment_of_clone(tx, moment, target, ids),
+        moment_of_copy(tx, moment, moment.conversation_seq, ids),
         inputs,
         author=author,
         expected=hash_of_request(request_of(tx, moment)),
@@ -232,18 +228,3 @@ def _copy_memory(
     if names := [secret.name for secret in tx.secrets.list(source)]:
         left.append(f"its secrets are not copied: {', '.join(names)}")
     return left
-
-
-def _moment_of_clone(tx: Tx, moment: Moment, target: AgentId, ids: NewIds) -> Moment:
-    """Return the moment with the ids of the clone. What it has beside blocks counts as shown."""
-    conversation = tx.conversations.get_by_seq(target, moment.conversation_seq)
-    memory = read_memory(tx, tx.conversations.get_state(target, moment.conversation_seq)).versions
-    seen = {ids.blocks[key]: version for key, version in moment.seen.items() if key in ids.blocks}
-    seen |= {key: version for key, version in memory.items() if key not in ids.blocks.values()}
-    return replace(
-        moment,
-        agent_id=target,
-        conversation_id=ConversationId(conversation.id),
-        seen=seen,
-        blocks=[replace(at, id=ids.blocks[at.id]) for at in moment.blocks],
-    )

@@ -7,40 +7,28 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, TypeAdapter, ValidationError, create_model
 
-from perdure.core.blocks import Author
-from perdure.core.errors import AlreadyExists, IllegalLog, InvalidInput, NotFound, SnapshotDiffers, StoreDamaged
+from perdure.core.blocks import Author, Block
+from perdure.core.errors import IllegalLog, InvalidInput, NotFound, SnapshotDiffers, StoreDamaged
 from perdure.core.ids import AgentId, BlockId, derived_id
 from perdure.core.messages import Message
 from perdure.core.text.json_strings import json_start
 from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent
-from perdure.domain.blocks.units import NewBlock, create_block
+from perdure.domain.blocks.units import BLOCK_FIELDS, NewBlock, create_block
 from perdure.domain.conversations.agent_copies import forgotten_texts
 from perdure.engine.ports import UnitInputs
-from perdure.engine.prompt.prefixes import read_memory
 from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row, columns_of
 from perdure.features.snapshots.moments import hash_of_request, request_of, rows_of
-from perdure.features.snapshots.units import apply_moment, restore, unforgotten_value
-from perdure.features.snapshots.values import (
-    HASH,
-    VERSION,
-    BlockAt,
-    BlockCopy,
-    Clone,
-    Moment,
-    Restored,
-    SnapshotDocument,
-    hash_of,
-)
+from perdure.features.snapshots.units import apply_moment, moment_of_copy, restore, unforgotten_value
+from perdure.features.snapshots.values import HASH, VERSION, BlockAt, Clone, Moment, Restored, SnapshotDocument, hash_of
+from perdure.library.agents.agents import RENAME_HELPS, name_for
 from perdure.storage.database.row_format import load, storable
 from perdure.storage.tables.message_rows import PARTS
 from perdure.storage.tx import Tx
 
-_OF_NOW = ("description", "read_only", "metadata", "tags")
-"""What a snapshot has of a block as it is now, as its versions do not have it."""
 _NUMBER_MAX = 2**53
 """The largest number in a document: what every program reads of JSON, and more than any row has."""
 
@@ -75,17 +63,13 @@ def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]
     return {**shape, HASH: hash_of(shape)}
 
 
-def _block(tx: Tx, agent_id: AgentId, at: BlockAt) -> BlockCopy | None:
+def _block(tx: Tx, agent_id: AgentId, at: BlockAt) -> Block | None:
     """Return a block of a moment with its value there; None: it was deleted."""
     if (value := unforgotten_value(tx, agent_id, at)) is None:
         return None
     block = tx.blocks.get(BlockId(at.id))
-    return BlockCopy(
-        **{name: getattr(at, name) for name in BlockAt.__slots__},
-        **{name: getattr(block, name) for name in _OF_NOW},
-        value=value,
-        limit_chars=max(block.limit_chars, len(value)),
-    )
+    limit = max(block.limit_chars, len(value))
+    return replace(block, label=at.label, value=value, version=at.version, limit_chars=limit)
 
 
 def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
@@ -151,13 +135,16 @@ def read_document(value: Any) -> SnapshotDocument:
             raise InvalidInput("hash: the snapshot was changed since it was written, so it is not used")
         _check_numbers(value)
         document = _adapter().validate_python(value)
+        _rows_adapter().validate_python(document.rows)
     except RecursionError as error:
         raise InvalidInput("the snapshot is nested too deeply") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise InvalidInput(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     for table, rows in document.rows.items():
-        _check_rows(table, rows)
+        for names in (TABLES[table][0].split(", "), ["id"]):
+            if rows and names[0] in rows[0] and len({tuple(row[name] for name in names) for row in rows}) < len(rows):
+                raise InvalidInput(f"rows.{table}: two rows have the same {' and '.join(names)}")
     return document
 
 
@@ -169,43 +156,29 @@ def _check_numbers(value: Any) -> None:
         _check_numbers(one)
 
 
-def _check_rows(table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Check the names of columns of a document's rows, and that each row is there once. Raises: InvalidInput."""
-    if table not in _IN_DOCUMENTS:
-        raise InvalidInput(f"rows.{table:.40}: a snapshot has no such rows")
-    key, columns = TABLES[table][0].split(", "), {*columns_of(table)}
-    for place, row in enumerate(rows):
-        if row.keys() != columns:
-            wrong = sorted(row.keys() ^ columns)[0]
-            raise InvalidInput(f"rows.{table}.{place}: {wrong:.40} is missing or unknown")
-        for name, words in columns_of(table).items():
-            if not _is_value(row[name], words) or (name in _NUMBERS and not _is_numbers(row[name])):
-                raise InvalidInput(f"rows.{table}.{place}.{name}: {json_start(row[name], 40)} can't stand there")
-    for names in (key, ["id"] if "id" in columns else key):
-        if len({tuple(row[name] for name in names) for row in rows}) < len(rows):
-            raise InvalidInput(f"rows.{table}: two rows have the same {' and '.join(names)}")
+@functools.cache
+def _rows_adapter() -> TypeAdapter[Any]:
+    """What checks the rows of a document: each has the columns of its table, with values that every database takes."""
+    numbers = TypeAdapter(list[StrictInt])
+
+    def check(text: str) -> str:
+        """A text that is a list of numbers. Raises: ValueError."""
+        numbers.validate_json(text)
+        return text
+
+    words = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+    types: Mapping[str, Any] = {"TEXT": words, "BIGINT": StrictInt, "SMALLINT": Literal[0, 1]}
+    tables: dict[str, Any] = {}
+    for table in _IN_DOCUMENTS:
+        fields: dict[str, Any] = {}
+        for name, (kind, *more) in columns_of(table).items():
+            plain = Annotated[words, AfterValidator(check)] if name in _NUMBERS else types[kind]
+            fields[name] = (plain if "NOT" in more else plain | None, ...)
+        tables[table] = (list[create_model(table, __config__=_EXACT, **fields)], ())  # type: ignore[misc]
+    return TypeAdapter(create_model("rows", __config__=_EXACT, **tables))
 
 
-def _is_value(value: Any, words: Sequence[str]) -> bool:
-    """Whether a column that is declared by these words takes a value, in every database."""
-    if value is None:
-        return "NOT" not in words
-    if words[0] == "SMALLINT":
-        return value in (0, 1)
-    if words[0] != "TEXT":
-        return type(value) is int or (words[0] in ("REAL", "DOUBLE") and type(value) is float)
-    return isinstance(value, str) and "\0" not in value and not any("\ud800" <= one <= "\udfff" for one in value)
-
-
-def _is_numbers(text: str) -> bool:
-    """Whether a text is a list of numbers."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, list) and all(type(one) is int for one in found)
-
-
+_EXACT = ConfigDict(extra="forbid")
 _NUMBERS = ("pinned", "nodes", "children")
 """The columns that are lists of numbers."""
 _IN_DOCUMENTS = ("messages", "prefixes", "summary_nodes", "runs", "steps", "client_tools", "message_sources")
@@ -257,9 +230,7 @@ def load_document(tx: Tx, document: SnapshotDocument, name: str | None, inputs: 
 
 def _make_agent(tx: Tx, document: SnapshotDocument, name: str, inputs: UnitInputs, *, author: Author) -> Clone:
     """Make an agent of a snapshot that was one object. Raises: as `load_document`, and what `_readable` takes."""
-    tx.agents.lock_names()
-    if tx.agents.find_by_name(name) is not None:
-        raise AlreadyExists("agent", name, helps="choose another name")
+    name_for(tx, name, "refuse", helps=RENAME_HELPS)
     moment, left = document.moment, []
     tools = {one: tx.tools.find_by_name(one) for one in moment.tool_names}
     left += [f"its tool {one} is not here" for one, tool in tools.items() if tool is None]
@@ -280,38 +251,28 @@ def _make_agent(tx: Tx, document: SnapshotDocument, name: str, inputs: UnitInput
     agent = create_agent(tx, new, ids=inputs.ids, author=author, at=inputs.now)
     ids = NewIds(agent.id, {one.id: derived_id("block", agent.id, one.id) for one in document.blocks})
     for block in document.blocks:
-        _add_block(tx, agent.id, block, BlockId(ids.blocks[block.id]), inputs, author)
+        new_block, new_id = (
+            NewBlock(**{name: getattr(block, name) for name in BLOCK_FIELDS}),
+            BlockId(ids.blocks[block.id]),
+        )
+        create_block(tx, new_id, new_block, author=author, at=inputs.now, agent_id=agent.id)
+        tx.of(AgentRows).put_version(new_id, block.version)
     _add_rows(tx, agent.id, document, ids)
-    conversation = tx.conversations.get_by_seq(agent.id, 0)
-    memory = read_memory(tx, tx.conversations.get_state(agent.id, 0)).versions
+    copied = moment_of_copy(tx, moment, 0, ids)
     own = replace(
-        moment,
-        agent_id=agent.id,
-        conversation_id=conversation.id,
-        conversation_seq=0,
+        copied,
         first_seq=min((int(row["seq"] or 0) for row in document.rows.get("messages", ())), default=0),
         gaps=(),
         next_node=_NUMBER_MAX,
         model=model,
         settings=agent.settings,
-        seen={ids.blocks[key]: version for key, version in moment.seen.items() if key in ids.blocks}
-        | {key: version for key, version in memory.items() if key not in ids.blocks.values()},
         tool_ids=[tool.id for tool in tools.values() if tool is not None],
         tool_names=[one for one, tool in tools.items() if tool is not None],
-        blocks=[replace(at, id=ids.blocks[at.id], isolated=False) for at in moment.blocks if at.id in ids.blocks],
+        blocks=[replace(at, isolated=False) for at in copied.blocks],
     )
     tx.of(AgentRows).finish(agent.id, own)
     left += apply_moment(tx, agent.id, own, inputs, author=author, expected=document.request_hash or None)
     return Clone(agent_id=agent.id, name=name, left=left)
-
-
-def _add_block(
-    tx: Tx, agent_id: AgentId, block: BlockCopy, block_id: BlockId, inputs: UnitInputs, author: Author
-) -> None:
-    """Give the new agent a block of the document, at its version. Raises: InvalidInput, BlockLimitExceeded, TooMany."""
-    new = NewBlock(**{name: getattr(block, name) for name in ("label", "value", "limit_chars", *_OF_NOW)})
-    create_block(tx, block_id, new, author=author, at=inputs.now, agent_id=agent_id)
-    tx.of(AgentRows).put_version(block_id, block.version)
 
 
 def _add_rows(tx: Tx, agent_id: AgentId, document: SnapshotDocument, ids: NewIds) -> None:

@@ -55,9 +55,7 @@ async def restore_snapshot(agent: ThisAgent, body: wire.RestoreIn) -> wire.Resto
 
     What the agent is now is kept as the snapshot `undo`. 409: a run has not ended.
     """
-    restored = await agent.snapshots.restore(
-        body.number, step=body.step_id, document=body.snapshot, shared=body.shared
-    )
+    restored = await agent.snapshots.restore(body.number, step=body.step_id, document=body.snapshot, shared=body.shared)
     return wire.RestoredShape.make(restored)
 
 

@@ -22,9 +22,10 @@ from perdure.domain.blocks.units import BLOCKS_CHANGED
 from perdure.domain.conversations.agent_copies import forgotten_texts
 from perdure.domain.corrections import MEMORY_CORRECTED
 from perdure.engine.ports import UnitInputs
-from perdure.engine.prompt.prefixes import build_system_message
+from perdure.engine.prompt.prefixes import build_system_message, read_memory
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.engine.records.rows import NEWEST, decode_drafts, encode_drafts
+from perdure.features.snapshots.copied_rows import NewIds
 from perdure.features.snapshots.moments import hash_of_request, next_request, request_of, take
 from perdure.features.snapshots.tables import Snapshots
 from perdure.features.snapshots.values import BlockAt, Moment, Restored, Snapshot, SnapshotReason
@@ -89,6 +90,22 @@ def restore(tx: Tx, moment: Moment, inputs: UnitInputs, *, author: Author, share
         undo=undo.number,
         hidden=max(0, count - tx.messages.count(agent_id)),
         left=left,
+    )
+
+
+def moment_of_copy(tx: Tx, moment: Moment, conversation_seq: int, ids: NewIds) -> Moment:
+    """Return a moment as one of an agent that has its rows under these ids, and one of its conversations. What the
+    agent has beside blocks counts as shown."""
+    conversation = tx.conversations.get_by_seq(ids.target, conversation_seq)
+    memory = read_memory(tx, tx.conversations.get_state(ids.target, conversation_seq)).versions
+    seen = {ids.blocks[key]: version for key, version in moment.seen.items() if key in ids.blocks}
+    return replace(
+        moment,
+        agent_id=ids.target,
+        conversation_id=conversation.id,
+        conversation_seq=conversation_seq,
+        seen=seen | {key: version for key, version in memory.items() if key not in ids.blocks.values()},
+        blocks=[replace(at, id=ids.blocks[at.id]) for at in moment.blocks if at.id in ids.blocks],
     )
 
 

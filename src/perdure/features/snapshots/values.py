@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from perdure.core.blocks import Block
 from perdure.core.ids import AgentId, ConversationId, StepId
 from perdure.core.text.json_strings import sorted_json
 
@@ -140,27 +141,12 @@ class Clone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockCopy:
-    """A block in a snapshot as one object."""
-
-    id: str
-    label: str
-    value: str
-    version: int
-    limit_chars: int
-    description: str | None = None
-    read_only: bool = False
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    tags: Sequence[str] = ()
-    isolated: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotDocument:
     """A snapshot as one object, which goes to others and comes back.
 
     Attributes:
         name, description: of the agent.
+        blocks: each with its value there; other fields are those of when it was written.
         request_hash: the SHA-256 of what the next request begins with.
         earlier_messages: how many messages before those in view the agent has, which are not in it.
         rows: table -> rows of the log that the next request is built of, as the store has them.
@@ -172,10 +158,10 @@ class SnapshotDocument:
     description: str | None = None
     made_at: datetime
     moment: Moment
-    blocks: Sequence[BlockCopy]
+    blocks: Sequence[Block]
     request_hash: str
     earlier_messages: int
-    rows: Mapping[str, Sequence[Mapping[str, str | int | float | None]]]
+    rows: Mapping[str, Sequence[Mapping[str, Any]]]
     hash: str = ""
 
 

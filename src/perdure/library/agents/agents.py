@@ -138,7 +138,7 @@ class AllAgents(AsyncPart):
         def create(tx: Tx) -> Agent:
             agent = create_agent(
                 tx,
-                replace(new, name=_name_for(tx, new.name, same_name), timezone=new.timezone or ports.settings.timezone),
+                replace(new, name=name_for(tx, new.name, same_name), timezone=new.timezone or ports.settings.timezone),
                 ids=ports.ids,
                 author=by,
                 at=now,
@@ -257,7 +257,7 @@ class AsyncAgentRecord(AsyncAgentPart):
             fields = changes(before) if callable(changes) else changes
             name = fields.get("name")
             if isinstance(name, str) and name != before.name:  # what is no text is refused below
-                _name_for(tx, name, same_name, helps=RENAME_HELPS)
+                name_for(tx, name, same_name, helps=RENAME_HELPS)
             agent = update_agent(tx, self.id, fields, author=by, at=inputs.now)
             _set_belongings(self._ports, tx, self.id, belongings, at=inputs.now)
             if (kind := companion(before)) is not None:
@@ -374,7 +374,7 @@ def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongi
         replace_secrets(tx, agent_id, belongings.secrets, cipher=ports.cipher, at=at)
 
 
-def _name_for(tx: Tx, name: str, same_name: SameName, *, helps: str = NAME_HELPS) -> str:
+def name_for(tx: Tx, name: str, same_name: SameName, *, helps: str = NAME_HELPS) -> str:
     """The name that an agent gets for one that was asked for: see `AllAgents.add`. No other agent gets it before this
     transaction ends. Raises: AlreadyExists, with the advice `helps`."""
     if same_name == "allow":
