@@ -119,13 +119,14 @@ async def test_a_request_that_waited_waits_again_without_what_was_forgotten(tmp_
 
 
 async def test_a_queue_behind_calls_that_wait_runs_where_the_snapshot_is_brought_back(tmp_path: Path) -> None:
-    """In a clone, in an agent of the file and in the agent itself: when they are answered, in the order of before."""
+    """In a clone, in an agent of the file and in the agent itself: when they are answered, in the order of before, and
+    with what was set for them."""
     world = await open_world(tmp_path / "perdure.db", 0)
     async with world.perdure:
         world.model.go.clear()
         world.model._script.append(calls("pay", amount=5))
         for text in ("Pay.", "And one?", "And two?"):
-            await world.agent.submit(text)
+            await world.agent.submit(text, max_steps=3, max_tokens=10_000)
         world.model.go.set()
         while not await world.agent.pending():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -135,6 +136,8 @@ async def test_a_queue_behind_calls_that_wait_runs_where_the_snapshot_is_brought
         made.append(await world.perdure.load_snapshot(document, name="loaded"))
         for agent in (world.agent, *(world.perdure.agent_of(one.agent_id) for one in made)):
             before = len(await agent.messages())
+            limits = [(run.max_steps, run.options.max_tokens) for run in await agent.runs(limit=2)]
+            assert limits == [(3, 10_000)] * 2
             await agent.approve()
             while len(await agent.messages()) < before + 6:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -195,30 +195,20 @@ def _copy_memory(
     tx: Tx, moment: Moment, target: AgentId, ports: Ports, inputs: UnitInputs, *, author: Author
 ) -> Sequence[str]:
     """Give the clone the archives, folders and other memory that the original has now; return what is left out."""
-    source = moment.agent_id
-    own = find_own_archive(tx, source)
-    is_own = own is not None and list(tx.owners.list_agents("archives", own.id)) == [source]
-    lines = {
-        one.seq: [row.id for row in tx.messages.list(target, conversation_seq=one.seq, limit=_NEWEST)]
-        for one in tx.conversations.list(target, limit=_NEWEST)
-    }
-    original = {
-        seq: [
-            row.id
-            for row in tx.messages.list(source, conversation_seq=seq, limit=_NEWEST, before_seq=moment.upto_seq + 1)
-        ]
-        for seq in lines
-    }
-    copy = copy_agent(tx, source, original)
+    source, upto = moment.agent_id, moment.upto_seq + 1
+    seqs = [one.seq for one in tx.conversations.list(target, limit=_NEWEST)]
+    pages = {seq: tx.messages.list(source, conversation_seq=seq, limit=_NEWEST, before_seq=upto) for seq in seqs}
+    copy = copy_agent(tx, source, {seq: [row.id for row in rows] for seq, rows in pages.items()})
     copy = replace(
         copy,
         block_values={},
         parts={name: part for name, part in copy.parts.items() if name not in _LEFT_OUT_PARTS},
         conversations=[replace(one, blocks={}) for one in copy.conversations],
     )
-    left = [*restore_agent(tx, target, copy, [*lines], author=author, ids=inputs.ids, at=inputs.now)]
+    left = [*restore_agent(tx, target, copy, seqs, author=author, ids=inputs.ids, at=inputs.now)]
+    own = find_own_archive(tx, source)
     for archive in tx.archives.list_by_agent(source):
-        if not (is_own and own is not None and archive.id == own.id):
+        if own is None or archive.id != own.id or len(tx.owners.list_agents("archives", own.id)) > 1:
             tx.archives.attach(target, archive.id)
     folders = [
         state["folders"] for found in AGENT_STATES(tx, [source]) for state in found.values() if "folders" in state

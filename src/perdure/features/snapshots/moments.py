@@ -69,7 +69,13 @@ def _now(tx: Tx, agent: Agent, conversation: Conversation) -> dict[str, Any]:
         if run.status == "running" or text is None or run.resumes is not None:
             raise ConversationBusy(run.id)
         waiting.append(
-            QueuedRequest(run_id=run.id, waiting_input=text, max_steps=run.max_steps, background=run.background)
+            QueuedRequest(
+                run_id=run.id,
+                waiting_input=text,
+                max_steps=run.max_steps,
+                background=run.background,
+                options=run.options.values,
+            )
         )
     names = ("first_seq", "prefix_seq", "seen", "stubs", "overcount", "pending_run_seq", "pending_from")
     return {name: getattr(conversation, name) for name in names} | {

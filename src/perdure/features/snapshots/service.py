@@ -85,14 +85,14 @@ class AsyncSnapshots(AsyncPart):
             shared: whether blocks are changed that other agents have too.
         Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended; SnapshotDiffers: nothing is changed.
         """
-        if [number, step, document].count(None) != 2:
-            raise InvalidInput("give the number of a snapshot, or a step, or a snapshot as one object")
         read = None if document is None else await asyncio.to_thread(read_document, document)
         inputs, by = self._ports.inputs(), author or outside()
 
         def unit(tx: Tx) -> Restored:
             tx.agents.lock(self._id)
             tx.agents.model(self._id)
+            if [number, step, document].count(None) != 2:
+                raise InvalidInput("give the number of a snapshot, or a step, or a snapshot as one object")
             if read is not None:
                 return restore_document(tx, self._id, read, inputs, author=by, shared=shared)
             return units.restore(tx, self._moment(tx, number, step, None), inputs, author=by, shared=shared)

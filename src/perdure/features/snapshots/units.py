@@ -16,7 +16,7 @@ from perdure.core.errors import AlreadyExists, BlockLimitExceeded, ConversationB
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, ToolId, id_in_run
 from perdure.core.messages import Message
-from perdure.core.runs import Prefix
+from perdure.core.runs import Prefix, RunOptions
 from perdure.domain.agents.units import without_own
 from perdure.domain.blocks.units import BLOCKS_CHANGED
 from perdure.domain.conversations.agent_copies import forgotten_texts
@@ -339,9 +339,9 @@ def _restore_queue(work: _Work) -> None:
     for waiting in moment.queue:
         opening = tx.conversations.get_state(work.agent_id, moment.conversation_seq)
         run_id = RunId(inputs.ids.new("run"))
-        text = waiting.waiting_input
+        text, options = waiting.waiting_input, waiting.options
         for redactor, _ in work.forgotten:
-            text = redactor.redact_record(text)
+            text, options = redactor.redact_record(text), redactor.redact_value(options)
         drafts, tokens = decode_drafts(text)
         renamed = [
             replace(draft, id=MessageId(id_in_run(run_id, "input", place, inputs.ids)))
@@ -356,6 +356,7 @@ def _restore_queue(work: _Work) -> None:
             lease_owner=None,
             lease_until=None,
             waiting_input=encode_drafts(renamed, tokens),
+            options=replace(RunOptions(**options), caller=None, origin=None),  # nobody waits for it any more
         )
 
 

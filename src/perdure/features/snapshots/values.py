@@ -33,12 +33,14 @@ class BlockAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRequest:
-    """A request that waits behind another one: its messages, as `encode_drafts` writes them."""
+    """A request that waits behind another one: its messages, as `encode_drafts` writes them, and its options, by the
+    names of `RunOptions`."""
 
     run_id: str
     waiting_input: str
     max_steps: int
     background: bool
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
