@@ -15,11 +15,13 @@ SETTINGS = {"temperature": 0.5, "compaction": {"mode": "all"}, "top_p": 0.9}
 
 @pytest.mark.uses("manifests")
 async def test_settings_that_an_agent_lacks_follow_the_default_here_too(tmp_path: Path) -> None:
-    """Those that it has are moved as they are, also ones that Letta's API does not show."""
+    """Those that it has are moved as they are, also ones that Letta's API does not show, but no waived approval."""
     (there := tmp_path / "there").mkdir()
     async with served(there, model=ScriptedModel()) as (url, source):
         plain = await source.create_agent("Ann")
-        own = await source.create_agent("Bob", model="test/scripted", settings=SETTINGS)
+        own = await source.create_agent(
+            "Bob", model="test/scripted", settings={**SETTINGS, "approval_waived": ["roll"]}
+        )
         async with await open_async(tmp_path / "here.db") as perdure:
             await perdure.imports.run_server(url)
             moved = [(await perdure.agent_of(one.id).state()).agent for one in (plain, own)]

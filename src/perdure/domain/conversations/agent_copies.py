@@ -75,7 +75,7 @@ VALUES_MAX = 1_000
 _ALL = 1_000_000
 
 
-def _settings_of_copy(settings: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of_copy(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of an agent that its copies have."""
     stays = {name for name, (_, setting) in feature_settings().items() if setting.stays}
     return {name: value for name, value in without_own(settings).items() if name not in stays}
@@ -92,7 +92,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
     turns = {seq: [one for one in map(tx.messages.get, ids) if _has_place(one)] for seq, ids in lines.items()}
     rows = HeldRows(turns, {one.id: one for one in passages})
     return AgentCopy(
-        settings=_settings_of_copy(agent.settings),
+        settings=settings_of_copy(agent.settings),
         follows_default=agent.follows_default,
         conversations=[_copy_conversation(tx, agent_id, seq, of_line) for seq, of_line in turns.items()],
         passages=passages,
@@ -168,7 +168,7 @@ def restore_agent(
     """
     before = tx.agents.get(agent_id)
     rules = {name: before.settings[name] for name in ("tool_rules",) if name in before.settings}
-    brought = _settings_of_copy(copy.settings)
+    brought = settings_of_copy(copy.settings)
     settings = {**{name: value for name, value in brought.items() if name != "tool_rules"}, **rules}
     update_agent(tx, agent_id, {"settings": settings}, author=author, at=at)
     for block in tx.blocks.list_by_agent(agent_id):

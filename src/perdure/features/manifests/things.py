@@ -64,14 +64,14 @@ class ToolKind(Kind):
 
     def create(self, work: ApplyWork, thing: Thing) -> str:
         new = NewTool(name=thing.name, **thing.fields)
-        return create_tool(work.tx, new, work.new_id("tool"), cipher=work.cipher, at=work.inputs.now).id
+        return create_tool(work.tx, new, work.new_id("tool"), cipher=work.ports.cipher, at=work.inputs.now).id
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
         changes: Any = changed_fields(thing.fields, changed)
         if "source" in changes:  # it brings a description and a name, unless they are given
             changes |= {"name": thing.name, "description": thing.fields.get("description")}
             changes = {name: value for name, value in changes.items() if value is not None}
-        return update_tool(work.tx, ToolId(id_), changes, cipher=work.cipher, at=work.inputs.now).id
+        return update_tool(work.tx, ToolId(id_), changes, cipher=work.ports.cipher, at=work.inputs.now).id
 
     def remove(self, work: ApplyWork, id_: str) -> str:
         delete_tool(work.tx, ToolId(id_))
@@ -142,7 +142,7 @@ class McpServerKind(Kind):
 
     def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
         server = work.tx.of(Servers).get(McpServerId(id_))
-        secrets = unseal_server(server, cipher=work.cipher)
+        secrets = unseal_server(server, cipher=work.ports.cipher)
         found: dict[str, Any] = {"transport": server.transport, "trusted": server.trusted}
         if server.url:
             is_named = secrets.query.startswith(REFERENCE)
@@ -159,7 +159,7 @@ class McpServerKind(Kind):
     def create(self, work: ApplyWork, thing: Thing) -> str:
         options: Any = {**thing.fields, "private": work.private.get(thing.name)}
         id_, at = work.new_id("mcp_server"), work.inputs.now
-        server = build_server(work.tx, thing.name, options, server_id=id_, cipher=work.cipher, at=at)
+        server = build_server(work.tx, thing.name, options, server_id=id_, cipher=work.ports.cipher, at=at)
         return register_server(work.tx, server, None, ids=work.ports.ids, at=at).id
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
@@ -176,7 +176,12 @@ class McpServerKind(Kind):
         if "url" in fields:
             fields["private"] = work.private.get(thing.name)
         change_server(
-            work.tx, McpServerId(id_), McpChanges(**fields), ids=work.ports.ids, cipher=work.cipher, at=work.inputs.now
+            work.tx,
+            McpServerId(id_),
+            McpChanges(**fields),
+            ids=work.ports.ids,
+            cipher=work.ports.cipher,
+            at=work.inputs.now,
         )
         return id_
 

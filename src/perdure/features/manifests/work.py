@@ -11,7 +11,6 @@ from typing import Any
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, BlockId
-from perdure.core.secrets import Cipher
 from perdure.domain.corrections import MEMORY_CORRECTED
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
@@ -40,11 +39,6 @@ class ApplyWork:
     ids_of: dict[tuple[str, str], str] = field(default_factory=dict)
     touched: set[AgentId] = field(default_factory=set)
     waiting: set[str] = field(default_factory=set)
-
-    @property
-    def cipher(self) -> Cipher:
-        """What encrypts secrets."""
-        return self.ports.cipher
 
     def new_id(self, kind: str) -> Any:
         """A new id of a kind of things."""

@@ -12,6 +12,7 @@ from perdure.core.errors import InvalidInput, ModelNotFound
 from perdure.core.ids import BlockId
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
+from perdure.domain.conversations.agent_copies import settings_of_copy
 from perdure.features.agent_files.importing import NAME_MAX, NOT_IN_A_NAME
 from perdure.features.agent_files.writing import AGENT_FIELDS
 from perdure.features.imports.letta.client import Object
@@ -84,7 +85,9 @@ async def plan_agent(
         handle, model = None, await models.resolve(None)
     new = request.new_agent(request.name or "", model, follows_default=models.means_default(handle))
     if own is not None:
-        new = replace(new, settings={**object_in(own.get("settings")), **new.settings})
+        settings = {**settings_of_copy(object_in(own.get("settings"))), **new.settings}
+        settings.pop("approval_waived", None)  # a person decides that anew, for the tools of this store
+        new = replace(new, settings=settings)
     notes = dict.fromkeys((WAITS + name for name in waits), "")
     return AgentPlan(new, request.companion(request.agent_type) or None, notes)
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from perdure.core.errors import DataTooLarge, InvalidInput
 from perdure.core.incoming.addresses import without_password
-from perdure.core.incoming.json_limits import JsonLimits, check_json
-
-if TYPE_CHECKING:
-    import httpx
+from perdure.core.incoming.json_limits import JsonLimits, parse_json
 
 Object = Mapping[str, Any]
 Params = Mapping[str, Any]
@@ -87,22 +83,26 @@ class LettaServer:
         """Return the JSON of an answer. Raises: LettaRefused; LettaUnreachable: no answer came, often enough."""
         import httpx
 
+        from perdure.providers.masking import read_answer
         from perdure.providers.openai_chat.faults import retry_after_s
 
         problem = ""
         for number in range(tries):
             wait_s = 0.5 * 2**number
             try:
-                status, headers, body = await self._send(path, params or {})
+                async with self._client.stream("GET", path, params=params) as response:
+                    status, body = response.status_code, await read_answer(response, _ANSWER.size_bytes)
+                if status < 300:
+                    return parse_json(body, _ANSWER)
             except (httpx.HTTPError, OSError) as error:
                 problem = str(error) or type(error).__name__
                 await self._pause(wait_s)
                 continue
-            if status < 300:
-                return _parse(body)
+            except (DataTooLarge, ValueError, RecursionError) as error:
+                raise LettaRefused(0, f"its answer can't be read: {error!s:.100}") from error
             problem = f"HTTP {status}"
             if status in _BUSY:
-                asked_s = retry_after_s(headers, now=datetime.now(UTC))
+                asked_s = retry_after_s(response.headers, now=datetime.now(UTC))
                 if asked_s is not None and asked_s > WAIT_MAX_S:
                     raise LettaUnreachable(f"{self.label} wants a pause of {asked_s:,.0f} s: import later")
                 await self._pause(wait_s if asked_s is None else asked_s)
@@ -162,17 +162,6 @@ class LettaServer:
             for one in fresh:
                 yield one
 
-    async def _send(self, path: str, params: Params) -> tuple[int, httpx.Headers, bytes]:
-        """Send a request, and return the status, headers and body of the answer. Raises: errors of httpx;
-        LettaRefused: the body is too large."""
-        from perdure.providers.masking import read_answer
-
-        async with self._client.stream("GET", path, params=params) as response:
-            try:
-                return response.status_code, response.headers, await read_answer(response, _ANSWER.size_bytes)
-            except DataTooLarge as error:
-                raise LettaRefused(0, f"its answer is {error}") from error
-
 
 def path_of(*parts: str) -> str:
     """Return a path below `/v1` of these parts, whatever is in them."""
@@ -192,12 +181,3 @@ def _base(url: str) -> str:
             f"{without_password(url)!r:.200} is no address of a server: give one such as http://127.0.0.1:8283"
         )
     return text.removesuffix("/v1").rstrip("/")
-
-
-def _parse(body: bytes) -> Any:
-    """Return the value of an answer. Raises: LettaRefused."""
-    try:
-        check_json(body, _ANSWER)
-        return json.loads(body)
-    except (DataTooLarge, ValueError, RecursionError) as error:
-        raise LettaRefused(0, f"its answer can't be read: {error!s:.100}") from error
