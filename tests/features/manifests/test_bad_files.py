@@ -26,7 +26,7 @@ agents: {ada: {}}
 """
 
 BAD: Mapping[str, tuple[str, str]] = {
-    "a bomb of aliases": (BOMB, "values"),
+    "a bomb of aliases": (f"agents: {{ada: {{metadata: {{\n{BOMB.replace(chr(10), ',' + chr(10))}}}}}}}", "values"),
     "an alias of itself": ("agents: &a {ada: {metadata: *a}}", "a.yaml:1: values are nested"),
     "aliases that explode in metadata": (
         f"agents:\n  ada:\n    metadata:\n      {BOMB.replace(chr(10), chr(10) + ' ' * 6)}",

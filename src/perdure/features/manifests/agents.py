@@ -19,7 +19,7 @@ from perdure.features.manifests.things import (
     describe_block,
     new_block,
 )
-from perdure.features.manifests.values import Thing, block_path, flatten
+from perdure.features.manifests.values import Thing, flatten, path_of
 from perdure.features.manifests.work import ApplyWork, Kind, only
 from perdure.features.mcp.tables import Servers
 from perdure.storage.tx import Tx
@@ -80,7 +80,7 @@ class AgentKind(Kind):
         if block is None:
             create_block(work.tx, work.new_id("block"), new_block(fields, label), agent_id=agent_id, **own)
         else:
-            changes: Any = {name: one for name, one in fields.items() if f"{block_path(label)}.{name}" in changed}
+            changes: Any = {name: one for name, one in fields.items() if path_of("blocks", label, name) in changed}
             update_block(work.tx, block.id, changes, **own)
 
     def _give(self, work: ApplyWork, agent_id: AgentId, thing: Thing) -> None:
@@ -122,7 +122,7 @@ class AgentKind(Kind):
         else:
             for block in work.tx.blocks.list_by_agent(agent_id):
                 shared = work.name_of("blocks", block.id, "")
-                if shared == key if name == "shared_blocks" else block_path(block.label) == path:
+                if shared == key if name == "shared_blocks" else path_of("blocks", block.label) == path:
                     work.tx.blocks.detach(agent_id, block.id)
             BLOCKS_CHANGED(work.tx, agent_id)
 

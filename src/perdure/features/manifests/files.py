@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput
-from perdure.features.manifests.yaml_nodes import FILE_CHARS
+from perdure.features.manifests.documents import FILE_CHARS
 
 SUFFIXES = (".yaml", ".yml")
 FILES_MAX = 1_000

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
-from typing import get_args
 
 from perdure.core.errors import InvalidInput
+from perdure.features.manifests.documents import Document, read_documents
 from perdure.features.manifests.files import join_path
-from perdure.features.manifests.schema import check_document
-from perdure.features.manifests.values import (
-    DEFAULT_NAME,
-    KINDS,
-    LISTS,
-    FileLine,
-    FileSet,
-    Thing,
-    ThingKind,
-    block_path,
-)
-from perdure.features.manifests.yaml_nodes import Node, read_documents
+from perdure.features.manifests.values import DEFAULT_NAME, KINDS, FileLine, FileSet, Thing, path_of
 
 THINGS_MAX = 500
 """The most things of a set: other writers wait while it is applied."""
@@ -34,19 +24,17 @@ def read_manifest(read: Callable[[str], str], names: Sequence[str]) -> FileSet:
     name: tuple[str, FileLine] | None = None
     for file in names:
         for document in read_documents(read(file), file):
-            check_document(document)
             if (own := document.value.get("name")) is not None:
-                if name is not None and name[0] != own.value:
-                    raise InvalidInput(f"{own.place}: the name is {own.value!r}, but {name[0]!r} in {name[1]}")
-                name = own.value, own.place
-            for kind in get_args(ThingKind):
-                if (section := document.value.get(kind)) is None:
-                    continue
-                for key, node in section.value.items():
-                    thing = _read_thing(kind, key, node, section.keys[key], read)
-                    if before := found.get((kind, key)):
-                        raise InvalidInput(f"{thing.place()}: {KINDS[kind]} {key!r} is in {before.place()} already")
-                    found[kind, key] = thing
+                place = document.places["name",]
+                if name is not None and name[0] != own:
+                    raise InvalidInput(f"{place}: the name is {own!r}, but {name[0]!r} in {name[1]}")
+                name = own, place
+            for thing in _things_of(document):
+                if before := found.get((thing.kind, thing.name)):
+                    where = f"is in {before.place()} already"
+                    raise InvalidInput(f"{thing.place()}: {KINDS[thing.kind]} {thing.name!r} {where}")
+                _check_thing(thing)
+                found[thing.kind, thing.name] = _with_source(thing, read) if thing.kind == "tools" else thing
     if not names or not found:
         raise InvalidInput(f"{', '.join(names[:3]) or 'the files'}: there is nothing in it that could be applied")
     if len(found) > THINGS_MAX:
@@ -64,30 +52,22 @@ def read_manifest(read: Callable[[str], str], names: Sequence[str]) -> FileSet:
     return FileSet(name=DEFAULT_NAME if name is None else name[0], things=_with_members(things))
 
 
-def _read_thing(kind: ThingKind, name: str, node: Node, at: FileLine, read: Callable[[str], str]) -> Thing:
-    """Return a thing that a file describes. Raises: InvalidInput."""
-    places = {"": at} | node.keys
-    for key in ("blocks", "settings", "metadata"):
-        if (inner := node.value.get(key)) is not None and isinstance(inner.value, dict):
-            for label, one in inner.value.items():
-                path = block_path(label) if key == "blocks" else f"{key}.{label}"
-                places |= {path: inner.keys[label]} | {f"{path}.{own}": place for own, place in one.keys.items()}
-    for key in (*LISTS, "agents", "groups"):
-        if (names := node.value.get(key)) is not None and isinstance(names.value, list):
-            for one in names.value:
-                if f"{key}.{one.value}" in places:
-                    raise InvalidInput(f"{one.place}: {one.value!r} is there twice")
-                places[f"{key}.{one.value}"] = one.place
-    thing = Thing(kind=kind, name=name, fields=node.plain(), places=places)
-    _check_thing(thing)
-    return _with_source(thing, read) if kind == "tools" else thing
+def _things_of(document: Document) -> Iterator[Thing]:
+    """Yield the things that a document describes."""
+    places: dict[Sequence[str], dict[str, FileLine]] = defaultdict(dict)
+    for path, place in document.places.items():
+        if len(path) > 1 and (path[2:3] != ("metadata",) or len(path) == 3):
+            places[path[:2]][path_of(*path[2:])] = place
+    for kind in KINDS:
+        for name, fields in document.value.get(kind, {}).items():
+            yield Thing(kind=kind, name=name, fields=fields, places=places[kind, name])
 
 
 def _check_thing(thing: Thing) -> None:
     """Check what goes together in a thing. Raises: InvalidInput."""
     fields = thing.fields
     for path, block in [("", fields)] * (thing.kind == "blocks") + [
-        (f"{block_path(label)}.", one) for label, one in fields.get("blocks", {}).items()
+        (f"{path_of('blocks', label)}.", one) for label, one in fields.get("blocks", {}).items()
     ]:
         if {"seed", "value"} <= block.keys():
             raise InvalidInput(

@@ -145,7 +145,7 @@ def flatten(fields: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in fields.items():
         if name == "blocks":
-            for path, block in ((block_path(label), block) for label, block in value.items()):
+            for path, block in ((path_of(name, label), block) for label, block in value.items()):
                 found |= {path: True} | {f"{path}.{key}": one for key, one in block.items()}
         elif name == "settings":
             found |= {f"settings.{key}": one for key, one in value.items()}
@@ -156,10 +156,11 @@ def flatten(fields: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def block_path(label: str) -> str:
-    """The path of an agent's own block; a label with dots is in quotes, for `notes.value` may be a label."""
-    is_plain = not {".", '"'} & {*label}
-    return f"blocks.{label if is_plain else json.dumps(label, ensure_ascii=False)}"
+def path_of(*parts: str) -> str:
+    """The path of a field of these names; the label of a block with dots is in quotes, for `notes.value` may be one."""
+    if parts[:1] == ("blocks",) and {".", '"'} & {*"".join(parts[1:2])}:
+        parts = ("blocks", json.dumps(parts[1], ensure_ascii=False), *parts[2:])
+    return ".".join(parts)
 
 
 def is_member(path: str) -> bool:
