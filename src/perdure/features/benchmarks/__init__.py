@@ -1,0 +1,1 @@
+"""Benchmarks: what an agent remembers, measured on published data; see `feature`."""

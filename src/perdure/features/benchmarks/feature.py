@@ -1,0 +1,11 @@
+"""Published benchmarks of memory, run through the library that everybody uses, beside simple baselines."""
+
+from __future__ import annotations
+
+from perdure.core.features import Feature, Noun
+
+FEATURE = Feature(
+    name="benchmarks",
+    uses=("files",),
+    verbs={"bench": Noun(modules=("commands",), help="Measure what agents remember, by published benchmarks.")},
+)

@@ -1,0 +1,199 @@
+"""The figures of a run, with intervals of 95 %, as one JSON document."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from random import Random
+from statistics import fmean, median
+from typing import Any
+
+from perdure.features.benchmarks.judging import Claim, f1_of, is_exact
+from perdure.features.benchmarks.reading import hash_of
+from perdure.features.benchmarks.retrieval import recall_of
+from perdure.features.benchmarks.running import Asked, Benchmark
+from perdure.features.benchmarks.sets import DATA_SETS
+from perdure.features.benchmarks.sets.locomo import EVENTS
+from perdure.features.benchmarks.systems import texts
+from perdure.features.benchmarks.values import ABSTENTION
+
+APART = (ABSTENTION, EVENTS)
+"""Kinds of questions that the figure of all does not contain."""
+RESAMPLES, FEW = 1_000, 20
+_Z = 1.96
+
+
+def wilson(right: float, count: int) -> tuple[float, float]:
+    """Return the interval of a share by Wilson's score."""
+    if not count:
+        return 0.0, 1.0
+    share, square = right / count, _Z * _Z
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    half = _Z / (1 + square / count) * math.sqrt(share * (1 - share) / count + square / (4 * count * count))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def bootstrap(values: Sequence[float]) -> tuple[float, float]:
+    """Return the interval of a mean by samples of the values with replacement, which are always the same."""
+    chance = Random(len(values))
+    means = sorted(fmean(chance.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    return means[round(RESAMPLES * 0.025)], means[round(RESAMPLES * 0.975) - 1]
+
+
+def share_of(scores: Sequence[Sequence[float]]) -> Mapping[str, Any]:
+    """Return the mean of the scores of questions, each with one score for a seed, and its interval: Wilson's where each
+    question is right or wrong, or there are few; else by bootstrap over questions, as seeds are no new questions."""
+    means = [fmean(one) for one in scores]
+    plain = len(means) < FEW or all(one in (0, 1) for one in means)
+    low, high = wilson(sum(means), len(means)) if plain else bootstrap(means)
+    return {"questions": len(means), "score": fmean(means), "low": low, "high": high}
+
+
+def build_result(benchmark: Benchmark) -> dict[str, Any]:
+    """Return everything about a run as JSON: what was asked of whom, with which words, and what came of it."""
+    setup, cases = benchmark.setup, benchmark.cases[1]
+    data_set = DATA_SETS[setup.name]
+    result: dict[str, Any] = {
+        "benchmark": setup.name,
+        "title": data_set.title,
+        "about": data_set.about,
+        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"perdure": version("perdure"), "python": platform.python_version()},
+        "data": {
+            "file": "made from words" if setup.data is None else setup.data.name,
+            "sha256": hash_of(setup.data),
+            "cases": len(cases),
+            "turns": sum(len(case.turns) for case in cases),
+            "questions": len(benchmark.questions),
+        },
+        "model": setup.model,
+        "judge": setup.judge,
+        "seeds": setup.seeds,
+        "line": setup.line,
+        "settings": dict(setup.settings),
+        "kinds": list(setup.kinds),
+        "most": setup.most,
+        "embedder": benchmark.embedder,
+        "prompts": dict(texts()["prompts"]),
+    }
+    if not setup.model:
+        return result | {"search": _search_figures(benchmark)}
+    asked = list(benchmark.asked())
+    systems = [_system_figures(benchmark, name, [one for one in asked if one.system == name]) for name in setup.systems]
+    return result | {"systems": systems, "judging": _judge_figures(benchmark)}
+
+
+def _system_figures(benchmark: Benchmark, name: str, asked: Sequence[Asked]) -> dict[str, Any]:
+    """Return the figures of one system: scores by kind, tokens, price, latency, and the cells of a grid."""
+    found = [(one, row) for one in asked if (row := benchmark.rows.find(one.key)) is not None]
+    score = _scorer(benchmark)
+    scored = [(one, row, score(one, row)) for one, row in found]
+    right, prices = sum(points for *_, points in scored), [row["price"] for _, row in found]
+    price = None if any(one is None for one in prices) else sum(prices)
+    tokens = sum(row["usage"]["input_tokens"] + row["usage"]["output_tokens"] for _, row in found)
+    times = sorted(row["latency_s"] for _, row in found if row["latency_s"] is not None)
+    kinds = {
+        one.question.kind: [each for each in scored if each[0].question.kind == one.question.kind] for one in asked
+    }
+    rows = dict(sorted(kinds.items(), key=lambda item: (item[0] in APART, item[0])))
+    if len(rows.keys() - {*APART}) > 1:
+        rows = {"all": [each for each in scored if each[0].question.kind not in APART], **rows}
+    return {
+        "name": name,
+        "about": texts()["systems"][name],
+        "kinds": {kind: _kind_figures(each) for kind, each in rows.items() if each},
+        "answers": len(found),
+        "missing": len(asked) - len(found),
+        "failed": sum("failure" in row for _, row in found),
+        "tokens": tokens,
+        "tokens_per_answer": tokens / max(1, len(found)),
+        "requests": sum(row["steps"] for _, row in found),
+        "price": price,
+        "price_per_right": price / right if price is not None and right else None,
+        "tokens_per_right": tokens / right if right else None,
+        "latency_s": {"median": median(times), "p95": times[int(len(times) * 0.95)]} if times else None,
+        "grid": [[*one.case.place, one.seed, points] for one, _, points in scored if one.case.place is not None],
+    }
+
+
+def _kind_figures(scored: Sequence[tuple[Asked, Mapping[str, Any], float]]) -> dict[str, Any]:
+    """Return the figures of the questions of one kind, by the judge of the run and by words."""
+    by_question: dict[str, list[tuple[float, float, float]]] = {}
+    for one, row, points in scored:
+        exact, f1 = is_exact(one.question, row["answer"]), f1_of(one.question, row["answer"])
+        by_question.setdefault(one.question.id, []).append((points, float(exact), f1))
+    judged = share_of([[points for points, *_ in each] for each in by_question.values()])
+    words = {name: fmean(fmean(one[at] for one in each) for each in by_question.values()) for name, at in _AT.items()}
+    seeds = sorted({one.seed for one, *_ in scored})
+    return {**judged, **words, "seeds": [fmean(p for one, _, p in scored if one.seed == seed) for seed in seeds]}
+
+
+_AT = {"exact": 1, "f1": 2}
+
+
+def _scorer(benchmark: Benchmark) -> Callable[[Asked, Mapping[str, Any]], float]:
+    """Return what gives an answer 0 to 1 points, by the judge of the run; one that failed gets none."""
+    judge = benchmark.setup.judge
+
+    def score(one: Asked, row: Mapping[str, Any]) -> float:
+        """Return the points of an answer."""
+        if "failure" in row:
+            return 0.0
+        return _points(benchmark, judge, Claim(one.question, row["answer"]))
+
+    return score
+
+
+def _points(benchmark: Benchmark, judge: str, claim: Claim) -> float:
+    """Return the points that a judge gives."""
+    if judge == "f1":
+        return f1_of(claim.question, claim.answer)
+    return float(is_exact(claim.question, claim.answer) if judge == "exact" else benchmark.verdict(claim) is True)
+
+
+def _judge_figures(benchmark: Benchmark) -> dict[str, Any]:
+    """Return what the judge made of wrong answers, and what its own requests took."""
+    judge, claims = benchmark.setup.judge, benchmark.claims()
+    wrong = [_points(benchmark, judge, claim) for claim in claims if claim.is_wrong]
+    rows = [row for row in {one.key: benchmark.judge_row(one) for one in claims}.values() if row is not None]
+    prices = [row["price"] for row in rows]
+    low, high = wilson(sum(wrong), len(wrong))
+    return {
+        "wrong_answers": len(wrong),
+        "taken_for_right": sum(wrong),
+        "error_rate": fmean(wrong) if wrong else None,
+        "low": low,
+        "high": high,
+        "requests": len(rows),
+        "unclear": sum(benchmark.verdict(one) is None and benchmark.judge_row(one) is not None for one in claims),
+        "tokens": sum(row["usage"]["input_tokens"] + row["usage"]["output_tokens"] for row in rows),
+        "price": None if any(one is None for one in prices) else sum(prices),
+    }
+
+
+def _search_figures(benchmark: Benchmark) -> list[dict[str, Any]]:
+    """Return what each search found, of all questions with evidence and by kind."""
+    return [_found_by(benchmark, name) for name in ("perdure", "bm25")]
+
+
+def _found_by(benchmark: Benchmark, name: str) -> dict[str, Any]:
+    """Return what one search found."""
+    rows = [(one.kind, row) for one in benchmark.questions if (row := benchmark.rows.find(f"search/{name}/{one.id}"))]
+    times = sorted(row["latency_s"] for _, row in rows)
+    kinds = sorted({kind for kind, _ in rows}, key=lambda kind: (kind in APART, kind))
+    return {
+        "name": name,
+        "kinds": {kind: {"questions": len(each), **recall_of(each)} for kind, each in _groups(["all", *kinds], rows)},
+        "latency_s": {"median": median(times), "p95": times[int(len(times) * 0.95)]} if times else None,
+    }
+
+
+def _groups(
+    kinds: Sequence[str], rows: Sequence[tuple[str, Mapping[str, Any]]]
+) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
+    """Yield the rows of each kind; `all` has every one."""
+    for kind in kinds:
+        yield kind, [row for of, row in rows if kind in ("all", of)]

@@ -1,0 +1,107 @@
+"""The results page: one HTML file with tables, pictures and the figures of others."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from perdure.core.errors import InvalidInput
+
+RESULT, PAGE = "result.json", "results.html"
+
+
+def write_result(folder: Path, result: Mapping[str, Any]) -> Path:
+    """Write the result of a run, whole, and return its file. Raises: InvalidInput."""
+    text = json.dumps(result, indent=1, ensure_ascii=False)
+    return _write(folder / RESULT, f"{text}\n")
+
+
+def write_page(folder: Path) -> Path:
+    """Write the page of the results in a folder and in the folders in it, and return its file. Raises: InvalidInput."""
+    found = sorted({*folder.glob(RESULT), *folder.glob(f"*/{RESULT}")})
+    if not found:
+        raise InvalidInput(f"{folder} has no {RESULT}: `perdure bench NAME ... --out {folder}` writes one")
+    return _write(folder / PAGE, render_page([_read(one) for one in found]))
+
+
+def render_page(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page of results as HTML that needs nothing else."""
+    peers = tomllib.loads(_text("peers.toml"))["figure"]
+    return _render("page.html", results=results, peers=peers, picture=render_grid)
+
+
+def render_grid(system: Mapping[str, Any], title: str) -> str:
+    """Return the picture of a grid as SVG: lengths from left to right, depths from top to bottom, and in each cell the
+    mean of all seeds."""
+    cells: dict[tuple[float, float], list[float]] = {}
+    for length, depth, _, points in system["grid"]:
+        cells.setdefault((length, depth), []).append(points)
+    return _render(
+        "grid.svg",
+        title=f"{title}: {system['name']}",
+        lengths=sorted({length for length, _ in cells}),
+        depths=sorted({depth for _, depth in cells}),
+        cells={place: fmean(points) for place, points in cells.items()},
+    )
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    """Return a result. Raises: InvalidInput: it is none."""
+    try:
+        result: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        result["benchmark"], result["prompts"], result["data"]["sha256"]
+        return result
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise InvalidInput(f"{file} is no result that `perdure bench` has written") from error
+
+
+def _render(name: str, **values: Any) -> str:
+    """Return a template with these values, which are escaped."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.filters |= {"percent": _percent, "dollars": _dollars, "tokens": _tokens, "seconds": _seconds}
+    text: str = made.from_string(_text(f"templates/{name}")).render(safe=Markup, **values)
+    return text
+
+
+def _text(name: str) -> str:
+    """Return the text of a file of this folder."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _percent(share: float | None) -> str:
+    """Return a share as people write it."""
+    return "–" if share is None else f"{100 * share:.1f}"
+
+
+def _dollars(price: float | None) -> str:
+    """Return a price in US dollars."""
+    return "unknown" if price is None else "$0" if not price else f"${price:.4f}" if price < 1 else f"${price:,.2f}"
+
+
+def _tokens(count: float | None) -> str:
+    """Return a number of tokens."""
+    return "–" if count is None else f"{count:,.0f}"
+
+
+def _seconds(time_s: float) -> str:
+    """Return a time."""
+    return f"{1000 * time_s:.0f} ms" if time_s < 1 else f"{time_s:.1f} s"
+
+
+def _write(file: Path, text: str) -> Path:
+    """Write a file, which appears whole, and return it. Raises: InvalidInput."""
+    part = file.with_name(f".{file.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8", errors="replace")
+        part.replace(file)
+    except OSError as error:
+        raise InvalidInput(f"{file} can't be written: {error.strerror or error}") from error
+    return file

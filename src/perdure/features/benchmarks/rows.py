@@ -1,0 +1,57 @@
+"""The rows of a run: a file of JSON lines, each of which is on the disk before the next question is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perdure.core.errors import InvalidInput
+
+FILE = "rows.jsonl"
+
+
+class Rows:
+    """The rows by their keys. What a killed process left of its last line is cut off.
+
+    A row with `began` says in which conversation a question is asked, and one with `answer`, `found` or `verdict` what
+    came back: it takes the place of the first.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Read the rows of a folder, which is made if it is missing. Raises: InvalidInput."""
+        self.path = folder / FILE
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            content = self.path.read_bytes() if self.path.exists() else b""
+            whole = content.rfind(b"\n") + 1
+            if whole < len(content):
+                os.truncate(self.path, whole)
+        except OSError as error:
+            raise InvalidInput(f"{self.path} can't be used: {error.strerror or error}") from error
+        self.by_key: dict[str, Mapping[str, Any]] = {}
+        for number, line in enumerate(content[:whole].splitlines(), 1):
+            try:
+                row = json.loads(line)
+                self.by_key[row["key"]] = row
+            except (ValueError, LookupError, TypeError) as error:
+                raise InvalidInput(f"{self.path} line {number} is no row of a benchmark: remove it") from error
+
+    def find(self, key: str) -> Mapping[str, Any] | None:
+        """The row with what came back; None: nothing did yet."""
+        row = self.by_key.get(key)
+        return None if row is None or "began" in row else row
+
+    def add(self, key: str, **row: Any) -> Mapping[str, Any]:
+        """Add a row, and return it when it is on the disk. Raises: InvalidInput: it can't be written."""
+        self.by_key[key] = whole = {"key": key, **row}
+        try:
+            with self.path.open("ab") as file:
+                file.write(json.dumps(whole, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise InvalidInput(f"{self.path} can't be written: {error.strerror or error}") from error
+        return whole

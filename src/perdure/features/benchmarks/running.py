@@ -1,0 +1,302 @@
+"""A run of a benchmark: histories go in, questions are asked and answers judged, each of them once.
+
+What came back is a row on the disk before the next question is asked. A run that was killed goes on behind its last
+row; a question that was being asked then goes on as the run of the store that it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from perdure.core.errors import InvalidInput, RunFailed
+from perdure.core.ids import ConversationId
+from perdure.core.models import EXTRACTIVE, Model, without_notice
+from perdure.core.runs import Usage
+from perdure.domain.conversations.units import ConversationChanges
+from perdure.features.benchmarks.judging import WORD_JUDGES, Claim, verdict_of, wrong_claims
+from perdure.features.benchmarks.reading import hash_of
+from perdure.features.benchmarks.retrieval import ranks_of
+from perdure.features.benchmarks.rows import Rows
+from perdure.features.benchmarks.sets import DATA_SETS
+from perdure.features.benchmarks.systems import Plain, Remembering, System, WordIndex, plain_agent, system_of
+from perdure.features.benchmarks.values import Case, Progress, Question, Setup
+from perdure.library.agent import AsyncAgent
+from perdure.library.perdure import AsyncPerdure
+from perdure.settings import Settings
+
+AGENT_TOKENS = 4_000
+"""About what a request of an agent with memory takes beside what it remembers; it makes two for a question."""
+ANSWER_TOKENS, JUDGE_TOKENS = 60, 250
+MAX_STEPS = 12
+MESSAGE_CHARS = 10_000_000
+"""So long a message may be that holds a whole history."""
+FAILURES_IN_A_ROW = 3
+_SAME = ("name", "model", "line", "settings", "lengths", "depths")
+"""What all rows of a folder have in common."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is still to be asked, and about what it takes. `price` is in US dollars; None: not all prices are known."""
+
+    questions: int
+    input_tokens: int
+    output_tokens: int
+    price: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question for one system under one seed."""
+
+    system: str
+    seed: int
+    case: Case
+    question: Question
+
+    @property
+    def key(self) -> str:
+        """The key of its row."""
+        return f"{self.system}/{self.seed}/{self.question.id}"
+
+
+class Benchmark:
+    """A benchmark that is being run: an open store, the rows, and the cases of each seed."""
+
+    def __init__(self, perdure: AsyncPerdure, setup: Setup, rows: Rows) -> None:
+        self._perdure, self.setup, self.rows = perdure, setup, rows
+        data_set = DATA_SETS[setup.name]
+        self.cases = {
+            seed: [_chosen(setup, case) for case in data_set.load(setup, seed)] for seed in range(1, setup.seeds + 1)
+        }
+        if not any(case.questions for cases in self.cases.values() for case in cases):
+            kinds = sorted({one.kind for case in data_set.load(setup, 1) for one in case.questions})
+            raise InvalidInput(f"no question is left to ask: --kind can be {', '.join(kinds)}")
+        self.systems: Mapping[str, System] = {name: system_of(name, perdure, setup) for name in setup.systems}
+        self._failures = 0
+
+    def asked(self) -> Iterator[Asked]:
+        """Yield all questions, those about one history next to each other."""
+        for seed, cases in self.cases.items():
+            for case in cases:
+                for system in self.systems:
+                    yield from (Asked(system, seed, case, question) for question in case.questions)
+
+    @property
+    def embedder(self) -> str:
+        """The handle of what makes vectors here."""
+        embedder = self._perdure.app.embedder
+        return "none: the search is by words only" if embedder is None else embedder.handle
+
+    @property
+    def questions(self) -> Sequence[Question]:
+        """All questions, each once."""
+        found = {one.id: one for cases in self.cases.values() for case in cases for one in case.questions}
+        return list(found.values())
+
+    def claims(self) -> Sequence[Claim]:
+        """Return the answers that the judge sees: those that came, and the wrong ones."""
+        rows = ((one.question, self.rows.find(one.key)) for one in self.asked())
+        answers = [Claim(question, row["answer"]) for question, row in rows if row is not None and "answer" in row]
+        return [*answers, *wrong_claims(self.questions)]
+
+    def estimate(self) -> Estimate:
+        """Return what is still to be asked, by an upper estimate of the tokens of texts."""
+        count = tokens = 0
+        sizes: dict[tuple[str, str], int] = {}
+        for one in self.asked():
+            if self._is_done(one.key):
+                continue
+            if (place := (one.system, one.case.id)) not in sizes:
+                sizes[place] = self._tokens(one)
+            count, tokens = count + 1, tokens + sizes[place]
+        prices = self._perdure.steps.prices_of(self.setup.model)
+        price = prices.price(Usage(input_tokens=tokens, output_tokens=count * ANSWER_TOKENS)) if count else 0.0
+        judged = 0
+        if self.setup.judge not in WORD_JUDGES:
+            judged = count + sum(not self._is_done(self._judge_key(one)) for one in self.claims())
+            usage = Usage(input_tokens=judged * JUDGE_TOKENS, output_tokens=judged * 5)
+            cost = self._perdure.steps.prices_of(self.setup.judge).price(usage) if judged else 0.0
+            price = None if price is None or cost is None else price + cost
+        if {self.setup.model, self.setup.judge} <= {EXTRACTIVE, *WORD_JUDGES}:
+            price = 0.0
+        return Estimate(count + judged, tokens + judged * JUDGE_TOKENS, count * ANSWER_TOKENS + judged * 5, price)
+
+    async def run(self, progress: Progress) -> None:
+        """Ask what was not asked yet, and have it judged. Raises: InvalidInput, StoreError."""
+        waiting = list(self.asked())
+        for number, one in enumerate(waiting):
+            progress(f"{one.system}: {one.case.id}", number, len(waiting))
+            if self._is_done(one.key):
+                continue
+            system = self.systems[one.system]
+            agent, text = await system.prepare(one.case), system.text(one.case, one.question)
+            await self._ask(one.key, agent, text, seed=one.seed, tools=system.tools, line=self._line(system))
+        if self.setup.judge in WORD_JUDGES:
+            return
+        claims = self.claims()
+        for number, claim in enumerate(claims):
+            progress("judging", number, len(claims))
+            if not self._is_done(self._judge_key(claim)):
+                agent = await plain_agent(self._perdure, claim.prompt, self.setup.judge, claim.prompt)
+                await self._ask(self._judge_key(claim), agent, claim.text, model=self.setup.judge)
+
+    async def search(self, progress: Progress) -> None:
+        """Look for the evidence of each question, by Perdure's search and by words alone. Raises: StoreError."""
+        done, total = 0, sum(len(case.questions) for case in self.cases[1])
+        remembering = Remembering(self._perdure, self.setup)
+        for case in self.cases[1]:
+            questions = [one for one in case.questions if one.evidence or one.sessions]
+            if any(
+                self.rows.find(f"search/{name}/{one.id}") is None for one in questions for name in ("perdure", "bm25")
+            ):
+                progress(f"importing {case.id}", done, total)
+                agent = await remembering.prepare(case)
+                turns, index = await remembering.turns_of(agent, case), WordIndex(case.turns)
+                for question in questions:
+                    progress(f"searching {case.id}", done, total)
+                    done += 1
+                    began = time.perf_counter()
+                    hits = await agent.search(question.text, limit=100)
+                    found = ranks_of(question, [turns[hit.message.seq] for hit in hits])
+                    self.rows.add(f"search/perdure/{question.id}", latency_s=_since(began), **found)
+                    began = time.perf_counter()
+                    found = ranks_of(question, index.search(question.text)[:100])
+                    self.rows.add(f"search/bm25/{question.id}", latency_s=_since(began), **found)
+
+    def verdict(self, claim: Claim) -> bool | None:
+        """Return what the judge that is a model has said; None: nothing, or no verdict."""
+        row = self.rows.find(self._judge_key(claim))
+        return None if row is None or "answer" not in row else verdict_of(row["answer"])
+
+    def judge_row(self, claim: Claim) -> Mapping[str, Any] | None:
+        """Return the row of a verdict, with tokens and price; None: there is none."""
+        return self.rows.find(self._judge_key(claim))
+
+    def _judge_key(self, claim: Claim) -> str:
+        """Return the key of the row of a verdict."""
+        return f"judge/{self.setup.judge}/{claim.key}"
+
+    def _is_done(self, key: str) -> bool:
+        """Whether an answer came; one that failed is asked again."""
+        row = self.rows.find(key)
+        return row is not None and "failure" not in row
+
+    def _line(self, system: System) -> bool:
+        """Whether a system is asked in a copy of the conversation with the history."""
+        return self.setup.line == "fork" and isinstance(system, Remembering)
+
+    def _tokens(self, one: Asked) -> int:
+        """Return about how many tokens a question takes of a model, in all requests together."""
+        count, system = self._perdure.app.ports.counter.count, self.systems[one.system]
+        if isinstance(system, Plain):
+            return count(system.text(one.case, one.question)) + AGENT_TOKENS // 4
+        if not self._line(system):
+            return 2 * AGENT_TOKENS
+        app = self._perdure.app
+        window = app.models.window_tokens(self.setup.model) or app.ports.settings.context_window_tokens
+        history = sum(count(turn.text) for turn in one.case.turns)
+        return 2 * min(window, AGENT_TOKENS + history)
+
+    async def _ask(
+        self,
+        key: str,
+        agent: AsyncAgent,
+        text: str,
+        *,
+        seed: int = 1,
+        tools: Sequence[str] | None = None,
+        line: bool = False,
+        model: str = "",
+    ) -> None:
+        """Ask an agent in a conversation of its own, and add the row of its answer. Raises: InvalidInput: the model has
+        failed three times without an answer in between."""
+        model = model or self.setup.model
+        before = self.rows.by_key.get(key)
+        goes_on = before is not None and "began" in before
+        attempt = 1 if before is None else before["attempt"] + (not goes_on)
+        if before is not None and goes_on:
+            conversation = ConversationId(before["began"])
+        else:
+            conversation = await self._conversation(agent, model, seed, line=line)
+            self.rows.add(key, began=conversation, attempt=attempt)
+        began, failure = time.perf_counter(), ""
+        try:
+            name = f"bench {key} {attempt}"
+            reply = await agent.send(
+                text, conversation=conversation, idempotency_key=name, max_steps=MAX_STEPS, tools=tools or None
+            )
+        except RunFailed as error:
+            reply, failure = error.reply, str(error)
+        latency_s = None if goes_on else _since(began)
+        await agent.reset(conversation=conversation)  # what was asked is no memory for the next question
+        self.rows.add(
+            key,
+            answer=without_notice(reply.text),
+            attempt=attempt,
+            run=reply.run_id,
+            steps=reply.step_count,
+            latency_s=latency_s,
+            usage=asdict(reply.usage),
+            price=0.0 if model == EXTRACTIVE else self._perdure.steps.prices_of(model).price(reply.usage),
+            **({"failure": failure} if failure else {}),
+        )
+        self._failures = self._failures + 1 if failure else 0
+        if self._failures == FAILURES_IN_A_ROW:
+            raise InvalidInput(f"{model} gives no answers, so the run has stopped: {failure}. The same command goes on")
+
+    async def _conversation(self, agent: AsyncAgent, model: str, seed: int, *, line: bool) -> ConversationId:
+        """Return a new conversation of an agent, or a copy of its first, with the options of a seed."""
+        found = await agent.fork_conversation() if line else await agent.new_conversation()
+        takes_seed = model != EXTRACTIVE and not model.startswith(("anthropic/", "google", "bedrock"))
+        options: dict[str, Any] = {"temperature": 0.0, **({"extra": {"seed": seed}} if takes_seed else {})}
+        await agent.change_conversation(found.id, ConversationChanges(options=options))
+        return found.id
+
+
+@asynccontextmanager
+async def open_benchmark(setup: Setup, *, models: Mapping[str, Model] | None = None) -> AsyncIterator[Benchmark]:
+    """Open a benchmark, with its store and rows in `setup.out`. `models` are those of `AsyncPerdure.open`.
+
+    Raises: InvalidInput: the data is not what was published, or the folder has the rows of another run; ModelNotFound;
+        StoreError.
+    """
+    rows = Rows(setup.out)
+    about = {name: getattr(setup, name) for name in _SAME} | {"data": hash_of(setup.data)}
+    about = json.loads(json.dumps(about))
+    before = rows.find("setup")
+    for name, value in about.items():
+        if before is not None and before.get(name) != value:
+            what = f"{name} was {before.get(name)!r:.60} and is {value!r:.60}"
+            raise InvalidInput(f"{setup.out} has the rows of another run: {what}. Choose another folder with --out")
+    home = setup.out / "home"
+    home.mkdir(exist_ok=True)
+    settings = replace(
+        Settings.from_environment(),
+        **{"home": str(home), "store": "", "facts": "off", "schedules": "off", "hooks": "none"},  # type: ignore[arg-type]
+        message_limit_chars=MESSAGE_CHARS,
+    )
+    async with await AsyncPerdure.open(home / "perdure.db", settings=settings, models=models) as perdure:
+        for model in {setup.model, setup.judge} - {"", *WORD_JUDGES}:
+            await perdure.all_agents.check_model(model)
+        benchmark = await asyncio.to_thread(Benchmark, perdure, setup, rows)
+        if before is None:
+            rows.add("setup", **about)
+        yield benchmark
+
+
+def _chosen(setup: Setup, case: Case) -> Case:
+    """Return a case with the questions that are to be asked."""
+    questions = [one for one in case.questions if not setup.kinds or one.kind in setup.kinds]
+    return replace(case, questions=questions[: setup.most or None])
+
+
+def _since(began: float) -> float:
+    """Return the seconds since a time of the performance counter."""
+    return round(time.perf_counter() - began, 4)

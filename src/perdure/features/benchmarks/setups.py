@@ -1,0 +1,87 @@
+"""What is asked for on the command line, checked and with its defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from perdure.core.errors import InvalidInput
+from perdure.features.benchmarks.judging import WORD_JUDGES
+from perdure.features.benchmarks.reading import SAMPLES
+from perdure.features.benchmarks.sets import DATA_SETS
+from perdure.features.benchmarks.systems import texts
+from perdure.features.benchmarks.values import Line, Setup
+from perdure.library.parts.checks import check_choice
+
+T = TypeVar("T", int, float)
+
+
+def make_setup(
+    name: str,
+    *,
+    data: str | None,
+    model: str = "",
+    judge: str = "",
+    baselines: str = "",
+    seeds: int = 2,
+    out: Path | None = None,
+    kinds: str = "",
+    most: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    line: str = "",
+    lengths: str = "",
+    depths: str = "",
+) -> Setup:
+    """Return how a benchmark is run; lists are texts with commas. Raises: InvalidInput: a value that can't be used."""
+    check_choice("NAME", name, (*DATA_SETS, "page"))
+    data_set = DATA_SETS[name]
+    where: Any = line or data_set.line
+    check_choice("--line", where, get_args(Line))
+    judge = judge or data_set.default_judge
+    if judge not in WORD_JUDGES and "/" not in judge:
+        raise InvalidInput(f"--judge is {judge!r:.80}: give exact, f1 or the handle of a model, such as openai/gpt-4.1")
+    known = [one for one in texts()["systems"] if one != "perdure"]
+    chosen = known if baselines == "all" else _parts(baselines)
+    for one in chosen:
+        check_choice("--baselines", one, known)
+    if (lengths or depths) and name != "niah":
+        raise InvalidInput(f"--lengths and --depths are of niah: leave them out of {name}")
+    return Setup(
+        name=name,
+        data=_place(name, data),
+        model=model,
+        judge=judge,
+        systems=["perdure", *dict.fromkeys(chosen)],
+        seeds=seeds,
+        out=(out or Path("bench") / name).expanduser(),
+        kinds=_parts(kinds),
+        most=most,
+        line=where,
+        settings=settings or {},
+        lengths=_numbers("--lengths", lengths, int, 100, 10_000_000),
+        depths=_numbers("--depths", depths, float, 0, 100),
+    )
+
+
+def _place(name: str, data: str | None) -> Path | None:
+    """Return the file of the data; `sample` is the one that is shipped, of which niah has none."""
+    if data != "sample":
+        return None if data is None else Path(data).expanduser()
+    return next(iter(SAMPLES.glob(f"{name}.*")), None)
+
+
+def _parts(text: str) -> Sequence[str]:
+    """Return what stands between commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _numbers(name: str, text: str, kind: Callable[[str], T], least: T, most: T) -> Sequence[T]:
+    """Return the numbers between commas. Raises: InvalidInput: something else stands there."""
+    try:
+        numbers = [kind(part) for part in _parts(text)]
+    except ValueError:
+        numbers = [most + 1]
+    if not all(least <= number <= most for number in numbers):
+        raise InvalidInput(f"{name} is {text!r:.80}: give numbers from {least:,} to {most:,}, separated by commas")
+    return numbers

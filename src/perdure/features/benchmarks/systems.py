@@ -1,0 +1,183 @@
+"""What is asked: an agent of Perdure that remembers, and baselines that are given a part of the history, or none.
+
+All of them are agents, so that the store keeps each of their requests.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from perdure.domain.conversations.importing import ImportedMessage
+from perdure.features.benchmarks.values import Case, Question, Setup, Turn
+from perdure.library.agent import AsyncAgent
+from perdure.library.perdure import AsyncPerdure
+
+EXCERPTS = 20
+"""So many turns the baseline `bm25` is given."""
+SPARE_TOKENS = 2_000
+"""What of a window the whole history leaves for prompt and question, beside a sixteenth for the answer."""
+PAGE = 10_000
+
+
+@cache
+def texts() -> Mapping[str, Mapping[str, str]]:
+    """The prompts, and what the systems are, in words."""
+    return tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
+
+
+class System(Protocol):
+    """What answers questions about a case. `tools`: the only tools that it may call; None: all that it has."""
+
+    tools: Sequence[str] | None
+
+    async def prepare(self, case: Case) -> AsyncAgent:
+        """Return the agent that is asked about a case; what was prepared before is found again."""
+
+    def text(self, case: Case, question: Question) -> str:
+        """Return the message with a question."""
+
+
+class Remembering:
+    """An agent with the history of a case imported, as anybody imports one."""
+
+    tools = None
+
+    def __init__(self, perdure: AsyncPerdure, setup: Setup) -> None:
+        self._perdure, self._setup = perdure, setup
+
+    async def prepare(self, case: Case) -> AsyncAgent:
+        """Return the agent of a case, with all turns imported and found by words and, with an embedder, by vectors."""
+        agent = await self._perdure.get_or_create_agent(
+            case.id,
+            model=self._setup.model or "perdure/extractive",
+            persona=texts()["prompts"]["answer"],
+            tools=["conversation_search"],
+            archival=False,
+            settings=self._setup.settings,
+        )
+        if await agent.message_count() < len(case.turns):
+            await agent.import_messages(map(imported, case.turns))
+            if self._perdure.app.embedder is not None:
+                await self._perdure.upkeep.reindex([agent.id], again=False, progress=lambda step, done, total: None)
+        return agent
+
+    def text(self, case: Case, question: Question) -> str:
+        """Return the question."""
+        return asked(question)
+
+    async def turns_of(self, agent: AsyncAgent, case: Case) -> Mapping[int, Turn]:
+        """Number of a message -> its turn."""
+        first = (await agent.conversations(limit=1))[0].id
+        found: dict[int, Turn] = {}
+        while page := await agent.messages(conversation=first, limit=PAGE, after_seq=max(found, default=None)):
+            found.update(zip([one.seq for one in page], case.turns[len(found) :], strict=False))
+        return found
+
+
+class Plain:
+    """An agent without memory or tools: what it knows stands in the message."""
+
+    tools: Sequence[str] | None = ()
+
+    def __init__(self, perdure: AsyncPerdure, setup: Setup, name: str) -> None:
+        self._perdure, self._setup, self._name = perdure, setup, name
+
+    async def prepare(self, case: Case) -> AsyncAgent:
+        """Return the one agent of all cases."""
+        return await plain_agent(self._perdure, f"baseline-{self._name}", self._setup.model, "answer")
+
+    def text(self, case: Case, question: Question) -> str:
+        """Return the question behind what the baseline is given of the history."""
+        if self._name == "none":
+            return asked(question)
+        turns = self._newest(case) if self._name == "full" else WordIndex(case.turns).search(question.text)[:EXCERPTS]
+        form = texts()["prompts"]["history" if self._name == "full" else "excerpts"]
+        chosen = {turn.id for turn in turns}
+        history = "\n".join(turn.line for turn in case.turns if turn.id in chosen)
+        return form.format(history=history, question=asked(question))
+
+    def _newest(self, case: Case) -> Sequence[Turn]:
+        """Return as many of the newest turns as fit the window of the model."""
+        app = self._perdure.app
+        window = app.models.window_tokens(self._setup.model) or app.ports.settings.context_window_tokens
+        left = window - window // 16 - SPARE_TOKENS
+        for at in range(len(case.turns) - 1, -1, -1):
+            left -= app.ports.counter.count(case.turns[at].line) + 1
+            if left < 0:
+                return case.turns[at + 1 :]
+        return case.turns
+
+
+class Searching:
+    """An agent with the history as a file, which it may open and search with grep."""
+
+    tools: Sequence[str] | None = ("grep_files", "open_files")
+
+    def __init__(self, perdure: AsyncPerdure, setup: Setup) -> None:
+        self._perdure, self._setup = perdure, setup
+
+    async def prepare(self, case: Case) -> AsyncAgent:
+        """Return the agent of a case, with its file."""
+        name = f"files-{case.id}"
+        agent = await plain_agent(self._perdure, name, self._setup.model, "answer")
+        if await agent.files.folders():
+            return agent
+        folders = {folder.name: folder for folder in await self._perdure.folders.list(limit=PAGE)}
+        folder = folders.get(name) or await self._perdure.folders.create(name)
+        text = "\n".join(turn.line for turn in case.turns)
+        await folder.upload(text.encode("utf-8", "replace"), name="history.txt")
+        await folder.wait()
+        await agent.files.attach(folder.id, open_files=False)
+        return agent
+
+    def text(self, case: Case, question: Question) -> str:
+        """Return the question, and where to look."""
+        return texts()["prompts"]["files"].format(question=asked(question))
+
+
+class WordIndex:
+    """Turns in SQLite's own full-text index, ranked by its BM25."""
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        self._turns = turns
+
+    def search(self, query: str) -> Sequence[Turn]:
+        """Return the turns with a word of the query, best first."""
+        words = "".join(char if char.isalnum() else " " for char in query).split()
+        with closing(sqlite3.connect(":memory:")) as db:
+            db.execute("CREATE VIRTUAL TABLE turns USING fts5(text, tokenize = 'porter unicode61')")
+            db.executemany("INSERT INTO turns (rowid, text) VALUES (?, ?)", enumerate(one.line for one in self._turns))
+            sql = "SELECT rowid FROM turns WHERE turns MATCH ? ORDER BY bm25(turns), rowid"
+            rows = db.execute(sql, (" OR ".join(f'"{word}"' for word in words),)).fetchall() if words else []
+        return [self._turns[row[0]] for row in rows]
+
+
+def system_of(name: str, perdure: AsyncPerdure, setup: Setup) -> System:
+    """Return the system of a name among `texts()["systems"]`."""
+    if name == "perdure":
+        return Remembering(perdure, setup)
+    return Searching(perdure, setup) if name == "files" else Plain(perdure, setup, name)
+
+
+async def plain_agent(perdure: AsyncPerdure, name: str, model: str, prompt: str) -> AsyncAgent:
+    """Return the agent of this name, which has a prompt of `texts()` and nothing else."""
+    return await perdure.get_or_create_agent(
+        name, model=model, system=texts()["prompts"][prompt], tools=[], archival=False, settings={"auto_recall": False}
+    )
+
+
+def asked(question: Question) -> str:
+    """Return a question with the day on which it is asked, if the data has one."""
+    form = texts()["prompts"]["asked_on"] if question.asked_on else "{question}"
+    return form.format(date=question.asked_on, question=question.text)
+
+
+def imported(turn: Turn) -> ImportedMessage:
+    """Return a turn as a message of an import."""
+    return ImportedMessage(role=turn.role, name=turn.speaker, text=turn.text, occurred_at=turn.at, id=turn.id)
