@@ -42,26 +42,38 @@ def figures(folder: Path) -> Any:
     return [{**one, "latency_s": None} for one in result["systems"]], result["judging"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_benchmark_that_was_killed_goes_on_and_asks_nothing_twice(tmp_path: Path, name: str) -> None:
-    """Killed once at a time, and in one folder again and again. Only the answer that was on its way when the process
-    died, which no store can have, may come a second time."""
-    (whole := tmp_path / "whole").mkdir()
-    count = run(whole, name, -1)
-    expected = asked(whole)
-    assert count > 50 and expected
+@pytest.fixture(scope="module", params=NAMES)
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, int]:
+    """(benchmark, folder of a run that nobody has killed, how many moments it had)."""
+    folder = tmp_path_factory.mktemp(request.param)
+    count = run(folder, request.param, -1)
+    assert count > 20 and asked(folder)
+    return request.param, folder, count
 
-    (often := tmp_path / "often").mkdir()
-    kills = 0
-    for number in range(MOMENTS):
-        moment = (2 * number + 1) * count // (2 * MOMENTS)
-        (once := tmp_path / f"once{number}").mkdir()
-        assert run(once, name, moment) == -1
-        assert run(once, name, -1) > 0
-        again = asked(once) - expected
 
-        assert again.total() <= 1, (moment, again)
-        assert not expected - asked(once) and figures(once) == figures(whole)
-        kills += run(often, name, count // MOMENTS - number) == -1
-    assert run(often, name, -1) > 0
-    assert (asked(often) - expected).total() <= kills and figures(often) == figures(whole)
+@pytest.mark.parametrize("number", range(MOMENTS))
+def test_a_benchmark_that_was_killed_goes_on_and_asks_nothing_twice(
+    tmp_path: Path, whole: tuple[str, Path, int], number: int
+) -> None:
+    """Only the answer that was on its way when the process died, which no store can have, may come a second time."""
+    name, other, count = whole
+    assert run(tmp_path, name, (2 * number + 1) * count // (2 * MOMENTS)) == -1
+
+    assert run(tmp_path, name, -1) > 0
+
+    again = asked(tmp_path) - asked(other)
+    assert again.total() <= 1, again
+    assert not asked(other) - asked(tmp_path) and figures(tmp_path) == figures(other)
+
+
+def test_a_benchmark_that_is_killed_again_and_again_comes_to_its_end(
+    tmp_path: Path, whole: tuple[str, Path, int]
+) -> None:
+    """With the figures of one that nobody has killed."""
+    name, other, count = whole
+    kills = sum(run(tmp_path, name, count // (MOMENTS + 1) - number) == -1 for number in range(MOMENTS))
+
+    assert run(tmp_path, name, -1) > 0
+
+    assert kills and (asked(tmp_path) - asked(other)).total() <= kills
+    assert figures(tmp_path) == figures(other)

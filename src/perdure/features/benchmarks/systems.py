@@ -46,7 +46,7 @@ class System(Protocol):
 class Remembering:
     """An agent with the history of a case imported, as anybody imports one."""
 
-    tools = None
+    tools: Sequence[str] | None = None
 
     def __init__(self, perdure: AsyncPerdure, setup: Setup) -> None:
         self._perdure, self._setup = perdure, setup

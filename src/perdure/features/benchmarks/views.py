@@ -27,8 +27,8 @@ def result_view(result: Mapping[str, Any]) -> Iterator[RenderableType]:
             words = [_percent(one["exact"]), _percent(one["f1"])]
             table.add_row(system["name"], kind, f"{one['questions']:,}", *shares, *words)
     yield table
-    numbers = ("answers", "failed", "tokens an answer", "price", "of a right one", "median s")
-    table = new_table("system", *numbers, right=numbers)
+    columns = ("answers", "failed", "tokens an answer", "price", "of a right one", "median s")
+    table = new_table("system", *columns, right=columns)
     for system in result["systems"]:
         time = f"{system['latency_s']['median']:.2f}" if system["latency_s"] else "–"
         counts = [f"{system['answers']:,}", f"{system['failed']:,}", f"{system['tokens_per_answer']:,.0f}"]
