@@ -49,13 +49,14 @@ async def read_push(repository: Repository, head: str, new: str) -> Sequence[Pus
     line = _line(parents, head, new)
     pairs = list(zip([head, *line], line, strict=False))
     blobs = {one.blob for pair in pairs for one in differences[pair] if one.blob}
-    texts = await _texts(repository, sorted(blobs))
-    commits = await _texts(repository, line)
-    await _check_count(repository, new)
+    texts = await _texts(repository, [*sorted(blobs), *line])
+    files = await repository.run("ls-tree", "-r", "-z", "--name-only", new)
+    if (count := files.count(b"\0")) > FILES_MAX:
+        raise PushRefused(f"a memory has at most {FILES_MAX:,} files, and this one has {count:,}")
     return [
         PushedCommit(
             hash=pair[1],
-            message=commits[pair[1]].partition(b"\n\n")[2].decode("utf-8", "replace").strip()[:MESSAGE_CHARS],
+            message=texts[pair[1]].partition(b"\n\n")[2].decode("utf-8", "replace").strip()[:MESSAGE_CHARS],
             files=dict.fromkeys([one.moved_from for one in differences[pair] if one.moved_from])
             | {one.path: _text(one, texts) for one in differences[pair]},
             moved={one.path: one.moved_from for one in differences[pair] if one.moved_from},
@@ -128,13 +129,6 @@ async def _check_sizes(repository: Repository, head: str, new: str) -> None:
             raise refuse_file(name, f"it has {int(size):,} bytes, the limit is {FILE_BYTES:,}")
     if total > ALL_BYTES:
         raise PushRefused(f"the new commits hold {total:,} bytes, the limit is {ALL_BYTES:,}")
-
-
-async def _check_count(repository: Repository, new: str) -> None:
-    """Check how many files there are. Raises: PushRefused."""
-    listed = await repository.run("ls-tree", "-r", "-z", "--name-only", new)
-    if (count := listed.count(b"\0")) > FILES_MAX:
-        raise PushRefused(f"a memory has at most {FILES_MAX:,} files, and this one has {count:,}")
 
 
 async def _texts(repository: Repository, blobs: Sequence[str]) -> Mapping[str, bytes]:

@@ -20,5 +20,5 @@ FEATURE = Feature(
         TextUse(name="memory_commits", place="block_version", key=("thing", "version"), texts=("reason",)),
         TextUse(name="memory_files", place="block_version", key=("number",), texts=("path", "text")),
     ),
-    points={"erased": "erasing:drop_history", "version_reasons": "erasing:version_reasons"},
+    points={"erased": "tables:drop_history", "version_reasons": "tables:version_reasons"},
 )

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from perdure.core.ids import AgentId
+from perdure.core.ids import AgentId, BlockId
+from perdure.engine.ports import Ports
 from perdure.features.memory_git.values import GitHistory, HeadFile, MemoryMoved, Pack
 from perdure.storage.database import row_format
 from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, own_agent
+from perdure.storage.tx import Tx
 
 PARTS_MAX = 40
 """Packs that are read at once: when there are more, they become one."""
@@ -140,3 +142,14 @@ class MemoryGit(Table):
             row_format.restore(path): (row_format.restore(text), row_format.from_iso(at), by)
             for path, text, at, by in self._rows(f"{sql} ORDER BY path", agent_id=agent_id)
         }
+
+
+async def drop_history(ports: Ports, table: str, owner_id: str) -> None:
+    """Drop all commits of an agent from which a text was erased: they hold it. The next reader makes new ones."""
+    if table == "memory_files":
+        await ports.store.write(lambda tx: tx.of(MemoryGit).drop(AgentId(owner_id)))
+
+
+def version_reasons(tx: Tx, block_id: BlockId, versions: Sequence[int]) -> Mapping[int, str]:
+    """Version of a block -> the message of the commit by which a push wrote it."""
+    return tx.of(MemoryGit).reasons(block_id, versions)
