@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,26 +111,14 @@ class NewIds:
 class AgentRows(Table):
     """Rows of agents' logs, as the columns store them."""
 
-    def read(
-        self,
-        table: str,
-        agent_id: AgentId,
-        *,
-        after: Sequence[Any] | None,
-        upto: Mapping[str, int],
-        where: str | None = None,
-    ) -> list[Row]:
-        """Some rows of an agent up to a moment, in the order of their key, behind the one with the key `after`.
-
-        Args:
-            where: SQL for other rows.
-        """
+    def read(self, table: str, agent_id: AgentId, *, after: Sequence[Any] | None, upto: Mapping[str, int]) -> list[Row]:
+        """Some rows of an agent up to a moment, in the order of their key, behind the one with the key `after`."""
         key, within = TABLES[table]
         values = {f"after_{place}": value for place, value in enumerate(after or ())}
         behind = f" AND ({key}) > ({', '.join(f':{name}' for name in values)})" if values else ""
         columns = columns_of(table)
         rows = self._rows(
-            f"SELECT {', '.join(columns)} FROM {table} WHERE agent_id = :agent_id AND {where or within}{behind}"
+            f"SELECT {', '.join(columns)} FROM {table} WHERE agent_id = :agent_id AND {within}{behind}"
             f" AND {OWN_AGENT} ORDER BY {key} LIMIT :limit",
             agent_id=agent_id,
             limit=ROWS_AT_ONCE,
@@ -138,6 +126,16 @@ class AgentRows(Table):
             **values,
         )
         return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def select(self, table: str, agent_id: AgentId, column: str, values: Collection[Any]) -> list[Row]:
+        """The rows of an agent with one of these values in a column, in the order of the values and of their key."""
+        columns, wanted = columns_of(table), sorted(values)
+        sql = (
+            f"SELECT {column}, {', '.join(columns)} FROM {table} WHERE {{keys}} AND agent_id = :agent_id"
+            f" AND {OWN_AGENT} ORDER BY {TABLES[table][0]}"
+        )
+        found = self._rows_of_each(sql, column, wanted, agent_id=agent_id)
+        return [dict(zip(columns, row, strict=True)) for value in wanted for row in found.get(value, ())]
 
     def add(self, table: str, rows: Sequence[Row], ids: NewIds, conversation_id: str | None = None) -> None:
         """Add copies of rows to an agent that has none with their keys. `conversation_id`: of the only conversation

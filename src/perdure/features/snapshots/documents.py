@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictInt, TypeAdapter, ValidationError, create_model
@@ -83,33 +84,21 @@ def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
     shown = {row.seq: row for row in rows_of(tx, moment, min((from_seq, *pinned)))}
     shown = {number: row for number, row in shown.items() if number >= from_seq or number in pinned}
     run_seqs = {row.run_seq for row in shown.values() if row.run_seq is not None}
-    runs, steps = _all(tx, "runs", moment, "seq", run_seqs), _all(tx, "steps", moment, "run_seq", run_seqs)
-    digests = {client_tools, *(run["client_tools"] for run in runs)}
-    return {
-        "messages": [_shown_row(row, shown[row["seq"]]) for row in _all(tx, "messages", moment, "seq", shown)],
-        "prefixes": _all(tx, "prefixes", moment, "seq", () if prefix is None else (prefix.seq,)),
-        "summary_nodes": [
-            row for row in _all(tx, "summary_nodes", moment, "seq", nodes) if row["conversation_seq"] == seq
-        ],
+    select = partial(tx.of(AgentRows).select, agent_id=agent_id)
+    runs = select("runs", column="seq", values=run_seqs)
+    digests = {client_tools, *(run["client_tools"] for run in runs)} - {None}
+    rows = {
+        "messages": [_shown_row(row, shown[row["seq"]]) for row in select("messages", column="seq", values=shown)],
+        "prefixes": select("prefixes", column="seq", values=() if prefix is None else (prefix.seq,)),
+        "summary_nodes": select("summary_nodes", column="seq", values=nodes),
         "runs": runs,
-        "steps": [row for row in steps if load(row["recipe"])["prefix_seq"] == moment.prefix_seq],
-        "client_tools": [row for row in _all(tx, "client_tools", moment) if row["digest"] in digests],
-        "message_sources": _all(tx, "message_sources", moment, "seq", shown),
+        "steps": select("steps", column="run_seq", values=run_seqs),
+        "client_tools": select("client_tools", column="digest", values=digests),
+        "message_sources": select("message_sources", column="seq", values=shown),
     }
-
-
-def _all(tx: Tx, table: str, moment: Moment, column: str = "", numbers: Collection[int] = ()) -> list[Row]:
-    """Return all rows of a table with one of these numbers in a column; without a column all rows."""
-    where, upto = "TRUE", {}
-    if column:
-        where = f"{column} BETWEEN :first AND :last"
-        upto = {"first": min(numbers, default=0), "last": max(numbers, default=-1)}
-    found: list[Row] = []
-    after = None
-    while page := tx.of(AgentRows).read(table, moment.agent_id, after=after, upto=upto, where=where):
-        found += [row for row in page if not column or row[column] in numbers]
-        after = [page[-1][name] for name in TABLES[table][0].split(", ")]
-    return found
+    rows["summary_nodes"] = [row for row in rows["summary_nodes"] if row["conversation_seq"] == seq]
+    rows["steps"] = [row for row in rows["steps"] if load(row["recipe"])["prefix_seq"] == moment.prefix_seq]
+    return rows
 
 
 def _shown_row(row: Row, message: Message) -> Row:
