@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from perdure import InvalidInput
 from tests.features.memory_git.serving import Served, push, refused, served
 
 __all__ = ["served"]
@@ -51,6 +54,14 @@ async def test_a_push_from_behind_what_was_written_since_it_asked_is_told_to_fet
 
     assert "the memory has changed meanwhile: fetch first" in await pushing
     assert (await served.agent.blocks.get("human")).value == "Name: Ada"
+
+
+async def test_a_client_that_asks_whether_it_may_push_is_told_nothing(served: Served) -> None:
+    """It sends an empty list first where its push is large; what is no push is refused."""
+    assert [await served.agent.memory_git.receive(body) for body in (b"", b"0000")] == [b"", b""]
+    for body in (b"000", b"00000000", b"zzzz", b"0032" + b"x" * 46 + b"0000PACK"):
+        with pytest.raises(InvalidInput, match="no push of git"):
+            await served.agent.memory_git.receive(body)
 
 
 async def test_memory_that_is_again_as_it_was_is_a_commit(served: Served) -> None:

@@ -140,7 +140,7 @@ class Repository:
     async def receive(self, body: bytes) -> bytes:
         """Take a push; return the answer. Raises: InvalidInput: it is no push."""
         out = await self.run("receive-pack", "--stateless-rpc", ".", data=body, fails=False)
-        if not out and body != FLUSH:
+        if not out:
             raise InvalidInput("the body is no push of git")
         return out
 

@@ -13,7 +13,7 @@ from perdure.core.ids import AgentId
 from perdure.domain.archives.passages import NewPassage
 from perdure.features.memory_git.apply import apply_push
 from perdure.features.memory_git.checks import read_push
-from perdure.features.memory_git.git import GitFailed, Repository, open_repository, run_git
+from perdure.features.memory_git.git import FLUSH, GitFailed, Repository, open_repository, run_git
 from perdure.features.memory_git.layout import label_of_path
 from perdure.features.memory_git.plan import CommitPlan, plan_changes
 from perdure.features.memory_git.tables import PARTS_MAX, MemoryGit
@@ -125,7 +125,7 @@ class AsyncMemoryGit(AsyncPart):
         """Take a push; return the answer, which also says why it is refused. Raises: NotFound; InvalidInput: it is no
         push."""
         async with self._open() as (repository, history):
-            if not body:
+            if body in (b"", FLUSH):  # a client asks whether it may
                 return b""
             out = await repository.receive(body)
             try:

@@ -140,8 +140,8 @@ def apply_moment(
     _restore_queue(work)
     MEMORY_CORRECTED(tx, agent_id)
     renew_system_message(tx, agent_id, conversation.seq, inputs)
-    if is_fresh and not work.left:
-        _verify(work, expected)
+    if is_fresh and not work.left and hash_of_request(next_request(tx, agent_id, conversation.seq)) != expected:
+        raise SnapshotDiffers
     return work.left
 
 
@@ -193,7 +193,7 @@ def _restore_blocks(work: _Work) -> None:
     isolated = tx.blocks.list_isolated(agent_id, moment.conversation_seq)
     for block_id in attached:
         label, at = tx.blocks.get(block_id).label, own.get(block_id)
-        if (at is None and label not in isolated) or (at is not None and _label(tx, at) != label):
+        if (label not in isolated) if at is None else tx.blocks.version(block_id, at.version).label != label:
             tx.blocks.detach(agent_id, block_id)  # also one whose old label another one may have until below
     kept = {block.id for block in tx.blocks.list_by_agents([agent_id])[agent_id]}
     for at in moment.blocks:
@@ -210,11 +210,6 @@ def _restore_blocks(work: _Work) -> None:
             work.left.append(f"its block {at.label} is not as it was, for another one has its label")
     if {*attached} != {*own}:
         BLOCKS_CHANGED(tx, agent_id)
-
-
-def _label(tx: Tx, at: BlockAt) -> str:
-    """Return the label of a version of a block. Raises: NotFound."""
-    return tx.blocks.version(BlockId(at.id), at.version).label
 
 
 def unforgotten_value(tx: Tx, agent_id: AgentId, at: BlockAt) -> str | None:
@@ -358,9 +353,3 @@ def _restore_queue(work: _Work) -> None:
             waiting_input=encode_drafts(renamed, tokens),
             options=replace(RunOptions(**options), caller=None, origin=None),  # nobody waits for it any more
         )
-
-
-def _verify(work: _Work, expected: str) -> None:
-    """Check that the next request begins as that of the moment did. Raises: SnapshotDiffers."""
-    if hash_of_request(next_request(work.tx, work.agent_id, work.moment.conversation_seq)) != expected:
-        raise SnapshotDiffers
