@@ -15,12 +15,14 @@ from perdure.engine.records.run_request import NewMessage
 from perdure.features.openai_front.values import Anchor
 from perdure.library.messages.client_tools import client_tools_of
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
-from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
+from perdure.server.wire.fields import AgentIdIn, Items, JsonObject, MaxItems, Name, keywords
 
 _EXTRA = ("stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias", "service_tier", "verbosity")
 """Fields that go to the model as they are."""
 _UNREAD = {"image_url": "image", "input_audio": "audio", "file": "file"}
 """A part without a text -> how the chain of a chat names it."""
+Tools = Annotated[list[JsonObject], MaxItems("tools_per_agent")]
+"""Tools that the caller runs: calls of them are in the answer, and their results in the next request."""
 
 
 class CompletionMessage(WireRequest):
@@ -44,21 +46,6 @@ class CompletionMessage(WireRequest):
         if isinstance(self.content, str) or not self.content:
             return self.text
         return self.text or f"[{_UNREAD.get(str(self.content[0].get('type')), 'image')}]"
-
-
-class CompletionFunction(WireRequest):
-    """A function of the caller, as `client_tools` has it."""
-
-    name: Filled
-    description: str | None = None
-    parameters: JsonObject | None = None
-
-
-class CompletionTool(WireRequest):
-    """A tool that the caller runs: its calls are in the answer, and their results in the next request."""
-
-    type: Literal["function"] = "function"
-    function: CompletionFunction
 
 
 def function_shapes(tools: Sequence[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
@@ -116,7 +103,7 @@ class CompletionRequest(ChatBody):
 
     model: Annotated[AgentIdIn, Field(description="The id of an agent.")]
     messages: Annotated[list[CompletionMessage], MaxItems("messages_per_request"), keywords(minItems=1)]
-    tools: Annotated[list[CompletionTool], MaxItems("tools_per_agent")] | None = None
+    tools: Tools | None = None
 
 
 class AnswerOptions(WireRequest):
@@ -124,7 +111,7 @@ class AnswerOptions(WireRequest):
 
     model: Annotated[str, Field(description="The name or id of an agent, or memory/ and the handle of a model.")]
     stream: bool | None = False
-    tools: Annotated[list[JsonObject], MaxItems("tools_per_agent")] | None = None
+    tools: Tools | None = None
     tool_choice: str | JsonObject | None = None
     temperature: float | None = None
     top_p: float | None = None

@@ -26,7 +26,7 @@ async def complete_chat(
             agent_id=body.model,
             messages=tuple(said),
             answers=await with_lost_results(agent, answers) if said else tuple(answers),
-            client_tools=function_shapes([tool.model_dump() for tool in body.tools or ()]),
+            client_tools=function_shapes(body.tools),
             if_busy="reject",
         )
     )
