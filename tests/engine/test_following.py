@@ -11,7 +11,7 @@ from perdure.core.events import Delta, Event, RunEnded, StepAbandoned, StoredEve
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from perdure.core.runs import Run, RunKey, Usage
 from perdure.engine.run.accept import Accepted
-from perdure.engine.run.deltas import HELD, Publication
+from perdure.engine.run.runner import HELD, Publication
 from perdure.features.openai_front.answers import AnswerStream, ChatWriter
 from perdure.server.wire.chunks import Chunks, StreamMode
 from perdure.testing import InlineStore, ScriptedModel, says
@@ -67,7 +67,7 @@ async def test_of_a_reader_who_stops_little_is_held(form: str) -> None:
         run = (await agent.runs())[0]
         async for _ in runner.follow(run):
             pass
-        held = max(queue.qsize() for queues in runner._readers.values() for queue in queues)
+        held = max(queue.qsize() for readers in runner._readers.values() for queue, _ in readers)
         sent += [one async for one in events]
     writer = ChatWriter("1", "ann", START)
     stream = AnswerStream(Accepted(run, ()), writer) if form == "openai" else Chunks(run, StreamMode(tokens=True))

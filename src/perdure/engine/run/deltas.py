@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from perdure.core.agents import Agent
-from perdure.core.errors import Conflict, PerdureError
+from perdure.core.errors import Conflict
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunCancelRequested, RunEnded, StoredEvent
 from perdure.core.ids import MessageId, RunId
 from perdure.core.loops import FREE, THINKING, AgentLoop
@@ -27,31 +26,7 @@ from perdure.engine.records.rows import CallIds, add_waiting_input, decode_draft
 from perdure.storage.tx import Tx
 
 PAGE = 1_000
-HELD = 1_000
-"""So many publications are held for a reader of a run who does not take them."""
 RECOVERED_RUNS = 10_000  # unended runs in one round of recovery: more than any process leaves, also of unknown models
-
-Publication = StoredEvent | Delta | PerdureError | None
-"""An event, a preview, why this process gave the run up; None when it no longer drives it."""
-
-
-class ReaderQueue(asyncio.Queue[Publication]):
-    """What a reader of a run has not taken yet. Once `HELD` are held for him, he gets no more previews of the message
-    that is being made, which follows as a whole, and reads events from the store."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._cut: set[MessageId] = set()
-
-    def add(self, publication: Publication) -> None:
-        """Hold a publication for the reader."""
-        is_full = self.qsize() >= HELD
-        if isinstance(publication, Delta):
-            if is_full:
-                self._cut.add(publication.message_id)
-            if publication.message_id in self._cut:
-                return
-        self.put_nowait(None if is_full and isinstance(publication, StoredEvent) else publication)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from functools import partial
 from perdure.core.agents import Agent
 from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, RunEnded, StepAbandoned, StoredEvent
-from perdure.core.ids import RunId, StepId
+from perdure.core.ids import MessageId, RunId, StepId
 from perdure.core.incoming.principals import LOCAL, current_principal
 from perdure.core.runs import Batch, Failure, Run, RunKey
 from perdure.core.tasks import end_tasks, wait_for
@@ -32,17 +32,7 @@ from perdure.engine.records.leases import is_dead
 from perdure.engine.records.run_request import RunRequest, check_request
 from perdure.engine.run.accept import Accepted, accept_now, claim_run
 from perdure.engine.run.batch import accept_batch, named_request
-from perdure.engine.run.deltas import (
-    PAGE,
-    Publication,
-    ReaderQueue,
-    events_after,
-    fail,
-    request_cancel,
-    turn_of,
-    unended,
-    withdraw,
-)
+from perdure.engine.run.deltas import PAGE, events_after, fail, request_cancel, turn_of, unended, withdraw
 from perdure.engine.run.hook_points import at_run_end, at_run_start
 from perdure.engine.run.loop import run as run_loop
 from perdure.engine.workers.background import Pauses
@@ -55,6 +45,12 @@ STORE_PAUSE_S = 0.1  # doubled before each try of a store that failed
 RECOVERY_S = 2.0
 UNUSED_S = 3_600.0
 BATCH_RUNS = 16  # runs of batches that a process answers at once; more would only meet the limits of providers
+
+HELD = 1_000
+"""So many publications are held for a reader of a run who does not take them."""
+
+Publication = StoredEvent | Delta | PerdureError | None
+"""An event, a preview, why this process gave the run up; None when it no longer drives it."""
 
 
 class Runner:
@@ -73,7 +69,8 @@ class Runner:
             ports.background.is_busy, quiet_s=settings.extraction_quiet_s, wait_s=settings.extraction_wait_s
         )
         self.after_runs = AfterRuns(ports)
-        self._readers: defaultdict[RunKey, list[ReaderQueue]] = defaultdict(list)
+        # What readers of runs have not taken yet, and the messages of which they get no more previews.
+        self._readers: defaultdict[RunKey, list[tuple[asyncio.Queue[Publication], set[MessageId]]]] = defaultdict(list)
         # Of each conversation the runs to drive, by number, with what `accept` began of them.
         self._wanted: dict[Line, dict[int, Progress | None]] = {}
         self._drivers: dict[Line, asyncio.Task[None]] = {}
@@ -223,9 +220,9 @@ class Runner:
         Raises: StoreError: this process could not go on with the run; it is taken up again later; NotFound: it was
             deleted with its agent.
         """
-        queue = ReaderQueue()
-        readers = self._readers[run.key]
-        readers.append(queue)
+        queue: asyncio.Queue[Publication] = asyncio.Queue()
+        readers, reader = self._readers[run.key], (queue, set[MessageId]())
+        readers.append(reader)
         line, last_seq, abandoned = (run.key.agent_id, run.conversation_seq), after, set[StepId]()
         try:
             events = known or await self._load_events(run.key, after)
@@ -259,7 +256,7 @@ class Runner:
                 else:  # another process drives the run, or the events since `last_seq` came before this reader
                     events = await self._load_events(run.key, last_seq)
         finally:
-            readers.remove(queue)
+            readers.remove(reader)
             if not readers:
                 self._readers.pop(run.key, None)
 
@@ -311,10 +308,17 @@ class Runner:
         moves.set()
 
     def _publish(self, key: RunKey, publications: Sequence[Publication]) -> None:
-        """Send to the readers of a run; who listens too late reads the stored events."""
-        for queue in self._readers.get(key, ()):
+        """Send to the readers of a run; who listens too late reads the stored events. Who does not take what is held
+        for him gets the message that is being made without further previews, once it is whole."""
+        for queue, cut in self._readers.get(key, ()):
             for publication in publications:
-                queue.add(publication)
+                is_full = queue.qsize() >= HELD
+                if isinstance(publication, Delta):
+                    if is_full:
+                        cut.add(publication.message_id)
+                    if publication.message_id in cut:
+                        continue
+                queue.put_nowait(None if is_full and isinstance(publication, StoredEvent) else publication)
 
     def _want(self, run: Run, begun: Progress | None = None, *, waits: bool = False) -> None:
         """Have a run driven.
