@@ -16,6 +16,7 @@ from perdure.features.benchmarks.rows import Rows
 from perdure.features.benchmarks.running import open_benchmark
 from perdure.features.benchmarks.values import Setup
 from perdure.testing import ScriptedModel, fails, says
+from perdure.testing.http_model import HttpModel
 from tests.features.benchmarks.scripted import (
     JUDGE,
     MODEL,
@@ -189,3 +190,44 @@ def test_the_last_line_of_a_killed_run_is_cut_off(tmp_path: Path) -> None:
     rows.path.write_bytes(b"{}\n")
     with pytest.raises(InvalidInput, match=r"rows\.jsonl line 1 is no row"):
         Rows(tmp_path)
+
+
+async def test_prices_are_counted_by_what_the_provider_reports(tmp_path: Path) -> None:
+    """Of a model with known prices: estimated before, and afterwards for each right answer."""
+    handle = "openai/gpt-4.1-mini"
+    setup = setup_of("dmr", tmp_path, model=handle, judge="exact")
+    models = {handle: knowing(setup)}
+    async with open_benchmark(setup, models=models) as benchmark:
+        estimate = benchmark.estimate()
+    result = await run(setup, models)
+
+    system = result["systems"][0]
+    assert estimate.price is not None and estimate.price > 0
+    assert system["price"] == pytest.approx(3 * (110 * 0.4 + 10 * 1.6) / 1e6)  # a search and an answer each
+    assert system["price_per_right"] == pytest.approx(system["price"] / 3)
+
+
+async def test_a_server_with_openais_api_gets_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And temperature 0; the second seed is another request."""
+    async with HttpModel(otherwise=says("Valencia"), models=["small"]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+        setup = setup_of("dmr", tmp_path, model="openai/small", seeds=2, baselines="none", judge="exact")
+
+        result = await run(setup, {})
+
+        sent = [(one["seed"], one["temperature"]) for one in server.requests]
+    assert sorted(sent) == [(1, 0.0)] * 6 + [(2, 0.0)] * 6
+    assert result["systems"][0]["kinds"]["retrieval"]["seeds"] == [pytest.approx(1 / 3)] * 2
+
+
+async def test_several_histories_at_once_have_the_same_figures(tmp_path: Path) -> None:
+    """Each question is asked once."""
+    results = []
+    for at_once in (1, 4):
+        setup = setup_of("longmemeval", tmp_path / str(at_once), at_once=at_once, baselines="bm25", judge=JUDGE)
+        models = models_of(setup)
+        results.append(await run(setup, models))
+
+    first, second = ([{**one, "latency_s": None} for one in result["systems"]] for result in results)
+    assert first == second and results[0]["judging"] == results[1]["judging"]

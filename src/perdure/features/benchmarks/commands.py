@@ -38,6 +38,7 @@ async def bench(
     engine: Annotated[str, option("The context engine of the agent that answers.", "NAME")] = "",
     settings: Annotated[str, option("Settings of that agent, as a JSON object.", "JSON")] = "",
     line: Annotated[str, option("Ask in a `new` conversation, or in a `fork` of the history.", "WHERE")] = "",
+    at_once: Annotated[int, option("How many histories are worked on at once.", min=1, max=100)] = 1,
     lengths: Annotated[str, option("Of niah: tokens, separated by commas.", "NUMBERS")] = "",
     depths: Annotated[str, option("Of niah: percents, separated by commas.", "NUMBERS")] = "",
     yes: Yes = False,
@@ -70,6 +71,7 @@ async def bench(
         most=most,
         settings={**given, **({"context_engine": engine} if engine else {})},
         line=line,
+        at_once=at_once,
         lengths=lengths,
         depths=depths,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from random import Random
@@ -19,11 +19,14 @@ from perdure.features.benchmarks.sets import DATA_SETS
 from perdure.features.benchmarks.sets.locomo import EVENTS
 from perdure.features.benchmarks.systems import texts
 from perdure.features.benchmarks.values import ABSTENTION
+from perdure.settings import Settings
 
 APART = (ABSTENTION, EVENTS)
 """Kinds of questions that the figure of all does not contain."""
 RESAMPLES, FEW = 1_000, 20
 _Z = 1.96
+_OF_ENVIRONMENT = ("embedding", "late_interaction_ms", "context_window_tokens", "token_counter", "tool_output")
+"""The settings of Perdure that count here."""
 
 
 def wilson(right: float, count: int) -> tuple[float, float]:
@@ -74,13 +77,14 @@ def build_result(benchmark: Benchmark) -> dict[str, Any]:
         "seeds": setup.seeds,
         "line": setup.line,
         "settings": dict(setup.settings),
+        "environment": {name: getattr(Settings.from_environment(), name) for name in _OF_ENVIRONMENT},
         "kinds": list(setup.kinds),
         "most": setup.most,
-        "embedder": benchmark.embedder,
+        "search_by": benchmark.search_by,
         "prompts": dict(texts()["prompts"]),
     }
     if not setup.model:
-        return result | {"search": _search_figures(benchmark)}
+        return result | {"search": [_found_by(benchmark, name) for name in ("perdure", "bm25")]}
     asked = list(benchmark.asked())
     systems = [_system_figures(benchmark, name, [one for one in asked if one.system == name]) for name in setup.systems]
     return result | {"systems": systems, "judging": _judge_figures(benchmark)}
@@ -89,12 +93,15 @@ def build_result(benchmark: Benchmark) -> dict[str, Any]:
 def _system_figures(benchmark: Benchmark, name: str, asked: Sequence[Asked]) -> dict[str, Any]:
     """Return the figures of one system: scores by kind, tokens, price, latency, and the cells of a grid."""
     found = [(one, row) for one in asked if (row := benchmark.rows.find(one.key)) is not None]
-    score = _scorer(benchmark)
-    scored = [(one, row, score(one, row)) for one, row in found]
+    judge = benchmark.setup.judge
+    scored = [
+        (one, row, 0.0 if "failure" in row else _points(benchmark, judge, Claim(one.question, row["answer"])))
+        for one, row in found
+    ]
     right, prices = sum(points for *_, points in scored), [row["price"] for _, row in found]
     price = None if any(one is None for one in prices) else sum(prices)
     tokens = sum(row["usage"]["input_tokens"] + row["usage"]["output_tokens"] for _, row in found)
-    times = sorted(row["latency_s"] for _, row in found if row["latency_s"] is not None)
+    times = [row["latency_s"] for _, row in found if row["latency_s"] is not None]
     kinds = {
         one.question.kind: [each for each in scored if each[0].question.kind == one.question.kind] for one in asked
     }
@@ -114,7 +121,7 @@ def _system_figures(benchmark: Benchmark, name: str, asked: Sequence[Asked]) -> 
         "price": price,
         "price_per_right": price / right if price is not None and right else None,
         "tokens_per_right": tokens / right if right else None,
-        "latency_s": {"median": median(times), "p95": times[int(len(times) * 0.95)]} if times else None,
+        "latency_s": _times(times),
         "grid": [[*one.case.place, one.seed, points] for one, _, points in scored if one.case.place is not None],
     }
 
@@ -123,28 +130,16 @@ def _kind_figures(scored: Sequence[tuple[Asked, Mapping[str, Any], float]]) -> d
     """Return the figures of the questions of one kind, by the judge of the run and by words."""
     by_question: dict[str, list[tuple[float, float, float]]] = {}
     for one, row, points in scored:
-        exact, f1 = is_exact(one.question, row["answer"]), f1_of(one.question, row["answer"])
-        by_question.setdefault(one.question.id, []).append((points, float(exact), f1))
-    judged = share_of([[points for points, *_ in each] for each in by_question.values()])
-    words = {name: fmean(fmean(one[at] for one in each) for each in by_question.values()) for name, at in _AT.items()}
+        by_words = float(is_exact(one.question, row["answer"])), f1_of(one.question, row["answer"])
+        by_question.setdefault(one.question.id, []).append((points, *by_words))
+    judged, exact, f1 = [[[one[at] for one in each] for each in by_question.values()] for at in range(3)]
     seeds = sorted({one.seed for one, *_ in scored})
-    return {**judged, **words, "seeds": [fmean(p for one, _, p in scored if one.seed == seed) for seed in seeds]}
-
-
-_AT = {"exact": 1, "f1": 2}
-
-
-def _scorer(benchmark: Benchmark) -> Callable[[Asked, Mapping[str, Any]], float]:
-    """Return what gives an answer 0 to 1 points, by the judge of the run; one that failed gets none."""
-    judge = benchmark.setup.judge
-
-    def score(one: Asked, row: Mapping[str, Any]) -> float:
-        """Return the points of an answer."""
-        if "failure" in row:
-            return 0.0
-        return _points(benchmark, judge, Claim(one.question, row["answer"]))
-
-    return score
+    return {
+        **share_of(judged),
+        "exact": fmean(map(fmean, exact)),
+        "f1": fmean(map(fmean, f1)),
+        "seeds": [fmean(points for one, _, points in scored if one.seed == seed) for seed in seeds],
+    }
 
 
 def _points(benchmark: Benchmark, judge: str, claim: Claim) -> float:
@@ -174,26 +169,19 @@ def _judge_figures(benchmark: Benchmark) -> dict[str, Any]:
     }
 
 
-def _search_figures(benchmark: Benchmark) -> list[dict[str, Any]]:
-    """Return what each search found, of all questions with evidence and by kind."""
-    return [_found_by(benchmark, name) for name in ("perdure", "bm25")]
-
-
 def _found_by(benchmark: Benchmark, name: str) -> dict[str, Any]:
     """Return what one search found."""
     rows = [(one.kind, row) for one in benchmark.questions if (row := benchmark.rows.find(f"search/{name}/{one.id}"))]
-    times = sorted(row["latency_s"] for _, row in rows)
-    kinds = sorted({kind for kind, _ in rows}, key=lambda kind: (kind in APART, kind))
+    times = [row["latency_s"] for _, row in rows]
+    kinds = ["all", *sorted({kind for kind, _ in rows}, key=lambda kind: (kind in APART, kind))]
+    groups = {kind: [row for of, row in rows if kind in ("all", of)] for kind in kinds}
     return {
         "name": name,
-        "kinds": {kind: {"questions": len(each), **recall_of(each)} for kind, each in _groups(["all", *kinds], rows)},
-        "latency_s": {"median": median(times), "p95": times[int(len(times) * 0.95)]} if times else None,
+        "kinds": {kind: {"questions": len(each), **recall_of(each)} for kind, each in groups.items()},
+        "latency_s": _times(times),
     }
 
 
-def _groups(
-    kinds: Sequence[str], rows: Sequence[tuple[str, Mapping[str, Any]]]
-) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
-    """Yield the rows of each kind; `all` has every one."""
-    for kind in kinds:
-        yield kind, [row for of, row in rows if kind in ("all", of)]
+def _times(times: Sequence[float]) -> Mapping[str, float] | None:
+    """Return what half of these times, and 95 % of them, are below; None: there are none."""
+    return {"median": median(times), "p95": sorted(times)[int(len(times) * 0.95)]} if times else None

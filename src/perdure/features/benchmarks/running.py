@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput, RunFailed
 from perdure.core.ids import ConversationId
@@ -30,10 +30,13 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
+T = TypeVar("T")
+
 AGENT_TOKENS = 4_000
 """About what a request of an agent with memory takes beside what it remembers; it makes two for a question."""
 ANSWER_TOKENS, JUDGE_TOKENS = 60, 250
 MAX_STEPS = 12
+SEARCH_TURNS = 100
 MESSAGE_CHARS = 10_000_000
 """So long a message may be that holds a whole history."""
 FAILURES_IN_A_ROW = 3
@@ -72,12 +75,14 @@ class Benchmark:
     def __init__(self, perdure: AsyncPerdure, setup: Setup, rows: Rows) -> None:
         self._perdure, self.setup, self.rows = perdure, setup, rows
         data_set = DATA_SETS[setup.name]
-        self.cases = {
-            seed: [_chosen(setup, case) for case in data_set.load(setup, seed)] for seed in range(1, setup.seeds + 1)
-        }
-        if not any(case.questions for cases in self.cases.values() for case in cases):
-            kinds = sorted({one.kind for case in data_set.load(setup, 1) for one in case.questions})
+        first = data_set.load(setup, 1)
+        self.cases = {1: [_chosen(setup, case) for case in first]}
+        if not any(case.questions for case in self.cases[1]):
+            kinds = sorted({one.kind for case in first for one in case.questions})
             raise InvalidInput(f"no question is left to ask: --kind can be {', '.join(kinds)}")
+        for seed in range(2, setup.seeds + 1):
+            cases = [_chosen(setup, case) for case in data_set.load(setup, seed)] if data_set.by_seed else self.cases[1]
+            self.cases[seed] = cases
         self.systems: Mapping[str, System] = {name: system_of(name, perdure, setup) for name in setup.systems}
         self._failures = 0
 
@@ -89,10 +94,10 @@ class Benchmark:
                     yield from (Asked(system, seed, case, question) for question in case.questions)
 
     @property
-    def embedder(self) -> str:
-        """The handle of what makes vectors here."""
+    def search_by(self) -> str:
+        """What the search goes by."""
         embedder = self._perdure.app.embedder
-        return "none: the search is by words only" if embedder is None else embedder.handle
+        return "words alone" if embedder is None else f"words and vectors of {embedder.handle}"
 
     @property
     def questions(self) -> Sequence[Question]:
@@ -130,22 +135,51 @@ class Benchmark:
 
     async def run(self, progress: Progress) -> None:
         """Ask what was not asked yet, and have it judged. Raises: InvalidInput, StoreError."""
-        waiting = list(self.asked())
-        for number, one in enumerate(waiting):
-            progress(f"{one.system}: {one.case.id}", number, len(waiting))
-            if self._is_done(one.key):
-                continue
-            system = self.systems[one.system]
-            agent, text = await system.prepare(one.case), system.text(one.case, one.question)
-            await self._ask(one.key, agent, text, seed=one.seed, tools=system.tools, line=self._line(system))
-        if self.setup.judge in WORD_JUDGES:
-            return
-        claims = self.claims()
-        for number, claim in enumerate(claims):
-            progress("judging", number, len(claims))
-            if not self._is_done(self._judge_key(claim)):
-                agent = await plain_agent(self._perdure, claim.prompt, self.setup.judge, claim.prompt)
-                await self._ask(self._judge_key(claim), agent, claim.text, model=self.setup.judge)
+        groups: dict[str, list[Asked]] = {}
+        for one in self.asked():  # those of one history follow one another, as they share its agent
+            if not self._is_done(one.key):
+                groups.setdefault(one.case.id, []).append(one)
+        await self._each(groups.values(), self._answer, lambda one: f"{one.system}: {one.case.id}", progress)
+        if self.setup.judge not in WORD_JUDGES:
+            claims = {one.key: one for one in self.claims() if not self._is_done(self._judge_key(one))}
+            await self._each([[one] for one in claims.values()], self._judge, lambda one: "judging", progress)
+
+    async def _each(
+        self,
+        groups: Collection[Sequence[T]],
+        work: Callable[[T], Awaitable[None]],
+        name_of: Callable[[T], str],
+        progress: Progress,
+    ) -> None:
+        """Work through all groups, as many at the same time as the setup says. Raises what `work` raises first."""
+        free, done, total = asyncio.Semaphore(self.setup.at_once), 0, sum(map(len, groups))
+
+        async def work_through(group: Sequence[T]) -> None:
+            """Work through a group, in order."""
+            nonlocal done
+            async with free:
+                for one in group:
+                    progress(name_of(one), done, total)
+                    await work(one)
+                    done += 1
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for group in groups:
+                    tasks.create_task(work_through(group))
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _answer(self, one: Asked) -> None:
+        """Ask a question of a system."""
+        system = self.systems[one.system]
+        agent, text = await system.prepare(one.case), system.text(one.case, one.question)
+        await self._ask(one.key, agent, text, self.setup.model, one.seed, tools=system.tools, fork=self._forks(system))
+
+    async def _judge(self, claim: Claim) -> None:
+        """Ask the judge about a claim."""
+        agent = await plain_agent(self._perdure, claim.prompt, self.setup.judge, claim.prompt)
+        await self._ask(self._judge_key(claim), agent, claim.text, self.setup.judge, 1)
 
     async def search(self, progress: Progress) -> None:
         """Look for the evidence of each question, by Perdure's search and by words alone. Raises: StoreError."""
@@ -153,22 +187,21 @@ class Benchmark:
         remembering = Remembering(self._perdure, self.setup)
         for case in self.cases[1]:
             questions = [one for one in case.questions if one.evidence or one.sessions]
-            if any(
-                self.rows.find(f"search/{name}/{one.id}") is None for one in questions for name in ("perdure", "bm25")
-            ):
-                progress(f"importing {case.id}", done, total)
-                agent = await remembering.prepare(case)
-                turns, index = await remembering.turns_of(agent, case), WordIndex(case.turns)
-                for question in questions:
-                    progress(f"searching {case.id}", done, total)
-                    done += 1
-                    began = time.perf_counter()
-                    hits = await agent.search(question.text, limit=100)
-                    found = ranks_of(question, [turns[hit.message.seq] for hit in hits])
-                    self.rows.add(f"search/perdure/{question.id}", latency_s=_since(began), **found)
-                    began = time.perf_counter()
-                    found = ranks_of(question, index.search(question.text)[:100])
-                    self.rows.add(f"search/bm25/{question.id}", latency_s=_since(began), **found)
+            if all(self._is_done(f"search/bm25/{one.id}") for one in questions):
+                continue
+            progress(f"importing {case.id}", done, total)
+            agent = await remembering.prepare(case)
+            turns, index = await remembering.turns_of(agent, case), WordIndex(case.turns)
+            for question in questions:
+                progress(f"searching {case.id}", done, total)
+                done += 1
+                began = time.perf_counter()
+                hits = await agent.search(question.text, limit=SEARCH_TURNS)
+                found = ranks_of(question, [turns[hit.message.seq] for hit in hits])
+                self.rows.add(f"search/perdure/{question.id}", latency_s=_since(began), **found)
+                began = time.perf_counter()
+                found = ranks_of(question, index.search(question.text)[:SEARCH_TURNS])
+                self.rows.add(f"search/bm25/{question.id}", latency_s=_since(began), **found)
 
     def verdict(self, claim: Claim) -> bool | None:
         """Return what the judge that is a model has said; None: nothing, or no verdict."""
@@ -188,7 +221,7 @@ class Benchmark:
         row = self.rows.find(key)
         return row is not None and "failure" not in row
 
-    def _line(self, system: System) -> bool:
+    def _forks(self, system: System) -> bool:
         """Whether a system is asked in a copy of the conversation with the history."""
         return self.setup.line == "fork" and isinstance(system, Remembering)
 
@@ -197,7 +230,7 @@ class Benchmark:
         count, system = self._perdure.app.ports.counter.count, self.systems[one.system]
         if isinstance(system, Plain):
             return count(system.text(one.case, one.question)) + AGENT_TOKENS // 4
-        if not self._line(system):
+        if not self._forks(system):
             return 2 * AGENT_TOKENS
         app = self._perdure.app
         window = app.models.window_tokens(self.setup.model) or app.ports.settings.context_window_tokens
@@ -209,22 +242,21 @@ class Benchmark:
         key: str,
         agent: AsyncAgent,
         text: str,
+        model: str,
+        seed: int,
         *,
-        seed: int = 1,
         tools: Sequence[str] | None = None,
-        line: bool = False,
-        model: str = "",
+        fork: bool = False,
     ) -> None:
         """Ask an agent in a conversation of its own, and add the row of its answer. Raises: InvalidInput: the model has
         failed three times without an answer in between."""
-        model = model or self.setup.model
         before = self.rows.by_key.get(key)
         goes_on = before is not None and "began" in before
         attempt = 1 if before is None else before["attempt"] + (not goes_on)
         if before is not None and goes_on:
             conversation = ConversationId(before["began"])
         else:
-            conversation = await self._conversation(agent, model, seed, line=line)
+            conversation = await self._conversation(agent, model, seed, fork=fork)
             self.rows.add(key, began=conversation, attempt=attempt)
         began, failure = time.perf_counter(), ""
         try:
@@ -251,9 +283,9 @@ class Benchmark:
         if self._failures == FAILURES_IN_A_ROW:
             raise InvalidInput(f"{model} gives no answers, so the run has stopped: {failure}. The same command goes on")
 
-    async def _conversation(self, agent: AsyncAgent, model: str, seed: int, *, line: bool) -> ConversationId:
+    async def _conversation(self, agent: AsyncAgent, model: str, seed: int, *, fork: bool) -> ConversationId:
         """Return a new conversation of an agent, or a copy of its first, with the options of a seed."""
-        found = await agent.fork_conversation() if line else await agent.new_conversation()
+        found = await agent.fork_conversation() if fork else await agent.new_conversation()
         takes_seed = model != EXTRACTIVE and not model.startswith(("anthropic/", "google", "bedrock"))
         options: dict[str, Any] = {"temperature": 0.0, **({"extra": {"seed": seed}} if takes_seed else {})}
         await agent.change_conversation(found.id, ConversationChanges(options=options))

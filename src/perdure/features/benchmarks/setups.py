@@ -30,6 +30,7 @@ def make_setup(
     most: int = 0,
     settings: Mapping[str, Any] | None = None,
     line: str = "",
+    at_once: int = 1,
     lengths: str = "",
     depths: str = "",
 ) -> Setup:
@@ -59,6 +60,7 @@ def make_setup(
         most=most,
         line=where,
         settings=settings or {},
+        at_once=at_once,
         lengths=_numbers("--lengths", lengths, int, 100, 10_000_000),
         depths=_numbers("--depths", depths, float, 0, 100),
     )

@@ -50,9 +50,12 @@ class Remembering:
 
     def __init__(self, perdure: AsyncPerdure, setup: Setup) -> None:
         self._perdure, self._setup = perdure, setup
+        self._ready: dict[str, AsyncAgent] = {}
 
     async def prepare(self, case: Case) -> AsyncAgent:
         """Return the agent of a case, with all turns imported and found by words and, with an embedder, by vectors."""
+        if case.id in self._ready:
+            return self._ready[case.id]
         agent = await self._perdure.get_or_create_agent(
             case.id,
             model=self._setup.model or "perdure/extractive",
@@ -63,8 +66,9 @@ class Remembering:
         )
         if await agent.message_count() < len(case.turns):
             await agent.import_messages(map(imported, case.turns))
-            if self._perdure.app.embedder is not None:
-                await self._perdure.upkeep.reindex([agent.id], again=False, progress=lambda step, done, total: None)
+        if self._perdure.app.embedder is not None:
+            await self._perdure.upkeep.reindex([agent.id], again=False, progress=lambda step, done, total: None)
+        self._ready[case.id] = agent
         return agent
 
     def text(self, case: Case, question: Question) -> str:

@@ -76,6 +76,7 @@ class DataSet:
         line: where questions are asked.
         default_judge: the judge where none is named.
         about: what is measured, in a sentence.
+        by_seed: whether each seed has cases of its own.
     """
 
     title: str
@@ -83,6 +84,7 @@ class DataSet:
     line: Line
     default_judge: str
     about: str
+    by_seed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,7 @@ class Setup:
         kinds: only questions of these kinds; empty: of all.
         most: so many questions of a case at most; 0: all.
         settings: of the agent that answers.
+        at_once: how many histories are worked on at the same time.
         lengths, depths: the grid of `niah`, in tokens and in percent.
     """
 
@@ -113,5 +116,6 @@ class Setup:
     most: int = 0
     line: Line = "new"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    at_once: int = 1
     lengths: Sequence[int] = ()
     depths: Sequence[float] = ()

@@ -103,4 +103,5 @@ DATA_SET = DataSet(
     line="fork",
     default_judge="exact",
     about="One sentence in a text of a given length, at a given depth, as a picture.",
+    by_seed=True,
 )
