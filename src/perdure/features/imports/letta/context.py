@@ -102,6 +102,24 @@ class LettaContext:
                 return await get(id_)
         return None
 
+    async def take(
+        self,
+        kind: str,
+        source_id: str,
+        create: Callable[[], Awaitable[T]],
+        get: Callable[[str], Awaitable[T]],
+        *,
+        makes: bool = True,
+    ) -> T | None:
+        """Return a thing of the server that is here, or that is made now, and count it; None: it is only planned, or it
+        is not here and is not to be made (`makes`). Raises: as `create`."""
+        here = await self.find(kind, source_id, get)
+        is_new = here is None and makes
+        if is_new and not self.dry:
+            here = await self.make(kind, source_id, create, get)
+        self.count(f"{kind}s", new=is_new, already=not is_new)
+        return here
+
     async def make(
         self,
         kind: str,

@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from perdure.core.errors import ApprovalPending, ConversationBusy, InvalidInput, ModelNotFound, NotFound
-from perdure.core.ids import AgentId, ArchiveId, ConversationId, PassageId, ScheduleId
+from perdure.core.ids import AgentId, ArchiveId, ConversationId, ScheduleId
 from perdure.core.passages import Passage
-from perdure.core.sources import Source, WriteSource
-from perdure.domain.archives.passages import check_passage
 from perdure.domain.archives.units import ArchiveChanges
 from perdure.domain.conversations.importing import message_ids
+from perdure.domain.conversations.transfer import parse_fields
 from perdure.domain.conversations.units import SUMMARY_CHARS
 from perdure.domain.values import BATCH
 from perdure.features.imports.common.values import BUSY, DELETED, FORGOTTEN
@@ -224,16 +223,12 @@ async def take_archive(context: LettaContext, found: Object, *, makes: bool = Tr
     """Make an archive where it is not here, unless it was, and was deleted (`makes`). Raises: InvalidInput."""
     if found["id"] in context.archives:
         return
-    here = await context.find("archive", found["id"], context.library.archives.get)
-    new = here is None and makes
-    if here is None and makes and not context.dry:
-        fields: ArchiveChanges = {"name": text_in(found.get("name")) or "archive"}
-        fields |= {"description": text_in(found.get("description")) or None}
-        fields |= {"metadata": dict(object_in(found.get("metadata")))}
-        add = partial(context.library.archives.add, fields)
-        here = await context.make("archive", found["id"], add, context.library.archives.get)
+    fields: ArchiveChanges = {"name": text_in(found.get("name")) or "archive"}
+    fields |= {"description": text_in(found.get("description")) or None}
+    fields |= {"metadata": dict(object_in(found.get("metadata")))}
+    archives = context.library.archives
+    here = await context.take("archive", found["id"], partial(archives.add, fields), archives.get, makes=makes)
     context.archives[found["id"]] = "" if here is None else here.id
-    context.count("archives", new=new, already=not new)
 
 
 async def put_passages(context: LettaContext, agent_id: AgentId, archive_id: str | None, page: Sequence[Object]) -> int:
@@ -251,25 +246,21 @@ async def put_passages(context: LettaContext, agent_id: AgentId, archive_id: str
 
 def passage_of(context: LettaContext, found: Object) -> Passage | None:
     """Return a passage of the server as one to store; None: it is one of a file, or can't be used."""
-    at = time_of(found.get("created_at")) or NO_TIME
-    limits = context.app.ports.settings.limits
     if found.get("file_id") or found.get("is_deleted"):
         return None
+    limits = context.app.ports.settings.limits
     tags = [str(one)[: limits.name_limit_chars] for one in list_in(found.get("tags"))][: limits.tags_per_item]
+    fields = {
+        "id": context.candidates("passage", found["id"])[0],
+        "text": found.get("text"),
+        "tags": tags,
+        "metadata": dict(object_in(found.get("metadata"))),
+        "source": {"import": SOURCE, "id": key_of(found["id"])},
+        "occurred_at": time_of(found.get("created_at")) or NO_TIME,
+        "sources": [f"import:{SOURCE}"],
+    }
     try:
-        return check_passage(
-            Passage(
-                id=PassageId(context.candidates("passage", found["id"])[0]),
-                archive_id=ArchiveId(""),
-                text=found.get("text"),  # type: ignore[arg-type]  # it is checked
-                tags=tuple(tags),
-                metadata=dict(object_in(found.get("metadata"))),
-                source={"import": SOURCE, "id": key_of(found["id"])},
-                created_at=at,
-                occurred_at=at,
-                sources=(WriteSource(Source.of("import", SOURCE)),),
-            )
-        )
+        return cast(Passage, parse_fields(fields))
     except InvalidInput:
         context.report.leave_out(ODD_PASSAGES)
         return None

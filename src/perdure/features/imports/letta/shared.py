@@ -94,16 +94,12 @@ async def take_mcp_server(context: LettaContext, found: Object) -> None:
 
 async def take_folder(context: LettaContext, found: Object) -> None:
     """Make a folder where it is not here, and add the texts of files whose names it lacks. Raises: LettaRefused."""
-    folder = await context.find("folder", found["id"], context.library.folders.get)
-    new = folder is None
-    if folder is None and not context.dry:
-        fields: dict[str, Any] = {
-            name: text_in(found.get(name)) or None for name in ("name", "description", "instructions")
-        }
-        fields |= {"metadata": dict(object_in(found.get("metadata")))}
-        create = partial(create_folder, context.library, FileFolder(fields, {}))
-        folder = await context.make("folder", found["id"], create, context.library.folders.get)
-    context.count("folders", new=new, already=not new)
+    fields: dict[str, Any] = {
+        name: text_in(found.get(name)) or None for name in ("name", "description", "instructions")
+    }
+    fields |= {"metadata": dict(object_in(found.get("metadata")))}
+    create = partial(create_folder, context.library, FileFolder(fields, {}))
+    folder = await context.take("folder", found["id"], create, context.library.folders.get)
     context.folders[found["id"]] = "" if folder is None else folder.id
     names = set() if folder is None else {one.file.name async for one in list_files(folder)}
     step, params = partial(_take_file, context, folder, names), {"limit": FILES_AT_ONCE, "include_content": "true"}

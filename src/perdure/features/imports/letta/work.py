@@ -149,11 +149,7 @@ class LettaWork:
         async def get(id_: str) -> Block:
             return await context.library.blocks.get(BlockId(id_))
 
-        here = await context.find("block", found["id"], get)
-        block = new_block(found)
-        if here is None and not self._dry:
-            await context.make("block", found["id"], partial(context.library.blocks.add, block), get)
-        context.count("blocks", new=here is None, already=here is not None)
+        await context.take("block", found["id"], partial(context.library.blocks.add, new_block(found)), get)
 
     async def _identity(self, found: Object) -> None:
         """Take an identity with its agents and blocks; one that is here gets the agents that were made just now."""
