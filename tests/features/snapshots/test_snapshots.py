@@ -306,6 +306,28 @@ async def test_labels_that_were_given_round_are_as_they_were(tmp_path: Path) -> 
     assert (undone["one"], undone["two"]) == ("I was two.", "I was one.")
 
 
+async def test_a_clone_has_the_labels_of_its_moment(tmp_path: Path) -> None:
+    """Of a snapshot and of a step, also where another block has the label now."""
+    async with await open_async(tmp_path / "perdure.db") as perdure:
+        agent = await perdure.create_agent("ann")
+        for label in ("one", "two"):
+            await agent.blocks.create(label, f"I was {label}.")
+        await agent.send("Hello.")
+        kept = await agent.snapshots.make()
+        step = (await agent.steps())[0].id
+        for before, after in (("one", "three"), ("two", "one"), ("three", "two")):
+            await agent.blocks.edit(before, {"label": after})
+        document = await agent.snapshots.document((await agent.snapshots.make(step=step)).number)
+        for made in (
+            await agent.snapshots.clone("of snapshot", kept.number),
+            await agent.snapshots.clone("of step", step=step),
+            await perdure.load_snapshot(document, name="of file"),
+        ):
+            clone = await perdure.agent(made.name)
+            values = {block.label: block.value for block in await clone.blocks.list()}
+            assert (made.left, values["one"], values["two"]) == ([], "I was one.", "I was two.")
+
+
 async def test_a_label_that_a_shared_block_keeps_is_left_to_it(tmp_path: Path) -> None:
     async with await open_async(tmp_path / "perdure.db") as perdure:
         ann, ben = await perdure.create_agent("ann"), await perdure.create_agent("ben")

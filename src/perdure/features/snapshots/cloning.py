@@ -162,7 +162,7 @@ def _finish(
         block_id, value = _block_id(target, at.id), unforgotten_value(tx, moment.agent_id, at)
         if value is None:
             continue
-        tx.of(AgentRows).add_block(BlockId(at.id), block_id, version=at.version, value=value)
+        tx.of(AgentRows).add_block(at, block_id, value=value)
         if line is None:
             tx.blocks.attach(target, block_id)
         else:

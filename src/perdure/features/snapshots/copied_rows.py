@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure.core.ids import PREFIXES, AgentId, BlockId, derived_id, derived_run_id, id_in_other_run, run_of
 from perdure.core.messages import is_embedded
-from perdure.features.snapshots.values import Moment
+from perdure.features.snapshots.values import BlockAt, Moment
 from perdure.storage import migrations
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database.row_format import insert_into, storable
@@ -166,23 +166,25 @@ class AgentRows(Table):
             found = read_messages(self._db, self._org_id, agent_id, range(first, last + 1)).values()
             queue_texts(self._db, number, [one.seq for one in found if is_embedded(one)])
 
-    def add_block(self, block_id: BlockId, new_id: BlockId, *, version: int, value: str) -> None:
+    def add_block(self, at: BlockAt, new_id: BlockId, *, value: str) -> None:
         """Add a copy of a block as it was at a version, under the same number of the version, with the earlier ones.
 
         Args:
             value: that of the copy.
         """
+        block_id, version = at.id, at.version
         columns = (
-            "label, limit_chars, description, read_only, metadata, tags, is_template, hidden, created_at, updated_at,"
+            "limit_chars, description, read_only, metadata, tags, is_template, hidden, created_at, updated_at,"
             " created_by, updated_by"
         )
         self._run(
-            f"INSERT INTO blocks (id, org_id, number, value, version, {columns})"
-            f" SELECT :new_id, org_id, :number, :value, :version, {columns} FROM blocks"
+            f"INSERT INTO blocks (id, org_id, number, label, value, version, {columns})"
+            f" SELECT :new_id, org_id, :number, :label, :value, :version, {columns} FROM blocks"
             " WHERE id = :id AND org_id = :org_id",
             id=block_id,
             new_id=new_id,
             number=next_number(self._db),
+            label=at.label,
             value=storable(value),
             version=version,
         )

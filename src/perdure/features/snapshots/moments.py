@@ -88,10 +88,9 @@ def _now(tx: Tx, agent: Agent, conversation: Conversation) -> dict[str, Any]:
     }
 
 
-def block_at(block: Block, isolated: bool = False, version: int | None = None) -> BlockAt:
-    """Return a block at a version; None: the one that it has."""
-    version = block.version if version is None else version
-    return BlockAt(id=block.id, label=block.label, version=version, isolated=isolated)
+def block_at(block: Block, isolated: bool = False) -> BlockAt:
+    """Return a block at its version."""
+    return BlockAt(id=block.id, label=block.label, version=block.version, isolated=isolated)
 
 
 def _blocks(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Iterator[tuple[Block, bool]]:
@@ -174,7 +173,8 @@ def _blocks_at(
         if not known:
             continue
         shown = [one for one in known if one.created_at <= step.created_at or one.author.run_id == run.id]
-        blocks.append(block_at(block, isolated, known[0].version))
+        version, label = known[0].version, known[0].label
+        blocks.append(BlockAt(id=block.id, label=label, version=version, isolated=isolated))
         if shown:
             seen[block.id] = shown[0].version
     return blocks, seen
