@@ -36,9 +36,6 @@ from perdure.features.skills.tables import Skills
 from perdure.features.skills.units import archive, write_skill
 from perdure.storage.tx import Tx
 
-NAME_CHARS = 200
-_LIMIT_MIN = 1
-
 
 @dataclass(slots=True)
 class _Writer:
@@ -210,7 +207,7 @@ def _block_fields(file: FileText, block: Block | None, label: str) -> dict[str, 
         found["description"] = description
     limit = file.fields.get("limit")
     if limit is not None and (block is None or limit != block.limit_chars):
-        if type(limit) is not int or limit < _LIMIT_MIN:
+        if type(limit) is not int or limit < 1:
             raise file.refuse("limit", f"limit is {limit!r:.40}: give a number of characters")
         found["limit_chars"] = limit
     is_read_only = file.fields.get("read_only", False)
