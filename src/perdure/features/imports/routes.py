@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from fastapi import Request
 
+from perdure.features.imports.common.values import ImportReport, ItemCount
 from perdure.features.imports.forms import import_form
-from perdure.features.imports.wire import ImportShape
 from perdure.server.wire.http import Library, Router
+from perdure.server.wire.shapes import WireShape
 
 router = Router(tags=["imports"])
+
+
+class ImportCountShape(WireShape, of=ItemCount, fields="new already"):
+    """How many of a kind are new, and how many are here already."""
+
+
+class ImportShape(WireShape, of=ImportReport, fields="source"):
+    """What an import did, or would do. `agents`: name -> id of those that get something, empty where one is not made
+    yet; `withdrawn`: messages of a branch that the source has left since; `changed`: memories with another text,
+    and conversations with another title there since; `left_out`: why -> how many."""
+
+    agents: dict[str, str]
+    conversations: ImportCountShape
+    messages: ImportCountShape
+    memories: ImportCountShape
+    withdrawn: int
+    changed: int
+    left_out: dict[str, int]
 
 
 @router.post("/v1/imports")

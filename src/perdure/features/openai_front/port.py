@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import ImageLink, Message, Part, Text, ToolCall, ToolResult
-from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
+from perdure.core.models import ModelDelta, ModelOptions, ModelPiece, ModelReply, ModelRequest
 from perdure.features.openai_front.answers import AnswerEnd, ChatWriter, data_line, items_of_reply
 from perdure.features.openai_front.bodies import ChatRequest, CompletionMessage
 from perdure.server.wire.base import parse_parts
@@ -22,55 +21,45 @@ OF_ANSWERS = ("response_format", "tool_choice", "parallel_tool_calls")
 """Settings that say what the agent's own answers are like."""
 
 
-@dataclass(frozen=True, slots=True)
-class PortRequest:
-    """A request to a model of another API."""
+async def ask_port(
+    app: App, handle: str, shape: Mapping[str, Any], settings: Mapping[str, Any]
+) -> AsyncIterator[bytes]:
+    """Return the body of the answer to a request, in pieces, which raise ModelError. `settings`: of an agent, for what
+    the request does not set. Raises: ModelNotFound, InvalidInput, NotSupported."""
+    body, model = ChatRequest.model_validate(shape), app.models.find(handle)
+    if model is None:
+        raise app.models.not_found(handle)
+    own = {name: value for name, value in settings.items() if name not in OF_ANSWERS}
+    request = ModelRequest(
+        model=handle,
+        system=body.system,
+        messages=tuple([message async for message in _messages(app, body.messages, shape["messages"])]),
+        tools=body.tools_offered or (),
+        options=ModelOptions.from_settings({**own, **body.run_options.settings}),
+    )
+    return _answer(app, body, model.respond(request))
 
-    body: ChatRequest
-    request: ModelRequest
 
-    @classmethod
-    async def of(cls, app: App, handle: str, shape: Mapping[str, Any], settings: Mapping[str, Any]) -> PortRequest:
-        """The request of this body, with the settings of an agent for what that does not set. Raises: ModelNotFound,
-        InvalidInput, NotSupported."""
-        body = ChatRequest.model_validate(shape)
-        if app.models.find(handle) is None:
-            raise app.models.not_found(handle)
-        own = {name: value for name, value in settings.items() if name not in OF_ANSWERS}
-        request = ModelRequest(
-            model=handle,
-            system=body.system,
-            messages=tuple([message async for message in _messages(app, body.messages, shape["messages"])]),
-            tools=body.tools_offered or (),
-            options=ModelOptions.from_settings({**own, **body.run_options.settings}),
-        )
-        return cls(body, request)
-
-    async def answer(self, app: App) -> AsyncIterator[bytes]:
-        """The body of the answer, in pieces. Raises: ModelError."""
-        model, body, message_id = (
-            app.models.find(self.request.model),
-            self.body,
-            MessageId(app.ports.ids.new("message")),
-        )
-        assert model is not None
-        writer = ChatWriter(message_id, body.model, app.ports.clock.now(), with_usage=True)
-        reply: ModelReply | None = None
-        async for piece in model.respond(self.request):
-            if isinstance(piece, ModelReply):
-                reply = piece
-            elif body.stream and isinstance(piece, ModelDelta) and piece.kind == "text":
-                for chunk in writer.piece(message_id, piece.text):
-                    yield data_line(chunk)
-        assert reply is not None
-        if not body.stream:
-            outcome = AnswerEnd(reply.stop_reason, reply.usage)
-            yield json_bytes(writer.whole(items_of_reply(reply, message_id), outcome))
-            return
-        for last in writer.last(reply, message_id):
-            assert isinstance(last, dict)
-            yield data_line(last)
-        yield DONE
+async def _answer(app: App, body: ChatRequest, pieces: AsyncIterator[ModelPiece]) -> AsyncIterator[bytes]:
+    """Write what a model answers in the shape of the chat API. Raises: ModelError."""
+    message_id = MessageId(app.ports.ids.new("message"))
+    writer = ChatWriter(message_id, body.model, app.ports.clock.now(), with_usage=True)
+    reply: ModelReply | None = None
+    async for piece in pieces:
+        if isinstance(piece, ModelReply):
+            reply = piece
+        elif body.stream and isinstance(piece, ModelDelta) and piece.kind == "text":
+            for chunk in writer.piece(message_id, piece.text):
+                yield data_line(chunk)
+    assert reply is not None
+    if not body.stream:
+        outcome = AnswerEnd(reply.stop_reason, reply.usage)
+        yield json_bytes(writer.whole(items_of_reply(reply, message_id), outcome))
+        return
+    for last in writer.last(reply, message_id):
+        assert isinstance(last, dict)
+        yield data_line(last)
+    yield DONE
 
 
 async def _messages(

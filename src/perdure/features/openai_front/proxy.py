@@ -20,7 +20,7 @@ from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, Mo
 from perdure.engine.budget import CallBudget
 from perdure.features.openai_front.answers import data_line
 from perdure.features.openai_front.capture import ChatKeeping, KnownAgents
-from perdure.features.openai_front.port import PortRequest
+from perdure.features.openai_front.port import ask_port
 from perdure.features.openai_front.reading import STREAM, AnswerReading, WithoutUsage
 from perdure.providers.masking import answer_pieces
 from perdure.providers.openai_chat.faults import Target, error_of_connection, error_of_response
@@ -123,14 +123,16 @@ class Proxy:
             endpoint, name = self._app.models.provider_of(handle) or (None, "")
             speaks = endpoint is not None and endpoint.entry.api_name == "openai_chat" and endpoint.entry != SELF_SERVED
             if endpoint is None or not speaks or settings is not None or handle in self._app.models.own_handles:
-                asked = await PortRequest.of(self._app, handle, body, settings or {})
+                kind = STREAM if is_stream else "application/json"
+                pieces = await ask_port(self._app, handle, body, settings or {})
                 if keeping is not None:
                     await keeping.before()
-                kind, pieces = STREAM if is_stream else "application/json", asked.answer(self._app)
             else:
                 if hides_usage := hides_usage and budget.is_counted:
                     body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
-                kind, pieces = await self._send(endpoint, json_bytes({**body, "model": name}), name, keeping)
+                if keeping is not None:
+                    await keeping.before()
+                kind, pieces = await self._send(endpoint, json_bytes({**body, "model": name}), name)
             reading = AnswerReading(handle)
             read = _read(pieces, reading) if kind.startswith(STREAM) else _read_whole(pieces, reading)
             first = await anext(read, b"")
@@ -153,17 +155,13 @@ class Proxy:
             task.add_done_callback(lambda _: answered.close())
         return passing
 
-    async def _send(
-        self, endpoint: Endpoint, content: bytes, model: str, keeping: ChatKeeping | None
-    ) -> tuple[str, AsyncIterator[bytes]]:
-        """Send a body to a provider, once the chat is kept; return the media type of the answer, and its bytes as they
-        come. Raises: ModelError."""
+    async def _send(self, endpoint: Endpoint, content: bytes, model: str) -> tuple[str, AsyncIterator[bytes]]:
+        """Send a body to a provider; return the media type of the answer, and its bytes as they come. Raises:
+        ModelError."""
         url = api_url(endpoint.base_url, "/chat/completions")
         headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
         target, client = Target.of_request(model, url, headers), self._client(endpoint)
         request = client.build_request("POST", url, content=content, headers=headers)
-        if keeping is not None:
-            await keeping.before()
         response = await _send(client, request, target)
         return response.headers.get("content-type", "application/json"), _pieces(response, target)
 
