@@ -7,6 +7,7 @@ import base64
 import contextlib
 import os
 import random
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,12 +132,13 @@ async def until_equal(page: Page, fresh: Page, address: str) -> tuple[Any, Any]:
 
 
 async def texts_of(agent: AsyncAgent) -> list[str]:
-    """What was said; a text that was taken back stands before the one that was being typed meanwhile."""
+    """What was said; a text that was taken back stands before the one that was being typed meanwhile, also where it
+    comes back between two keys."""
     return [
         text
         for one in await agent.messages()
         if one.role == "user"
-        for text in text_without_images(one.parts).split("\n\n")
+        for text in re.findall(r"message \d+\.", text_without_images(one.parts))
     ]
 
 
