@@ -31,7 +31,7 @@ import numpy as np
 from perdure.core.text.dates import spans
 from perdure.core.text.words import parse_query
 from perdure.search.ranking.fuse import add_late, late_scores, pack_signs, rank
-from perdure.search.ranking.hints import hints_of, names_a_time
+from perdure.search.ranking.hints import count_asked, hints_of, kind_asked
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Column, Pool, PoolScope, QueryHints
 from perdure.search.ranking.query import without_names
@@ -51,7 +51,8 @@ TRIED: Mapping[str, Sequence[float]] = {
     "asks": (-0.4, -0.7, -1.0),
     "answers": (0.2, 0.5, 0.8),
     "when": (0.3, 0.6, 1.0),
-    "span": (1.0, 2.0, 3.0),
+    "name": (0.2, 0.4, 0.7),
+    "span": (2.0, 3.0, 4.0),
     "dense": (0.4, 0.5, 0.6),
     "late": (0.4, 0.6, 0.8),
 }
@@ -205,7 +206,6 @@ class _Rows:
             "chars": np.array([float(len(text)) for text in self.texts]),
             "asks": asks,
             "answers": np.r_[False, asks[:-1] & (sessions[1:] == sessions[:-1])],
-            "timed": np.array([names_a_time(text) for text in self.texts]),
         }
         self.scope = PoolScope(
             rows=len(turns),
@@ -230,6 +230,8 @@ class _Rows:
         columns = {name: values[rows] for name, values in self.columns.items()}
         if cosines is not None:
             columns["dense"] = cosines[rows].astype(float)
+        if asked := kind_asked(query):
+            columns["asked"] = np.array([count_asked(asked, self.texts[row]) for row in rows])
         return rows, Pool.of(rows, scope, counts=counts[:, rows], **columns)
 
 

@@ -17,11 +17,11 @@ from perdure.core.messages import MessageFilter, MessageScope
 from perdure.core.text.dates import TimeSpan, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
-from perdure.search.ranking.hints import hints_of, names_a_time
+from perdure.search.ranking.hints import count_asked, hints_of
 from perdure.search.ranking.history import LogColumns
 from perdure.search.ranking.hits import HITS_MAX, Hits, MessageHit, SearchReport, SearchRequest, Why, Wording
 from perdure.search.ranking.matching import clause_counts
-from perdure.search.ranking.pool import Pool, PoolScope
+from perdure.search.ranking.pool import AskedKind, Pool, PoolScope
 from perdure.search.ranking.query import VectorMatches, match_vectors, match_words, report_search, without_names
 from perdure.search.ranking.weights import HYBRID, LEXICAL
 from perdure.storage.tx import Tx
@@ -136,7 +136,7 @@ def rank_messages(
         spans=[(span.start.timestamp(), span.end.timestamp()) for span in times],
         now=now.timestamp(),
     )
-    pool = _pool(history, indexes, seqs, texts, query, matches, by_vectors, wordings, timed=hints.when)
+    pool = _pool(history, indexes, seqs, texts, query, matches, by_vectors, wordings, asked=hints.asked)
     ranked = rank(pool, hints, HYBRID if by_vectors.rows else LEXICAL)
     ran = report_search(query, [by_vectors], times, rows=scope.count, pool=len(seqs))
     return RankedMessages(agent, history, seqs, ranked, texts, wordings, ran)
@@ -231,13 +231,13 @@ def _pool(
     by_vectors: VectorMatches,
     wordings: Mapping[int, Sequence[Wording]],
     *,
-    timed: bool,
+    asked: AskedKind,
 ) -> Pool:
     """Build the columns that ranking reads, a row for each number of `seqs`.
 
     Args:
         indexes: (n) the row of each number in `history`; -1: none.
-        timed: whether it matters which texts name a time.
+        asked: what the query asks for.
     """
     row_texts = list(map(texts.__getitem__, seqs.tolist()))
     spot, occurred_at, traits = history.columns(indexes)
@@ -249,7 +249,7 @@ def _pool(
         occurred_at=occurred_at,
         counts=add_words(clause_counts(query, row_texts), query, seqs, wordings),
         dense=by_vectors.scores_of(seqs),
-        timed=np.array(list(map(names_a_time, row_texts)), np.bool_) if timed else None,
+        asked=np.array([count_asked(asked, text) for text in row_texts]) if asked else None,
         scope=PoolScope(
             rows=max(history.rows, len(seqs)),
             sessions=max(1, len(history.sizes)),

@@ -13,10 +13,10 @@ from perdure.core.passages import SEARCHED_STATES, Archive, PassageFilter, Passa
 from perdure.core.text.dates import TimeSpan, spans
 from perdure.core.text.words import Matches, Query
 from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
-from perdure.search.ranking.hints import hints_of, names_a_time
+from perdure.search.ranking.hints import count_asked, hints_of
 from perdure.search.ranking.hits import HITS_MAX, Hits, PassageHit, SearchReport, SearchRequest, Why
 from perdure.search.ranking.matching import clause_counts
-from perdure.search.ranking.pool import Pool, PoolScope
+from perdure.search.ranking.pool import AskedKind, Pool, PoolScope
 from perdure.search.ranking.query import VectorMatches, match_vectors, match_words, report_search
 from perdure.search.ranking.weights import PASSAGES
 from perdure.storage.tx import Tx
@@ -119,7 +119,7 @@ def rank_passages(
         request.text, spans=[(span.start.timestamp(), span.end.timestamp()) for span in times], now=now.timestamp()
     )
     pool = _pool(
-        archives, texts, query, matched, nearest_rows, np.concatenate([*cosines, np.zeros(0)]), timed=hints.when
+        archives, texts, query, matched, nearest_rows, np.concatenate([*cosines, np.zeros(0)]), asked=hints.asked
     )
     rows = sum(archive.passage_count for archive in archives)
     ran = report_search(query, nearest_rows, times, rows=rows, pool=len(texts))
@@ -183,14 +183,14 @@ def _pool(
     nearest_rows: Sequence[VectorMatches],
     cosines: NDArray[np.float64],
     *,
-    timed: bool,
+    asked: AskedKind,
 ) -> Pool:
     """Build the columns that ranking reads, a row for each text.
 
     Args:
         matched, nearest_rows: of each archive.
         cosines: (n) of each text to the query, nan: unknown.
-        timed: whether it matters which texts name a time.
+        asked: what the query asks for.
     """
     row_texts = texts.texts
     chars = np.array(list(map(len, row_texts)), np.int64)
@@ -219,7 +219,7 @@ def _pool(
         place=np.where(session == 0, np.arange(len(texts)) * APART, seqs),
         occurred_at=np.array(texts.occurred_at, np.float64),
         chars=chars,
-        timed=np.array(list(map(names_a_time, row_texts)), np.bool_) if timed else None,
+        asked=np.array([count_asked(asked, text) for text in row_texts]) if asked else None,
         uses=np.array(texts.uses, np.float64),
         counts=clause_counts(query, row_texts),
         dense=cosines,

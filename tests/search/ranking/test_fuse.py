@@ -17,7 +17,7 @@ from tests.support.strategies import effort
 
 NOW = 1_700_000_000.0
 DAY = 86_400.0
-ANY_HINTS = QueryHints(speakers=(1,), role=USER, spans=((NOW - 9 * DAY, NOW - 2 * DAY),), when=True, now=NOW)
+ANY_HINTS = QueryHints(speakers=(1,), role=USER, spans=((NOW - 9 * DAY, NOW - 2 * DAY),), asked="time", now=NOW)
 WEIGHTS = st.sampled_from([LEXICAL, HYBRID, PASSAGES])
 
 
@@ -50,7 +50,7 @@ def pools(draw: st.DrawFn, wild: bool = False) -> Pool:
         chars=column(numbers if wild else st.integers(0, 3000)).astype(float),
         asks=column(st.booleans()),
         answers=column(st.booleans()),
-        timed=column(st.booleans()),
+        asked=column(st.integers(0, 4)),
         uses=column(numbers if wild else st.integers(0, 30)).astype(float),
         counts=counts.astype(float).reshape(clauses, size),
         dense=column(numbers | st.just(float("nan"))).astype(float),
@@ -201,7 +201,8 @@ def test_equal_rows_stand_newest_first() -> None:
     [
         (QueryHints(speakers=(4,)), {"speaker": np.array([4, 5, -1])}),
         (QueryHints(role=ASSISTANT), {"role": np.array([ASSISTANT, USER, USER])}),
-        (QueryHints(when=True), {"timed": np.array([True, False, False])}),
+        (QueryHints(asked="time"), {"asked": np.array([1, 0, 0])}),
+        (QueryHints(asked="name"), {"asked": np.array([4, 1, 0])}),
         (QueryHints(spans=((NOW, NOW + DAY),)), {"occurred_at": np.array([NOW, NOW - DAY, NOW + 30 * DAY])}),
         (QueryHints(spans=((NOW, NOW + DAY),)), {"occurred_at": np.array([NOW + 3 * DAY, NOW - DAY, NOW + 6 * DAY])}),
         (QueryHints(now=NOW), {"occurred_at": np.array([NOW, NOW - 99 * DAY, np.nan]), "chars": np.full(3, 900.0)}),
@@ -286,5 +287,5 @@ def test_columns_of_other_lengths_and_names_are_refused() -> None:
     """One too short would otherwise be stretched, one that nobody knows passed over."""
     with pytest.raises(ValueError, match="different lengths"):
         Pool.of(np.arange(3), PoolScope(rows=3), chars=np.arange(2))
-    with pytest.raises(ValueError, match="no columns of a pool: asked"):
-        Pool.of(np.arange(3), PoolScope(rows=3), asked=np.arange(3))
+    with pytest.raises(ValueError, match="no columns of a pool: colour"):
+        Pool.of(np.arange(3), PoolScope(rows=3), colour=np.arange(3))

@@ -145,8 +145,9 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranking:
         parts["speaker"] = weights.speaker * np.isin(rows.traits[SPEAKER], hints.speakers)
     if hints.role != NO_ROLE:
         parts["role"] = weights.role * (rows.traits[ROLE] == hints.role)
-    if hints.when and rows.timed is not None:
-        parts["when"] = weights.when * rows.timed
+    if hints.asked and rows.asked is not None:
+        name, weight = ("when", weights.when) if hints.asked == "time" else ("name", weights.name)
+        parts[name] = weight * rows.asked
     if hints.spans:
         parts["span"] = weights.span * span_scores(rows.occurred_at, hints.spans)
     for values in parts.values():

@@ -1,11 +1,11 @@
-"""Hints in a query: whose messages it wants, from when, and whether it asks for a time. Patterns, no model."""
+"""Hints in a query: whose messages it wants, from when, and if it asks for a time or a name. Patterns, no model."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from perdure.search.ranking.pool import ASSISTANT, NO_ROLE, USER, QueryHints
+from perdure.search.ranking.pool import ASSISTANT, NO_ROLE, USER, AskedKind, QueryHints
 from perdure.search.ranking.query import count_distinct, names_in
 
 _SAID = (
@@ -35,8 +35,13 @@ _TIME_WORDS = frozenset(
     )
 )
 _TIME_ZH = re.compile("昨天|今天|明天|上周|下周|上个月|下个月|去年|明年|[0-9一二三四五六七八九十]+[年月日号]")
+_NAME_ASKED = re.compile(
+    r"\b(?:where|who|whom|whose|which|names?|named|called|city|cities|country|countries|places?)\b"
+)
+_NAME = re.compile(r"(?<![.!?] )(?<!^)\b[A-ZÀ-Þ][a-zß-ÿ]+")
 _WORDS = re.compile(r"\w+")
-TIME_CHARS = 2_000
+NAMES_COUNTED = 4
+READ_CHARS = 2_000
 
 
 def hints_of(
@@ -54,7 +59,7 @@ def hints_of(
     named = names_in(text, names)
     if len(named) >= count_distinct(tuple(names)):
         named = ()
-    return QueryHints(speakers=named, role=role_meant(text), spans=tuple(spans), when=asks_when(text), now=now)
+    return QueryHints(speakers=named, role=role_meant(text), spans=tuple(spans), asked=kind_asked(text), now=now)
 
 
 def role_meant(text: str) -> int:
@@ -69,17 +74,21 @@ def role_meant(text: str) -> int:
     return NO_ROLE
 
 
-def asks_when(text: str) -> bool:
-    """Return whether a query asks for a time."""
+def kind_asked(text: str) -> AskedKind:
+    """Return what a query asks for: "time", "name" (of a person, place or thing) or ""."""
     folded = text.casefold()
-    if folded.isascii() and _WHEN_WORDS.isdisjoint(_WORDS.findall(folded)):
-        return False
-    return _WHEN.search(folded) is not None
+    if not (folded.isascii() and _WHEN_WORDS.isdisjoint(_WORDS.findall(folded))) and _WHEN.search(folded):
+        return "time"
+    return "name" if _NAME_ASKED.search(folded) else ""
 
 
-def names_a_time(text: str) -> bool:
-    """Return whether the beginning of a text names a time: `Pool.timed`."""
-    folded = text[:TIME_CHARS].casefold()
+def count_asked(kind: AskedKind, text: str) -> int:
+    """Return how much of what a query asks for the beginning of a text holds: 1 if it names a time; or the number of
+    its names, words with a capital letter that begin no sentence, at most 4."""
+    text = text[:READ_CHARS]
+    if kind == "name":
+        return min(len(_NAME.findall(text)), NAMES_COUNTED)
+    folded = text.casefold()
     if not _TIME_WORDS.isdisjoint(_WORDS.findall(folded)):
-        return True
-    return not folded.isascii() and _TIME_ZH.search(folded) is not None
+        return 1
+    return int(not folded.isascii() and _TIME_ZH.search(folded) is not None)

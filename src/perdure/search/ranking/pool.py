@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ NO_ROLE, USER, ASSISTANT, TOOL = -1, 0, 1, 2
 
 ASKS, ANSWERS, SPEAKER, ROLE = range(4)
 """Rows of `Pool.traits`."""
+
+AskedKind = Literal["", "time", "name"]
+"""What a query asks for, as far as it matters which rows hold such a thing."""
 
 SESSION_SPAN = 1 << 32
 """A row's `spot` is the number of its session times this, plus its place there, which is less than half of it."""
@@ -79,7 +82,7 @@ class Pool:
         occurred_at: (n) epoch seconds; minus infinity: unknown.
         counts: (k, n) how often each clause of the query occurs in the text, from `matching.clause_counts`.
         dense: (n) cosine to the query; nan: unknown.
-        timed: (n) whether it names a time ("yesterday", "2023"); None: no row does, or it does not matter.
+        asked: (n) how much of what the query asks for it holds, from `hints.count_asked`; None: it does not matter.
         uses: (n) how often the row was used; None: never.
     """
 
@@ -90,7 +93,7 @@ class Pool:
     occurred_at: Column
     counts: Column
     dense: Column
-    timed: Column | None = None
+    asked: Column | None = None
     uses: Column | None = None
     scope: PoolScope
 
@@ -110,7 +113,7 @@ class Pool:
             occurred_at=self.occurred_at[rows],
             counts=self.counts.take(rows, axis=1),
             dense=self.dense[rows],
-            timed=None if self.timed is None else self.timed[rows],
+            asked=None if self.asked is None else self.asked[rows],
             uses=None if self.uses is None else self.uses[rows],
         )
 
@@ -119,14 +122,14 @@ class Pool:
         """Build a pool; neutral values replace the columns that are not known.
 
         Args:
-            columns_by_name: `session`, `place`, `speaker`, `role`, `occurred_at`, `chars`, `asks`, `answers`, `timed`,
+            columns_by_name: `session`, `place`, `speaker`, `role`, `occurred_at`, `chars`, `asks`, `answers`, `asked`,
                 `uses`, `counts`, `dense`; None means unknown. Sessions and places are whole numbers, places from 0 to
                 2^31. Without places no row has neighbours.
         Raises: ValueError: columns of different lengths, or with other names.
         """
         size = len(seq)
         columns = {name: column for name, column in columns_by_name.items() if column is not None}
-        if others := columns.keys() - _NEUTRAL.keys() - {"chars", "timed", "uses"}:
+        if others := columns.keys() - _NEUTRAL.keys() - {"chars", "asked", "uses"}:
             raise ValueError(f"no columns of a pool: {', '.join(sorted(others))}")
         lengths = {name: np.shape(column)[-1] for name, column in columns.items()}
         if set(lengths.values()) - {size}:
@@ -143,7 +146,7 @@ class Pool:
             occurred_at=np.where(np.isnan(occurred_at), -np.inf, occurred_at),
             counts=clip(known["counts"]),
             dense=known["dense"],
-            timed=columns.get("timed"),
+            asked=columns.get("asked"),
             uses=None if uses is None else clip(uses),
             scope=scope,
         )
@@ -171,12 +174,12 @@ class QueryHints:
         speakers: indexes of the names that it mentions.
         role: whose words it means: `USER` ("what did I say"), `ASSISTANT` ("what did you suggest") or `NO_ROLE`.
         spans: (start, end) of the times it names, in epoch seconds.
-        when: whether it asks for a time.
+        asked: what it asks for.
         now: epoch seconds; nan: age does not count.
     """
 
     speakers: tuple[int, ...] = ()
     role: int = NO_ROLE
     spans: tuple[tuple[float, float], ...] = ()
-    when: bool = False
+    asked: AskedKind = ""
     now: float = float("nan")
