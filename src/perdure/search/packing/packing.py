@@ -279,8 +279,8 @@ class _Packer:
 
     def _add(self, candidate: Candidate, tokens: int, *, at_most: int) -> int:
         """Select a candidate, or as much as there is room for; return the tokens, 0 without room."""
-        titles = [self.setter.section(candidate), self.setter.heading(candidate, with_conversation=True)]
-        titles = [title for title in titles if title and title not in self.headings]
+        section, _, heading = self.setter.titles(candidate)
+        titles = [title for title in (section, heading) if title and title not in self.headings]
         extra = sum(self.counter(line) + 1 for line in titles)
         room = min(self.room - extra, at_most)
         part = self._fit(candidate, room, tokens)

@@ -111,7 +111,7 @@ class Typesetter:
     def __init__(self, home: tzinfo, *, in_words: bool = False) -> None:
         self._home, self._in_words = home, in_words
         self._items: dict[tuple[str, str, int, int], str] = {}
-        self._titles: dict[tuple[str, str], tuple[str, str]] = {}
+        self._titles: dict[tuple[str, str], tuple[str, str, str]] = {}
 
     def render(self, excerpts: Sequence[Excerpt]) -> str:
         """Render excerpts from `sort_for_reading`, numbered in this order; "" for none."""
@@ -127,9 +127,10 @@ class Typesetter:
         for number, each in enumerate(excerpts, start=1):
             candidate = each.candidate
             same = before is not None and before.kind == candidate.kind
-            if not same and (above_all := self.section(candidate)):
-                yield above_all
-            title = self.heading(candidate, with_conversation=len(conversations) > 1)
+            section, *titles = self.titles(candidate)
+            if section and not same:
+                yield section
+            title = titles[len(conversations) > 1]
             if title and not (same and title == above):
                 yield title
             elif same and before is not None and not self._in_words and _gap(before, candidate):
@@ -137,32 +138,30 @@ class Typesetter:
             yield self.item(each, number)
             before, above = candidate, title
 
-    def section(self, candidate: Candidate) -> str:
-        """Return the heading of a candidate's section; empty for none."""
-        return (_IN_WORDS if self._in_words else _SECTIONS)[candidate.kind]
-
-    def heading(self, candidate: Candidate, *, with_conversation: bool) -> str:
-        """Return the line above a document's passages, or above the turns of one day. `with_conversation`: name the
-        conversation, as there are several."""
+    def titles(self, candidate: Candidate) -> tuple[str, str, str]:
+        """Return the heading of a candidate's section, and the line above a document's passages, or above the turns of
+        one day: without, and with the name of the conversation, for where there are several. Empty: none."""
         key = candidate.kind, candidate.id
         titles = self._titles.get(key)
         if titles is None:
-            titles = self._titles[key] = self._headings(candidate)
-        return titles[with_conversation]
+            section = (_IN_WORDS if self._in_words else _SECTIONS)[candidate.kind]
+            titles = self._titles[key] = section, *self._headings(candidate)
+        return titles
 
     def _headings(self, candidate: Candidate) -> tuple[str, str]:
-        """Return the heading without, and with the name of the conversation."""
+        """Return the last two of `titles`."""
         if candidate.kind not in ("passage", "turn"):
             return "", ""
+        day = _day(candidate.occurred_at, self._home)
         if self._in_words:
-            title = _name(candidate.source, _SOURCE_CHARS) or _day(candidate.occurred_at, self._home)
-            return (f"{title}:", f"{title}:") if title else ("", "")
-        if candidate.kind == "passage":
+            title = _name(candidate.source, _SOURCE_CHARS) or day
+            title = f"{title}:" if title else ""
+        elif candidate.kind == "passage":
             title = f"### {_name(candidate.source, _SOURCE_CHARS)}" if candidate.source else ""
-            return title, title
-        day, conversation = _day(candidate.occurred_at, self._home), _name(candidate.conversation)
-        both = ", ".join(filter(None, (day, conversation)))
-        return f"### {day}" if day else "", f"### {both}" if both else ""
+        else:
+            both = ", ".join(filter(None, (day, _name(candidate.conversation))))
+            return f"### {day}" if day else "", f"### {both}" if both else ""
+        return title, title
 
     def item(self, each: Excerpt, number: int) -> str:
         """Render one piece. Lines after the first are indented, so that no text can imitate a heading or another
