@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from perdure import InvalidInput
+from perdure.features.benchmarks.page import write_page
 from tests.support.programs import run_inside
 
 
@@ -72,3 +74,16 @@ def test_what_can_not_be_run_is_refused(tmp_path: Path, arguments: list[str], pr
 
     assert result.returncode != 0 and problem in result.stderr + result.stdout
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", '{"benchmark": "dmr"}', '{"data": {}, "title": "x", "about": "y"}', "\xff"]
+)
+def test_a_page_of_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+    """With the file's name."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "result.json").write_bytes(text.encode("latin-1"))
+
+    with pytest.raises(InvalidInput, match=r"one/result\.json is no result that `perdure bench` has written"):
+        write_page(tmp_path)
+    assert not (tmp_path / "results.html").exists()

@@ -23,10 +23,19 @@ def write_result(folder: Path, result: Mapping[str, Any]) -> Path:
 
 def write_page(folder: Path) -> Path:
     """Write the page of the results in a folder and in the folders in it, and return its file. Raises: InvalidInput."""
+    from jinja2 import UndefinedError
+
     found = sorted({*folder.glob(RESULT), *folder.glob(f"*/{RESULT}")})
     if not found:
         raise InvalidInput(f"{folder} has no {RESULT}: `perdure bench NAME ... --out {folder}` writes one")
-    return _write(folder / PAGE, render_page([_read(one) for one in found]))
+    results = []
+    for file in found:
+        try:
+            results.append(json.loads(file.read_text(encoding="utf-8")))
+            render_page(results[-1:])
+        except (OSError, ValueError, LookupError, TypeError, RecursionError, UndefinedError) as error:
+            raise InvalidInput(f"{file} is no result that `perdure bench` has written: {error}") from error
+    return _write(folder / PAGE, render_page(results))
 
 
 def render_page(results: Sequence[Mapping[str, Any]]) -> str:
@@ -48,16 +57,6 @@ def render_grid(system: Mapping[str, Any], title: str) -> str:
         depths=sorted({depth for _, depth in cells}),
         cells={place: fmean(points) for place, points in cells.items()},
     )
-
-
-def _read(file: Path) -> Mapping[str, Any]:
-    """Return a result. Raises: InvalidInput: it is none."""
-    try:
-        result: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        result["benchmark"], result["prompts"], result["data"]["sha256"]
-        return result
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise InvalidInput(f"{file} is no result that `perdure bench` has written") from error
 
 
 def _render(name: str, **values: Any) -> str:

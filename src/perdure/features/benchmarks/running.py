@@ -205,7 +205,7 @@ class Benchmark:
 
     def verdict(self, claim: Claim) -> bool | None:
         """Return what the judge that is a model has said; None: nothing, or no verdict."""
-        row = self.rows.find(self._judge_key(claim))
+        row = self.judge_row(claim)
         return None if row is None or "answer" not in row else verdict_of(row["answer"])
 
     def judge_row(self, claim: Claim) -> Mapping[str, Any] | None:
