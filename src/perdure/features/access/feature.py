@@ -9,7 +9,7 @@ FEATURE = Feature(
     nouns={
         "org": Noun(modules=("commands",), help="Create, list or delete organisations; audit."),
         "user": Noun(modules=("commands",), help="Create, list or delete users."),
-        "key": Noun(modules=("commands",), help="Create, list, revoke or delete API keys; show the server's own."),
+        "key": Noun(modules=("commands",), help="Create, list, revoke or delete API keys; show the server's."),
     },
     routes=("routes",),
     pages=("pages",),

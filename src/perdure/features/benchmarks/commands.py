@@ -43,7 +43,7 @@ async def bench(
     depths: Annotated[str, option("Of niah: percents, separated by commas.", "NUMBERS")] = "",
     yes: Yes = False,
 ) -> None:
-    """Measure what agents remember, by a published benchmark, and compare with baselines.
+    """Measure what agents remember, by published benchmarks.
 
     It says what is to be asked and what that costs, and asks. If it is stopped, the same command goes on, and asks
     nothing twice. `perdure bench page DIR` writes the results as a page.

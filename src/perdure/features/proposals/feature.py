@@ -10,7 +10,7 @@ FEATURE = Feature(
     name="proposals",
     nouns={
         "proposal": Noun(
-            modules=("commands",), help="List, show, approve or refuse changes of memory that agents propose."
+            modules=("commands",), help="List, show, approve or refuse what agents propose to change."
         ),
         "memory": Noun(modules=("commands",)),
     },
