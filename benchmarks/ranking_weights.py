@@ -30,8 +30,9 @@ import numpy as np
 
 from perdure.core.text.dates import spans
 from perdure.core.text.words import parse_query
-from perdure.search.ranking.fuse import add_late, late_scores, pack_signs, rank
+from perdure.search.ranking.fuse import add_late, rank
 from perdure.search.ranking.hints import count_asked, hints_of, kind_asked
+from perdure.search.ranking.late import LATE_ROWS, late_scores, pack_signs
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Column, Pool, PoolScope, QueryHints
 from perdure.search.ranking.query import without_names
@@ -39,7 +40,7 @@ from perdure.search.ranking.weights import HYBRID, LEXICAL, Weights
 
 __all__ = ["main"]
 
-NEAREST, REACH, LATE_ROWS, DEPTH, BUDGET_CHARS = 200, 2, 30, 50, 4000
+NEAREST, REACH, DEPTH, BUDGET_CHARS = 200, 2, 50, 4000
 METRICS = ("R@10", "MRR", "R@4kc")
 MULTI_HOP = 1
 
@@ -54,7 +55,7 @@ TRIED: Mapping[str, Sequence[float]] = {
     "name": (0.2, 0.4, 0.7),
     "span": (2.0, 3.0, 4.0),
     "dense": (0.4, 0.5, 0.6),
-    "late": (0.4, 0.6, 0.8),
+    "late": (0.6, 0.8, 1.0),
 }
 
 
@@ -69,7 +70,7 @@ class Talk:
     hints: Sequence[QueryHints]
     pools: Sequence[tuple[Column, Pool]]
     query_words: Sequence[Column]
-    turn_words: Sequence[Column]
+    turn_words: Sequence[bytes]
 
 
 @dataclass(frozen=True)
@@ -237,10 +238,9 @@ class _Rows:
 
 def _vectors(path: Path, texts: Sequence[str], queries: Sequence[str]) -> Vectors:
     """Of a file that an earlier run left, or computed now and left there."""
-    both = [*texts, *queries]
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole, words = asyncio.run(_embedded(both))
+        whole, words = asyncio.run(_embedded(texts, queries))
         np.savez(path, whole=whole, words=np.concatenate(words).astype(np.float16), sizes=[len(one) for one in words])
     with np.load(path) as kept:
         words = np.split(kept["words"].astype(np.float32), np.cumsum(kept["sizes"])[:-1])
@@ -249,7 +249,7 @@ def _vectors(path: Path, texts: Sequence[str], queries: Sequence[str]) -> Vector
     return Vectors(whole[:count], whole[count:], words[:count], words[count:])
 
 
-async def _embedded(texts: Sequence[str]) -> tuple[Column, list[Column]]:
+async def _embedded(texts: Sequence[str], queries: Sequence[str]) -> tuple[Column, list[Column]]:
     from perdure.providers.embeddings.minilm import MiniLM
     from perdure.providers.embeddings.weights import open_folder
     from tests.providers.embeddings.models import minilm_folder
@@ -258,7 +258,9 @@ async def _embedded(texts: Sequence[str]) -> tuple[Column, list[Column]]:
         raise SystemExit("no weights of MiniLM: `make setup` gets them; or leave out --vectors")
     model = MiniLM(open_folder(folder))
     try:
-        return await model.embed(texts), list(await model.embed_words(texts))
+        rows, words = await model.embed_with_words(texts)
+        query_rows, query_words = await model.embed_with_words(queries, purpose="query")
+        return np.concatenate([rows, query_rows]), [*words, *query_words]
     finally:
         await model.close()
 

@@ -11,7 +11,7 @@ import perdure
 
 SRC = Path(perdure.__file__).parent
 
-ASKS = frozenset({"respond", "extract", "summarize", "embed", "embed_words", "summarise"})
+ASKS = frozenset({"respond", "extract", "summarize", "embed", "embed_with_words", "summarise"})
 """The verbs of models, extractors and embedders, and the engine's own that leads to one."""
 
 BY_READING = frozenset(

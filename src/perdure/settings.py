@@ -61,8 +61,6 @@ class Settings(Limits):
         file_limit_bytes: the size limit of a file in a folder, in bytes.
         files: where the bytes of uploaded files are kept, as `s3://bucket/prefix`; the usual `AWS_...` variables say
             how to reach it; empty: in the store, until their text is made.
-        late_interaction_ms: the milliseconds in which a search may compare its first hits with the query word by word,
-            which only the local model can; 0: it does not.
         secret_key: the key that encrypts secrets, at least 16 characters; empty: the file `secret.key` beside the
             store, which the first secret creates. PostgreSQL needs the setting.
         secret_key_old: the key before `secret_key`, which only decrypts, until `perdure secret rotate` has run.
@@ -133,7 +131,6 @@ class Settings(Limits):
     background: str = ""
     file_limit_bytes: int = 50_000_000
     files: str = ""
-    late_interaction_ms: int = 0
     secret_key: str = field(default="", repr=False)
     secret_key_old: str = field(default="", repr=False)
     web_search: str = ""
@@ -250,7 +247,7 @@ def _expanded(name: str, path: str) -> Path:
 
 
 _DEFAULTS = Settings()
-_MAY_BE_ZERO = {"max_tokens", "max_cost_usd", "late_interaction_ms", "local_memory_mb", "audit_days"}
+_MAY_BE_ZERO = {"max_tokens", "max_cost_usd", "local_memory_mb", "audit_days"}
 
 
 def default_home() -> Path:

@@ -300,7 +300,7 @@ class ForgettingContract(Contract):
         """The index is merged in steps, the cache of vectors emptied, and the database written anew."""
         async with self.open_store() as store:
             agent = await store.write(self.fill_tables)
-            await store.write(lambda tx: tx.vectors.store_cache(MODEL, [(b"12345678", b"vector")]))
+            await store.write(lambda tx: tx.vectors.store_cache(MODEL, [(b"12345678", b"vector", b"words")]))
             await store.write(lambda tx: tx.of(TextMentions).revise_settings(agent.id))
             begin = True
             while await store.write(_merge, begin):

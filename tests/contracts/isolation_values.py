@@ -158,12 +158,13 @@ OF_VERBS: Mapping[str, Any] = {
     **{"vectors.fail.reason": "stolen", "steps.end.status": "failed", "messages.revise.parts": (Text("stolen"),)},
     **{"files.put_parts.parts": [FilePart(seq=1, first_line=2, first_char=0, text="stolen")]},
     **{"messages.append.drafts": [Draft(id=MessageId(f"message-{NEW}"), role="user", parts=(Text("hello"),))]},
-    **{"vectors.put.rows": [(0, VECTOR)], "vectors.store_cache.rows": [(b"hash", VECTOR)]},
+    **{"vectors.put.rows": [(0, VECTOR)], "vectors.store_cache.rows": [(b"hash", VECTOR, None)]},
     **{"runs.add.run_id": RunId(f"run-{NEW}"), "steps.add.step_id": StepId(f"step-{NEW}")},
     **{"conversations.add.conversation_id": ConversationId(f"conv-{NEW}")},
     **{"vectors.claim.at": LATER, "vectors.renew.until": LATER, "messages.view.upto_seq": 99},
     **{
-        f"vectors.{verb}.model": MODEL for verb in ("claim", "waits", "fill", "open", "put", "restart", "use_embedding")
+        f"vectors.{verb}.model": MODEL
+        for verb in ("claim", "fill", "open", "put", "restart", "use_embedding", "waits", "words")
     },
     "files.put_bytes.seq": 1,
     **{"group_turns.begin.plan": GroupPlan(kind="dynamic", participants=()), "group_turns.end.reason": "end_turn"},
@@ -285,6 +286,7 @@ class Values:
             "upkeep.check.owner": of.owner,
             "vectors.open.owner_id": of.bare_owner.id,
             "vectors.open.number": of.bare_owner.number,
+            "vectors.words.texts": [(of.owner.number, of.passage.seq)],
             "folders.find_by_archive.archive_id": of.folder.archive_id,
             "servers.put_tool.tool": McpTool(server_id=of.server.id, name="look", local_name="stolen"),
             "events.add.events": [RunQueued(of.run.id)],

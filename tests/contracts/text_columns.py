@@ -128,6 +128,7 @@ NO_TEXTS = {
     """,
     "made from a text, and follows it": """
         archive_tags.tag passage_tags.tag embedding_cache.vector passages.embedding vectors.vector turns.names
+        embedding_cache.words vectors.words
         message_words.label message_words.words passage_words.label passage_words.words entity_names.name
     """,
     "an error of this text's embedding, which goes with the text's place in the queue": "embedding_queue.failure",

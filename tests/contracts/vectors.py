@@ -340,6 +340,46 @@ class VectorContract(Contract):
             assert await store.write(claimed_seqs) == [(agent.number, 0)]
             assert (await store.read(scope_of, archive.number)).version == 0
 
+    async def test_signs_of_words_go_with_their_vector(self) -> None:
+        """They are read by text, for the model of the scope; what is changed, removed or begun again has none."""
+        async with self.open_store() as store:
+            agent, archive = await store.write(self.add_embedded)
+            numbers = agent.number, archive.number
+            texts = [(number, seq) for number in numbers for seq in (0, 1, 2)]
+
+            def fill(tx: Tx) -> None:
+                self.say(tx, agent.id, "one", "two", "three")
+                for text in "abc":
+                    self.add_passage(tx, archive.id, text)
+                rows = [(seq, blob(1, 0)) for seq in range(3)]
+                for number in numbers:
+                    tx.vectors.put(number, rows, model=MODEL, dimensions=2, words={0: b"\x80", 1: b"\x40\0", 2: None})
+
+            await store.write(fill)
+            assert await store.read(lambda tx: tx.vectors.words(MODEL, texts)) == dict(
+                zip(texts, (b"\x80", b"\x40\0", None) * 2, strict=True)
+            )
+            assert await store.read(lambda tx: tx.vectors.words("other/model", texts)) == {}
+            assert await store.read(lambda tx: tx.vectors.words(MODEL, [])) == {}
+
+            def change(tx: Tx) -> None:
+                tx.messages.revise(tx.messages.list(agent.id)[0].id, None, author=ADA, at=AT)
+                tx.passages.put(replace(tx.passages.page(archive.id)[0], text="new"))
+                tx.vectors.put(archive.number, [(1, blob(0, 1))], model=MODEL, dimensions=2)
+
+            await store.write(change)
+            assert await store.read(lambda tx: tx.vectors.words(MODEL, texts)) == {
+                (agent.number, 1): b"\x40\0",
+                (agent.number, 2): None,
+                (archive.number, 1): None,
+                (archive.number, 2): None,
+            }
+            await store.write(lambda tx: tx.vectors.restart(agent.number, MODEL))
+            assert set(await store.read(lambda tx: tx.vectors.words(MODEL, texts))) == {
+                (archive.number, 1),
+                (archive.number, 2),
+            }
+
     async def test_what_was_there_before_is_looked_through_in_bounded_steps(self) -> None:
         """A scope opened late, or begun again: every text without a vector of this model is queued, a few at a time."""
         async with self.open_store() as store:
@@ -447,16 +487,20 @@ class VectorContract(Contract):
         """For their model only; many more than there is room for take each other's place."""
         async with self.open_store() as store:
             first, second = bytes(16), b"\1" * 16
-            await store.write(lambda tx: tx.vectors.store_cache(MODEL, [(first, blob(1, 0)), (second, blob(0, 1))]))
+            await store.write(
+                lambda tx: tx.vectors.store_cache(MODEL, [(first, blob(1, 0), b"\1"), (second, blob(0, 1), None)])
+            )
             assert await store.read(lambda tx: tx.vectors.load_cache(MODEL, [first, second, b"\2" * 16])) == {
-                first: blob(1, 0),
-                second: blob(0, 1),
+                first: (blob(1, 0), b"\1"),
+                second: (blob(0, 1), None),
             }
             assert await store.read(lambda tx: tx.vectors.load_cache("other/model", [first])) == {}
             rival = b"\0" * 8 + b"\3" * 8  # of the same slot as the first
-            await store.write(lambda tx: tx.vectors.store_cache("other/model", [(rival, blob(1))]))
+            await store.write(lambda tx: tx.vectors.store_cache("other/model", [(rival, blob(1), None)]))
             assert await store.read(lambda tx: tx.vectors.load_cache(MODEL, [first, rival])) == {}
-            assert await store.read(lambda tx: tx.vectors.load_cache("other/model", [rival])) == {rival: blob(1)}
+            assert await store.read(lambda tx: tx.vectors.load_cache("other/model", [rival])) == {
+                rival: (blob(1), None)
+            }
 
 
 def late_claims(tx: Tx) -> Sequence[Claim]:

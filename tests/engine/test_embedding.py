@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from perdure.core.errors import ModelAuthenticationFailed, ModelOverloaded, ModelRequestRefused
 from perdure.core.passages import Archive
-from perdure.core.ports import Clock, EmbedPurpose
+from perdure.core.ports import Clock, Embedder, EmbedPurpose
 from perdure.core.vectors import ScopeCounts
 from perdure.domain.archives.embedding import reindex
 from perdure.engine.ports import SystemClock
@@ -73,7 +74,7 @@ class LoopClock:
 
 
 @asynccontextmanager
-async def open_store(path: Path, embedder: ScriptedEmbedder, *, clock: Clock | None = None) -> AsyncIterator[Store]:
+async def open_store(path: Path, embedder: Embedder, *, clock: Clock | None = None) -> AsyncIterator[Store]:
     """A store with a worker."""
     store = SqliteStore.open(path, at=START)
     worker = EmbeddingWorker(store, embedder, clock=clock or SystemClock(), randomness=Fixed())
@@ -105,6 +106,12 @@ def is_complete(counts: ScopeCounts) -> bool:
     return counts.waiting == 0 and counts.scope.fill_from is None
 
 
+def words_of(tx: Tx, archive: Archive) -> dict[int, bytes | None]:
+    """Number -> signs of the words of each passage that has a vector."""
+    found = tx.vectors.words("test/words", [(archive.number, seq) for seq in range(10)])
+    return {seq: words for (_, seq), words in found.items()}
+
+
 def fill(tx: Tx, archive: Archive, texts: Sequence[str]) -> None:
     """Add these passages to an archive."""
     for text in texts:
@@ -126,6 +133,59 @@ async def test_what_is_written_gets_its_vector_at_once(tmp_path: Path) -> None:
 
     assert (passages.failed, messages.failed) == (0, 0)
     assert {text for asked in embedder.requests for text in asked} == {*AWKWARD, "hello", "a \ud800 walrus"}
+
+
+class Wordless:
+    """`Embedder` that makes no vectors of words, as one behind a network."""
+
+    def __init__(self) -> None:
+        self._inner = ScriptedEmbedder()
+        self.handle, self.dimensions, self.local = self._inner.handle, 64, False
+
+    async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
+        return await self._inner.embed(texts, purpose=purpose)
+
+    async def close(self) -> None: ...
+
+
+async def test_the_signs_of_a_texts_words_are_kept_with_its_vector(tmp_path: Path) -> None:
+    """Eight bytes for each word of 64 numbers, at most 64 words; also of equal texts. One without words keeps none."""
+    texts = ["red wine", "red wine", "blue " * 200]
+    async with open_store(tmp_path / "p.db", ScriptedEmbedder()) as store:
+        archive = await store.write(units.add_archive)
+        await store.write(fill, archive, texts)
+        await find_counts(store, lambda counts: counts.scope.row_count == 3, number=archive.number)
+        await store.write(fill, archive, ["red wine"])
+        await find_counts(store, lambda counts: counts.scope.row_count == 4, number=archive.number)
+        words = await store.read(words_of, archive)
+        assert [len(words[seq] or b"") for seq in range(4)] == [16, 16, 512, 16]
+        assert words[0] == words[1] == words[3]
+    async with open_store(tmp_path / "other.db", Wordless()) as store:
+        archive = await store.write(units.add_archive)
+        await store.write(fill, archive, texts)
+        await find_counts(store, lambda counts: counts.scope.row_count == 3, number=archive.number)
+        assert await store.read(words_of, archive) == dict.fromkeys(range(3))
+
+
+async def test_what_is_removed_leaves_no_signs_of_its_words(tmp_path: Path) -> None:
+    """Of a deleted passage, a changed one that waits for its vector, and an archive that is gone."""
+    embedder = ScriptedEmbedder()
+    async with open_store(tmp_path / "p.db", embedder) as store:
+        archive, gone = await store.write(units.add_archive), await store.write(units.add_archive)
+        for one in (archive, gone):
+            await store.write(fill, one, ["red wine", "blue sky"])
+            await find_counts(store, lambda counts: counts.scope.row_count == 2, number=one.number)
+        embedder.fail()
+
+        def remove(tx: Tx) -> None:
+            first, second = tx.passages.page(archive.id)
+            tx.passages.delete(archive.id, [first.seq])
+            tx.passages.put(replace(second, text="changed"))
+            tx.vectors.close(gone.number)
+
+        await store.write(remove)
+    with closing(sqlite3.connect(tmp_path / "p.db")) as file:
+        assert file.execute("SELECT COUNT(*), COUNT(vector), COUNT(words) FROM vectors").fetchall() == [(2, 0, 0)]
 
 
 async def test_equal_texts_are_embedded_once(tmp_path: Path) -> None:

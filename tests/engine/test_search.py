@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +16,9 @@ from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.blocks import Author
 from perdure.core.messages import MessageFilter, Reasoning, Role, Text
 from perdure.core.models import ModelReply
+from perdure.core.ports import Embedder
 from perdure.core.text.words import parse_query
+from perdure.domain.archives.embedding import reindex
 from perdure.engine.search import search as search_module
 from perdure.engine.search.search import Search
 from perdure.search.messages import SPAN_CANDIDATES
@@ -30,8 +34,8 @@ TALK: tuple[tuple[Role, str, str], ...] = (
 START = datetime(2023, 5, 8, 13, tzinfo=UTC)
 
 
-async def open_library(folder: Path, embedder: ScriptedEmbedder | None = None, *, late_ms: int = 0) -> AsyncPerdure:
-    settings = Settings(model="test/scripted", embedding="none", late_interaction_ms=late_ms)
+async def open_library(folder: Path, embedder: Embedder | None = None) -> AsyncPerdure:
+    settings = Settings(model="test/scripted", embedding="none")
     models = {"test/scripted": ScriptedModel()}
     return await AsyncPerdure.open(folder / "agents.db", models=models, settings=settings, embedder=embedder)
 
@@ -71,7 +75,7 @@ async def test_vectors_find_what_shares_no_word_of_the_index(tmp_path: Path) -> 
         await wait_for_vectors(perdure)
         hits = await agent.search("painted kitchens")
         assert hits[0].message.text == TALK[3][2]
-        assert (hits.ran.arms, dict(hits.ran.left_out)) == (("words", "vectors"), {})
+        assert (hits.ran.arms, dict(hits.ran.left_out)) == (("words", "vectors", "late"), {})
         by_tool = await agent.tools.run("conversation_search", {"query": "painted kitchens"})
         relevance = {"search_mode": "hybrid", "score": round(hits[0].score, 3)}
         assert json.loads(by_tool.text)["results"][0]["relevance"] == relevance
@@ -102,7 +106,7 @@ async def test_a_search_goes_on_without_an_embedder_that_does_not_answer(
         assert hits.ran.left_out["vectors"]
         embedder.recover()
         monkeypatch.setattr(search_module, "QUERY_TIMEOUT_S", 30)  # however busy the machine is
-        assert (await agent.search("bicycle")).ran.arms == ("words", "vectors")
+        assert (await agent.search("bicycle")).ran.arms == ("words", "vectors", "late")
 
 
 async def test_vectors_of_another_model_are_not_compared(tmp_path: Path) -> None:
@@ -177,21 +181,58 @@ async def test_what_a_reset_took_away_leaves_room_for_the_rest_of_a_named_time(t
         assert {hit.message.text for hit in found} == {text for _, _, text, _ in kept}
 
 
-async def test_late_interaction_runs_where_it_is_set_and_has_time(tmp_path: Path) -> None:
-    """It is an arm of its own; without time the order stays and it is said."""
-    async with await open_library(tmp_path, ScriptedEmbedder(), late_ms=5_000) as perdure:
+async def test_late_interaction_compares_words_that_are_stored(tmp_path: Path) -> None:
+    """It is an arm of its own, also for passages of several archives, and embeds nothing but the query, once."""
+    embedder = ScriptedEmbedder()
+    async with await open_library(tmp_path, embedder) as perdure:
+        agent = await create_talker(perdure)
+        for text in ("The kitchen is green.", "The roof is red."):
+            await agent.archive(text)
+        shed = await perdure.archives.create("shed")
+        for text in ("A green kitchen stands there.", "Nothing else."):
+            await shed.insert(text)
+        await agent.archives.attach(shed.id)
+        await wait_for_vectors(perdure)
+        before = len(embedder.requests)
+        hits = await agent.search("painted the kitchen", explain=True)
+        passages = await agent.search_archive("green kitchen", explain=True)
+
+        assert embedder.requests[before:] == [("painted the kitchen",), ("green kitchen",)]
+        assert hits.ran.arms == passages.ran.arms == ("words", "vectors", "late")
+        assert hits[0].message.text == TALK[3][2]
+        assert hits[0].why is not None and hits[0].why.parts["late"] > 0
+        assert {hit.passage.text for hit in passages[:2]} == {"The kitchen is green.", "A green kitchen stands there."}
+        assert all(hit.why is not None and hit.why.parts["late"] > 0 for hit in passages[:2])
+
+
+async def test_texts_without_signs_of_words_keep_their_place_until_they_are_embedded_again(tmp_path: Path) -> None:
+    """The search says so, and what to type."""
+    async with await open_library(tmp_path, ScriptedEmbedder()) as perdure:
         agent = await create_talker(perdure)
         await wait_for_vectors(perdure)
-        hits = await agent.search("painted the kitchen", explain=True)
-        assert hits.ran.arms == ("words", "vectors", "late")
-        assert hits[0].message.text == TALK[3][2]
-        assert hits[0].why is not None and "late" in hits[0].why.parts
-        await agent.archive("The kitchen is green.")
-        assert (await agent.search_archive("green kitchen")).ran.arms[-1] == "late"
+        with closing(sqlite3.connect(tmp_path / "agents.db")) as file:
+            file.execute("UPDATE vectors SET words = NULL WHERE key & 4294967295 < 2")
+            file.commit()
+        some = await agent.search("painted the kitchen", explain=True)
+        with closing(sqlite3.connect(tmp_path / "agents.db")) as file:
+            file.execute("UPDATE vectors SET words = NULL")
+            file.execute("DELETE FROM embedding_cache")
+            file.commit()
+        none = await agent.search("painted the kitchen", explain=True)
 
-        store, clock = perdure.app.store, perdure.app.ports.clock
-        hasty = Search(store, clock, embedder=ScriptedEmbedder(), late_s=1e-9)
-        assert "no time" in (await hasty.messages(agent.id, "painted the kitchen")).ran.left_out["late"]
+        assert some.ran.arms == ("words", "vectors", "late")
+        assert some.ran.left_out["late"].startswith("2 of 4 texts have no signs of words yet")
+        assert none.ran.arms == ("words", "vectors")
+        assert "perdure store reindex --again" in none.ran.left_out["late"]
+        assert all(hit.why is not None and "late" not in hit.why.parts for hit in none)
+        scopes = [counts.scope for counts in await perdure.app.store.read(lambda tx: tx.vectors.counts())]
+        again = [(scope.number, scope.owner_kind, scope.owner_id) for scope in scopes]
+        await perdure.app.store.write(lambda tx: reindex(tx, again, "test/words", force=True))
+        while not (await agent.search("painted the kitchen")).ran.arms[2:]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await wait_for_vectors(perdure)
+        hits = await agent.search("painted the kitchen")
+        assert (hits.ran.arms, dict(hits.ran.left_out)) == (("words", "vectors", "late"), {})
 
 
 async def test_a_filter_holds_for_neighbours_too(tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_a_zero_that_the_documentation_gives_a_meaning_is_taken() -> None:
     """ "0: no limit" and the like; the names are those of the class's own documentation."""
     parts = re.split(r"\n        (?=[a-z_]+: )", Settings.__doc__ or "")
     names = {part.split(":")[0].strip() for part in parts if re.search(r"[;,]\s0: ", " ".join(part.split()))}
-    assert {"max_tokens", "max_cost_usd", "audit_days", "late_interaction_ms"} <= names
+    assert {"max_tokens", "max_cost_usd", "audit_days"} <= names
     taken = Settings.from_environment({f"PERDURE_{name.upper()}": "0" for name in names})
     assert {name: getattr(taken, name) for name in names} == dict.fromkeys(names, 0)
 

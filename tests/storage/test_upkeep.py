@@ -113,6 +113,28 @@ async def test_a_lost_index_is_made_anew(tmp_path: Path) -> None:
     await store.close()
 
 
+async def test_words_of_a_wrong_length_are_embedded_again_with_their_vector(tmp_path: Path) -> None:
+    """Two bytes hold the signs of a word of 16 numbers, so three are damaged."""
+    store, _ = await open_store(tmp_path, "sqlite")
+
+    def damage(tx: Tx) -> None:
+        archive = units.add_archive(tx)
+        tx.vectors.open(archive.number, "archive", archive.id, MODEL)
+        for text in ("the walrus", "the gull"):
+            units.add_passage(tx, archive.id, text)
+        rows = [(seq, blob(*[0.25] * 16)) for seq in range(2)]
+        tx.vectors.put(archive.number, rows, model=MODEL, dimensions=16, words={0: b"123", 1: b"1234"})
+
+    await store.write(damage)
+    found = await store.write(lambda tx: faults_of(tx, repair=True))
+
+    assert [(fault.kind, fault.count) for fault in found] == [("vectors", 1)]
+    assert "damaged" in found[0].text
+    assert await store.read(lambda tx: tx.vectors.has_work(MODEL, at=START))
+    assert await store.read(faults_of) == []
+    await store.close()
+
+
 def rebuilt(tx: Tx) -> None:
     for kind in KINDS:
         while tx.upkeep.rebuild_words(kind, limit=1):

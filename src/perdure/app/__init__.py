@@ -380,12 +380,11 @@ def _ports(shared: Shared, store: Store, registry: ModelRegistry, toolbox: Toolb
     settings, embedder, reason = shared.settings, shared.embedding.embedder, shared.embedding.reason
     if embedder is not None:
         embedder = reported_embedder(embedder, telemetry)
-    late_s = settings.late_interaction_ms / 1000
     return Ports(
         store=store,
         models=registry,
         toolbox=toolbox,
-        search=Search(store, shared.clock, embedder=embedder, reason=reason, late_s=late_s, limits=settings),
+        search=Search(store, shared.clock, embedder=embedder, reason=reason, limits=settings),
         clock=shared.clock,
         ids=shared.ids,
         randomness=random.SystemRandom(),

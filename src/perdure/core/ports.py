@@ -103,13 +103,16 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
-class WordEmbedder(Protocol):
-    """Texts to a vector for each of their word pieces, for late interaction. Only local embedders have it."""
+class WordEmbedder(Embedder, Protocol):
+    """An embedder that also makes a vector for each word of a text, for late interaction. Only local ones do."""
 
-    async def embed_words(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        """Return for each text, in order, one row of length 1 for each word piece: shape (pieces, `dimensions`).
+    async def embed_with_words(
+        self, texts: Sequence[str], *, purpose: EmbedPurpose = "document"
+    ) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[np.float32]]]:
+        """Return what `embed` does, and for each text one row of length 1 for each of its words: shape (words,
+        `dimensions`).
 
-        The two special pieces of the model are left out, and so is the rest of a text that is too long.
+        Of documents, words that say nothing may be left out, and the words of what is behind a long beginning.
         Raises: ModelError.
         """
 

@@ -40,7 +40,6 @@ NEIGHBOURED_OF, WORDS_NEIGHBOURED = 3, 24
 """The first third of the candidates bring their neighbours into the pool; without vectors, so many. More find nothing
 more."""
 SPAN_CANDIDATES = 60
-FIRST = 50
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,9 +62,9 @@ class RankedMessages:
     ran: SearchReport
 
     @property
-    def first_texts(self) -> list[str]:
-        """The texts of the first rows, best first."""
-        return [self.texts[seq] for seq in self.seqs[self.ranked.order[:FIRST]].tolist()]
+    def numbers(self) -> NDArray[np.int64]:
+        """(n) the number of the agent, which is that of each row's vector scope."""
+        return np.full(len(self.seqs), self.agent.number)
 
 
 def newest_messages(tx: Tx, agent: Agent, *, where: MessageFilter, limit: int) -> Hits[MessageHit]:

@@ -23,23 +23,19 @@ from perdure.storage.tx import Tx
 
 CANDIDATES, DENSE_CANDIDATES = 80, 80  # of each archive; fewer than of messages, for passages are longer
 POOL_ROWS = 80  # of each archive
-FIRST = 50
 SPAN_CANDIDATES = 30
 APART = 1_000  # places between rows that are no neighbours
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPassages:
-    """The rows of a search in order, before its hits are loaded. Row i is passage `texts.passage(i)`."""
+    """The rows of a search in order, before its hits are loaded. Row i is passage `texts.passage(i)`; `numbers`: (n)
+    the numbers of their archives."""
 
     texts: PassageTexts
     ranked: Ranking
     ran: SearchReport
-
-    @property
-    def first_texts(self) -> list[str]:
-        """The texts of the first rows, best first."""
-        return [self.texts.texts[row] for row in self.ranked.order[:FIRST].tolist()]
+    numbers: NDArray[np.int64]
 
 
 def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter, limit: int) -> Hits[PassageHit]:
@@ -123,7 +119,8 @@ def rank_passages(
     )
     rows = sum(archive.passage_count for archive in archives)
     ran = report_search(query, nearest_rows, times, rows=rows, pool=len(texts))
-    return RankedPassages(texts, rank(pool, hints, PASSAGES), ran)
+    numbers = np.array([archive.number for archive, part in zip(archives, parts, strict=True) for _ in part.seqs], int)
+    return RankedPassages(texts, rank(pool, hints, PASSAGES), ran, numbers)
 
 
 def read_passages(ranking: RankedPassages, *, limit: int, explain: bool = False) -> Hits[PassageHit]:

@@ -47,7 +47,7 @@ class Listeners:
 def reported_embedder(embedder: Embedder, telemetry: Telemetry) -> Embedder:
     """Return an embedder that works as `embedder` and reports its calls to `telemetry`."""
     if isinstance(embedder, WordEmbedder):
-        return _ReportedWords(embedder, embedder, telemetry)
+        return _ReportedWords(embedder, telemetry)
     return _Reported(embedder, telemetry)
 
 
@@ -72,14 +72,17 @@ class _Reported:
 
 
 class _ReportedWords(_Reported):
-    """`_Reported` for an embedder that also makes vectors of words; those calls are not reported."""
+    """`_Reported` for an embedder that also makes vectors of words."""
 
-    def __init__(self, embedder: Embedder, words: WordEmbedder, telemetry: Telemetry) -> None:
+    def __init__(self, embedder: WordEmbedder, telemetry: Telemetry) -> None:
         super().__init__(embedder, telemetry)
-        self._words = words
+        self._with_words = embedder
 
-    async def embed_words(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        return await self._words.embed_words(texts)
+    async def embed_with_words(
+        self, texts: Sequence[str], *, purpose: EmbedPurpose = "document"
+    ) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[np.float32]]]:
+        with self._telemetry.during(EmbeddingWork(model=self.handle, purpose=purpose, texts=len(texts))):
+            return await self._with_words.embed_with_words(texts, purpose=purpose)
 
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"

@@ -194,11 +194,13 @@ class ScriptedEmbedder:
         unit: npt.NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
         return unit
 
-    async def embed_words(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
+    async def embed_with_words(
+        self, texts: Sequence[str], *, purpose: EmbedPurpose = "document"
+    ) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[np.float32]]]:
         import numpy as np
 
-        await self._record_call(texts)
-        return [self._words(text).astype(np.float32) for text in texts]
+        rows = await self.embed(texts, purpose=purpose)
+        return rows, [self._words(text).astype(np.float32) for text in texts]
 
     async def close(self) -> None:
         self.closed = True

@@ -89,12 +89,30 @@ async def test_it_is_what_it_stands_before() -> None:
     """Handle, dimensions, local; words only where there are words; closing closes."""
     inner = ScriptedEmbedder(dimensions=8)
     embedder = with_cache(inner)
-    words = await embedder.embed_words(["red wine"]) if isinstance(embedder, WordEmbedder) else []
+    assert isinstance(embedder, WordEmbedder)
+    _, words = await embedder.embed_with_words(["red wine"])
     await embedder.close()
 
     assert (embedder.handle, embedder.dimensions, embedder.local) == ("test/words", 8, True)
     assert words[0].shape == (2, 8)
     assert inner.closed
+
+
+async def test_a_query_is_embedded_once_with_its_words() -> None:
+    """Also when others came between; documents are embedded each time, and what a caller changes stays with him."""
+    inner = ScriptedEmbedder()
+    embedder = with_cache(inner)
+    assert isinstance(embedder, WordEmbedder)
+    for text in ("red wine", "sky", "red wine"):
+        rows, words = await embedder.embed_with_words([text], purpose="query")
+        rows[:], words[0][:] = 0, 0
+    rows, words = await embedder.embed_with_words(["red wine"], purpose="query")
+    for _ in range(2):
+        await embedder.embed_with_words(["a document"])
+
+    assert inner.requests == [("red wine",), ("sky",), ("a document",), ("a document",)]
+    expected_rows, expected_words = await inner.embed_with_words(["red wine"])
+    assert np.array_equal(rows, expected_rows) and np.array_equal(words[0], expected_words[0])
 
 
 async def test_an_endpoint_has_no_words() -> None:

@@ -80,14 +80,33 @@ async def test_paraphrases_are_nearest(minilm: MiniLM) -> None:
 @needs_minilm
 async def test_words_have_vectors_of_their_own(minilm: MiniLM) -> None:
     """One for each word piece in the words' place; the special pieces are left out."""
-    (bank, river), nothing = await minilm.embed_words(["bank", "river"]), await minilm.embed_words([""])
-    (sentence,) = await minilm.embed_words(["the unbelievable river bank"])
+    _, (bank, river, nothing) = await minilm.embed_with_words(["bank", "river", ""], purpose="query")
+    _, (sentence,) = await minilm.embed_with_words(["the unbelievable river bank"], purpose="query")
 
     assert bank.shape == river.shape == (1, 384)
     assert sentence.shape == (4, 384)
-    assert nothing[0].shape == (0, 384)
+    assert nothing.shape == (0, 384)
     assert np.allclose(np.linalg.norm(sentence, axis=1), 1, atol=1e-5)
     assert sentence[2] @ river[0] > sentence[2] @ bank[0]
+
+
+async def test_a_document_has_its_vector_and_the_words_that_say_something(tiny: MiniLM) -> None:
+    """Both of one pass, as of a query; without function words and punctuation, unless there is nothing else."""
+    texts = ["the red wine .", "a . the", "."]
+    rows, words = await tiny.embed_with_words(texts)
+    query_rows, whole = await tiny.embed_with_words(texts, purpose="query")
+
+    assert np.array_equal(rows, query_rows) and np.array_equal(rows, await tiny.embed(texts))
+    assert [len(one) for one in words] == [2, 3, 1]
+    assert [len(one) for one in whole] == [4, 3, 1]
+    assert np.array_equal(words[0], whole[0][[1, 2]])
+
+
+async def test_the_words_of_a_long_text_are_those_of_its_first_window(tiny: MiniLM) -> None:
+    first, second = "red wine blue sky red wine red", "sky sky sky sky sky sky sky"
+    _, (words, alone) = await tiny.embed_with_words([f"{first} {second}", first])
+
+    assert np.allclose(words, alone, atol=1e-5)
 
 
 @needs_minilm
@@ -101,7 +120,7 @@ async def test_no_text_is_refused_by_the_real_one(minilm: MiniLM, text: str) -> 
 
 @pytest.mark.parametrize("text", ODD, ids=lambda text: ascii(text[:6]))
 async def test_no_text_is_refused(tiny: MiniLM, text: str) -> None:
-    rows, (words,) = await tiny.embed([text, "red"]), await tiny.embed_words([text])
+    rows, (words, _) = await tiny.embed_with_words([text, "red"])
 
     assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
     assert words.shape[1] == SIZE
@@ -109,7 +128,7 @@ async def test_no_text_is_refused(tiny: MiniLM, text: str) -> None:
 
 async def test_no_texts_are_no_rows(tiny: MiniLM) -> None:
     assert (await tiny.embed([])).shape == (0, SIZE)
-    assert await tiny.embed_words([]) == []
+    assert (await tiny.embed_with_words([]))[1] == []
 
 
 async def test_a_long_text_is_the_mean_of_its_windows(tiny: MiniLM) -> None:

@@ -36,7 +36,7 @@ async def test_a_vector_is_the_same_on_every_machine() -> None:
 async def test_any_text_has_a_vector(text: str) -> None:
     """No text is refused, not even one without a word."""
     embedder = ScriptedEmbedder()
-    rows, (words,) = await embedder.embed([text]), await embedder.embed_words([text])
+    rows, (words,) = await embedder.embed_with_words([text])
 
     assert rows.shape == (1, 64)
     assert np.allclose(np.linalg.norm(words, axis=1), 1)
@@ -49,8 +49,7 @@ async def test_no_texts_are_no_rows() -> None:
 async def test_words_have_rows_of_their_own() -> None:
     """One for each word, and a text is their sum."""
     embedder = ScriptedEmbedder()
-    (words,) = await embedder.embed_words(["red wine"])
-    (text,) = await embedder.embed(["red wine"])
+    (text,), (words,) = await embedder.embed_with_words(["red wine"])
     total = words.sum(axis=0)
 
     assert isinstance(embedder, WordEmbedder)

@@ -46,7 +46,7 @@ def claim_texts(tx: Tx, model: str, *, at: datetime, until: datetime, limit: int
     store_vectors(
         tx,
         model,
-        [(one, cached[one.digest]) for one in texts_to_embed if one.digest in cached],
+        [(one, *cached[one.digest]) for one in texts_to_embed if one.digest in cached],
         claimed_until=until,
         from_cache=True,
     )
@@ -54,28 +54,40 @@ def claim_texts(tx: Tx, model: str, *, at: datetime, until: datetime, limit: int
 
 
 def store_vectors(
-    tx: Tx, model: str, rows: Sequence[tuple[ClaimedText, bytes]], *, claimed_until: datetime, from_cache: bool = False
+    tx: Tx,
+    model: str,
+    rows: Sequence[tuple[ClaimedText, bytes, bytes | None]],
+    *,
+    claimed_until: datetime,
+    from_cache: bool = False,
 ) -> None:
     """Store the vectors of texts that have not changed since they were claimed.
 
     Args:
-        rows: texts with their vectors, 16-bit floats.
+        rows: texts with their vectors, 16-bit floats, and the signs of their words; None: the embedder makes none.
         from_cache: the vectors come from the cache and are not cached again.
     """
-    by_scope: defaultdict[tuple[int, int], list[tuple[ClaimedText, bytes]]] = defaultdict(list)
-    for text, vector in rows:
-        by_scope[text.claim.number, len(vector) // 2].append((text, vector))
+    by_scope: defaultdict[tuple[int, int], list[tuple[ClaimedText, bytes, bytes | None]]] = defaultdict(list)
+    for row in rows:
+        by_scope[row[0].claim.number, len(row[1]) // 2].append(row)
     stored: set[tuple[int, int]] = set()
     for (number, dimensions), items in by_scope.items():
-        vectors = [(text.claim.seq, vector) for text, vector in items]
+        vectors = [(text.claim.seq, vector) for text, vector, _ in items]
+        words = {text.claim.seq: signs for text, _, signs in items}
         try:
-            seqs = tx.vectors.put(number, vectors, model=model, dimensions=dimensions, claimed=claimed_until)
+            seqs = tx.vectors.put(
+                number, vectors, model=model, dimensions=dimensions, words=words, claimed=claimed_until
+            )
             stored.update((number, seq) for seq in seqs)
         except EmbeddingMismatch as error:  # the endpoint now serves another model under the same name
-            for text, _ in items:
+            for text, *_ in items:
                 tx.vectors.fail(text.claim, str(error), claimed=claimed_until, again=None)
     if not from_cache:
-        to_cache = [(text.digest, vector) for text, vector in rows if (text.claim.number, text.claim.seq) in stored]
+        to_cache = [
+            (text.digest, vector, words)
+            for text, vector, words in rows
+            if (text.claim.number, text.claim.seq) in stored
+        ]
         tx.vectors.store_cache(model, to_cache)  # none of a text that was erased meanwhile
 
 

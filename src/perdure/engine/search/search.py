@@ -1,16 +1,11 @@
-"""Searching: a query gets its vector, a unit of work finds and ranks, and the best hits may be ranked once more.
+"""Searching: a query gets its vector, and a unit of work finds, ranks, and compares the best hits word by word.
 
 The one way to what agents remember: their tools, the library, HTTP and the command line all come through here.
-
-Late interaction embeds the words of a text when it first comes near the top of a search, and keeps them as signs: 2 kB
-for a message. What there is no time for keeps its place.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +20,7 @@ from perdure.core.passages import Archive, PassageFilter
 from perdure.core.ports import Clock, Embedder, EmbedPurpose, WordEmbedder
 from perdure.core.vectors import VectorScope
 from perdure.domain.archives.units import archives_of
-from perdure.search.ranking.hits import HITS_MAX, Hits, MessageHit, PassageHit, Recalled, RecallScope, with_arm
+from perdure.search.ranking.hits import HITS_MAX, Hits, MessageHit, PassageHit, Recalled, RecallScope
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
@@ -36,10 +31,8 @@ if TYPE_CHECKING:
     from perdure.search.messages import RankedMessages
     from perdure.search.passages import RankedPassages
     from perdure.search.ranking.archive_cache import ArchiveCache
-    from perdure.search.ranking.fuse import Ranking
     from perdure.search.ranking.history import Histories
     from perdure.search.ranking.hits import SearchRequest
-    from perdure.search.ranking.pool import Column
     from perdure.search.vectors.index import VectorIndexes
 
 
@@ -64,7 +57,6 @@ class Search:
 
     Args:
         embedder: makes the query's vector; None is lexical-only, and `reason` says why, and what helps.
-        late_s: how long it may take to compare the first hits with the query word by word, by an embedder that can.
         limits: how long a query may be.
     """
 
@@ -75,14 +67,10 @@ class Search:
         *,
         embedder: Embedder | None = None,
         reason: str = "",
-        late_s: float = 0.0,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.store, self._clock, self.limits = store, clock, limits
         self._embedder, self._reason = embedder, reason
-        self._late = (
-            LateInteraction(embedder, deadline_s=late_s) if late_s and isinstance(embedder, WordEmbedder) else None
-        )
 
     async def messages(
         self,
@@ -104,7 +92,6 @@ class Search:
         Raises: NotFound, StoreError; TooMany, as of all searches: the query is too long.
         """
         from perdure.search import messages as search
-        from perdure.search.ranking.query import without_names
 
         self.check_query(text)
         last = offset + limit
@@ -124,16 +111,13 @@ class Search:
         request = await self.request(text, names=names, timezone=agent.timezone)
 
         def rank(tx: Tx, limit: int = 0) -> RankedMessages:
-            return search.rank_messages(tx, agent, request, where=where, limit=limit, scope=scope)
+            found = search.rank_messages(tx, agent, request, where=where, limit=limit, scope=scope)
+            return _compare_words(tx, found, request) if request.words else found
 
         def read(tx: Tx, found: RankedMessages, limit: int = min(last, FIRST_HITS)) -> Hits[MessageHit]:
             return search.read_messages(tx, found, limit=limit, explain=explain)
 
-        if self._late is None:
-            hits = await self.store.read(lambda tx: read(tx, rank(tx)))
-        else:
-            query = without_names(text, names)
-            hits = await self.store.read(read, await _rerank(self._late, await self.store.read(rank), query))
+        hits = await self.store.read(lambda tx: read(tx, rank(tx)))
         if last > FIRST_HITS:
             more = await self.store.read(lambda tx: read(tx, rank(tx, HITS_MAX), HITS_MAX))
             hits = hits.extend_new(more, key=lambda hit: hit.message.id)
@@ -183,12 +167,10 @@ class Search:
 
         def rank(tx: Tx, limit: int = search.CANDIDATES) -> RankedPassages:
             searched, zone = load(tx)
-            return search.rank_passages(tx, searched, replace(request, timezone=zone), where=where, limit=limit)
+            found = search.rank_passages(tx, searched, replace(request, timezone=zone), where=where, limit=limit)
+            return _compare_words(tx, found, request) if request.words else found
 
-        found = await self.store.read(rank)
-        if self._late is not None:
-            found = await _rerank(self._late, found, text)
-        hits = search.read_passages(found, limit=min(last, FIRST_HITS), explain=explain)
+        hits = search.read_passages(await self.store.read(rank), limit=min(last, FIRST_HITS), explain=explain)
         if last > FIRST_HITS:
             more = search.read_passages(await self.store.read(rank, HITS_MAX), limit=HITS_MAX, explain=explain)
             hits = hits.extend_new(more, key=lambda hit: hit.passage.id)
@@ -283,17 +265,22 @@ class Search:
     async def request(
         self, text: str, *, names: Sequence[str] = (), timezone: str = "UTC", timeout_s: float = QUERY_TIMEOUT_S
     ) -> SearchRequest:
-        """Build the request of a query, with its vector if the embedder makes one in time; else with the reason.
-        `names`: left out of the vector."""
+        """Build the request of a query, with its vector, and those of its words, if the embedder makes them in time;
+        else with the reason. `names`: left out of the vector."""
         from perdure.search.ranking.hits import SearchRequest
         from perdure.search.ranking.query import without_names
 
         vectors: dict[str, NDArray[np.float32]] = {}
+        words: dict[str, NDArray[np.float32]] = {}
         reason = self._reason or "no embedder is set up"
         if (embedder := self._embedder) is not None:
             try:
                 async with asyncio.timeout(timeout_s):
-                    embedded = await embedder.embed([without_names(text, names)], purpose="query")
+                    query = [without_names(text, names)]
+                    if isinstance(embedder, WordEmbedder):
+                        embedded, (words[embedder.handle],) = await embedder.embed_with_words(query, purpose="query")
+                    else:
+                        embedded = await embedder.embed(query, purpose="query")
                 vectors[embedder.handle] = embedded[0]
             except TimeoutError:
                 reason = f"{embedder.handle} did not answer within {timeout_s:g} s"
@@ -308,6 +295,7 @@ class Search:
             indexes=caches.indexes,
             timezone=timezone,
             vectors=vectors,
+            words=words,
             without={} if vectors else {"vectors": reason},
         )
 
@@ -321,68 +309,9 @@ class _Caches:
     indexes: VectorIndexes | None
 
 
-async def _rerank(late: LateInteraction, found: Ranked, query: str) -> Ranked:
+def _compare_words(tx: Tx, found: Ranked, request: SearchRequest) -> Ranked:
     """Return the ranked hits, the first of them compared with the query word by word."""
-    ranked, omissions = await late.rerank(found.ranked, query, found.first_texts)
-    return replace(found, ranked=ranked, ran=with_arm(found.ran, "late", omissions))
+    from perdure.search.ranking.late import compare_words
 
-
-POOL_ROWS = 30
-KEPT_TEXTS = 20_000
-TEXTS_AT_ONCE = 8
-
-
-class LateInteraction:
-    """Compares the first rows of a ranking with the query word by word, and puts them in a new order."""
-
-    def __init__(self, embedder: WordEmbedder, *, deadline_s: float) -> None:
-        self._embedder, self._deadline_s = embedder, deadline_s
-        self._words: OrderedDict[str, Column] = OrderedDict()  # text -> signs of its words, last used last
-
-    async def rerank(self, ranked: Ranking, query: str, texts: Sequence[str]) -> tuple[Ranking, str]:
-        """Return the ranking with its first `POOL_ROWS` rows in a new order, and in plain words what was left out.
-        `texts`: of the first rows of `ranked.order`, in that order."""
-        import numpy as np
-
-        from perdure.search.ranking.fuse import add_late, late_scores
-
-        until = time.monotonic() + self._deadline_s
-        texts = texts[:POOL_ROWS]
-        try:
-            (query_words,) = await self._embedder.embed_words([query])
-            omissions = await self._embed(texts, until)
-        except ModelError as error:
-            return ranked, str(error)
-        rows = [self._words.get(text) for text in texts]
-        embedded = [index for index, words in enumerate(rows) if words is not None]
-        scores = np.full(len(texts), np.nan)
-        scores[embedded] = late_scores(
-            query_words, [words for words in rows if words is not None], out_of_time=lambda: time.monotonic() > until
-        )
-        return add_late(ranked, ranked.order[: len(texts)], scores), omissions
-
-    async def _embed(self, texts: Sequence[str], until_s: float) -> str:
-        """Embed the words of these texts, the first texts first, until this time of the monotonic clock.
-
-        Returns: what was left out, in plain words.
-        """
-        from perdure.search.ranking.fuse import pack_signs
-
-        for text in texts:
-            if text in self._words:
-                self._words.move_to_end(text)
-        missing = [text for text in dict.fromkeys(texts) if text not in self._words]
-        for first in range(0, len(missing), TEXTS_AT_ONCE):
-            if (remaining_s := until_s - time.monotonic()) <= 0:
-                return f"no time for {len(missing) - first} of {len(texts)} texts"
-            batch = missing[first : first + TEXTS_AT_ONCE]
-            try:
-                async with asyncio.timeout(remaining_s):
-                    words = await self._embedder.embed_words(batch)
-            except TimeoutError:
-                return f"no time for {len(missing) - first} of {len(texts)} texts"
-            for text, vectors in zip(batch, words, strict=True):
-                self._words[text] = pack_signs(vectors)
-            while len(self._words) > KEPT_TEXTS:
-                self._words.popitem(last=False)
-        return ""
+    ranked, ran = compare_words(tx, found.ranked, found.ran, request, found.numbers)
+    return replace(found, ranked=ranked, ran=ran)

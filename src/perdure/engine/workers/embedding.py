@@ -16,7 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from perdure.core.errors import ModelAuthenticationFailed, ModelError, ModelNotFound, ModelQuotaExceeded, StoreError
 from perdure.core.incoming.backoff import backoff_s
-from perdure.core.ports import Clock, Embedder, Randomness
+from perdure.core.ports import Clock, Embedder, Randomness, WordEmbedder
 from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_vectors
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.workers.worker import Worker
@@ -51,6 +51,9 @@ FILL_TEXTS = 1_000
 
 TRIES, TRY_AGAIN_S = 3, 5.0
 """Tries of a text that the provider refuses; before each next one it waits this long, times the tries so far."""
+
+WORDS_MAX = 64
+"""The words of a text whose signs are kept: with its vector they fit on a page of a SQLite file."""
 
 PROBE = "text"
 """A text that every provider embeds unless it refuses all requests."""
@@ -161,7 +164,7 @@ class EmbeddingWorker(Worker):
         """Embed and store texts of a batch; after a refused request, by halves. Raises: _Unavailable."""
         contents = list(dict.fromkeys(text.text for text in texts))
         try:
-            vectors = await self._embedder.embed(contents, purpose="document")
+            vectors, signs = await self._vectors(contents)
         except ModelError as error:
             if error.retryable:
                 raise _Unavailable(error, error.retry_after_s) from error
@@ -174,14 +177,27 @@ class EmbeddingWorker(Worker):
             await self._retry_or_give_up(batch, texts[0], error)
             return
         self._failures, self.trouble = 0, None
-        blobs = {text: vector.astype("<f2").tobytes() for text, vector in zip(contents, vectors, strict=True)}
+        found = dict(zip(contents, zip(vectors, signs, strict=True), strict=True))
         async with batch.lock:
             await self._store.write(
                 store_vectors,
                 self._embedder.handle,
-                [(text, blobs[text.text]) for text in texts],
+                [(text, *found[text.text]) for text in texts],
                 claimed_until=batch.claimed_until,
             )
+
+    async def _vectors(self, texts: Sequence[str]) -> tuple[list[bytes], Sequence[bytes | None]]:
+        """Embed texts; return their vectors and the signs of their words, as the store keeps both. Raises:
+        ModelError."""
+        from perdure.search.ranking.late import pack_signs
+
+        signs: Sequence[bytes | None] = [None] * len(texts)
+        if isinstance(self._embedder, WordEmbedder):
+            vectors, words = await self._embedder.embed_with_words(texts)
+            signs = [pack_signs(one[:WORDS_MAX]) for one in words]
+        else:
+            vectors = await self._embedder.embed(texts, purpose="document")
+        return [vector.astype("<f2").tobytes() for vector in vectors], signs
 
     async def _retry_or_give_up(self, batch: _TextBatch, text: ClaimedText, error: ModelError) -> None:
         """Count a refused text's try, and give it up after `TRIES`, unless the provider refuses any text."""

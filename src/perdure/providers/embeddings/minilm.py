@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.ports import EmbedPurpose
 from perdure.core.text.json_strings import encodable
+from perdure.core.text.words import STOP_WORDS
 from perdure.providers.embeddings.weights import WeightsFolder, load
 
 if TYPE_CHECKING:
@@ -28,12 +29,29 @@ BATCH_PIECES = 256
 WINDOWS_MAX = 8
 CHARS_PER_PIECE = 16
 
+_MORE_TEXT = (
+    "after all also always because before d don down each go going got here let m more much off one only other out over"
+    " really some t thanks those through too up very way while yeah"
+)
+_FUNCTION_WORDS = STOP_WORDS.union(_MORE_TEXT.split())
+
 
 _Loaded = tuple["Bert", Any, int, int]
 """The weights, the tokenizer, and the ids of the pieces that open and close a text."""
 
-_Window = tuple[int, list[int]]
-"""The index of a text, and pieces of it that go through the model together, the two special ones included."""
+
+class _Window(NamedTuple):
+    """Pieces that go through the model together.
+
+    Args:
+        text: the index of their text.
+        ids: the ids of the pieces, the two special ones included.
+        words: in the text's first window, the places in `ids` of the pieces that are its words.
+    """
+
+    text: int
+    ids: list[int]
+    words: list[int]
 
 
 class MiniLM:
@@ -56,28 +74,28 @@ class MiniLM:
         self._thread: ThreadPoolExecutor | None = None
 
     async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
-        """See `Embedder`; queries and documents are embedded alike. Raises: ModelRequestRefused: the weights can't be
-        used."""
+        """See `Embedder`. Raises: ModelRequestRefused: the weights can't be used."""
+        return (await self.embed_with_words(texts, purpose=purpose))[0]
+
+    async def embed_with_words(
+        self, texts: Sequence[str], *, purpose: EmbedPurpose = "document"
+    ) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[np.float32]]]:
+        """See `WordEmbedder`; words are pieces of the first window, of documents those that say something. Raises:
+        ModelRequestRefused."""
         import numpy as np
 
         from perdure.providers.embeddings.vectors import unit_rows
 
         rows = np.zeros((len(texts), self.dimensions), np.float32)
-        async for index, states in self._states(texts, windows_max=WINDOWS_MAX):
+        words = [rows[:0]] * len(texts)
+        async for window, states in self._states(texts, whole=purpose == "query"):
             mean = states.mean(axis=0)
-            rows[index] += len(states) / np.linalg.norm(mean) * mean
+            rows[window.text] += len(states) / np.linalg.norm(mean) * mean
+            if window.words:
+                inner = states[window.words]
+                words[window.text] = inner / np.linalg.norm(inner, axis=1, keepdims=True)
         who = f"the model in {self._folder.path}"
-        return unit_rows(rows, texts=len(texts), dimensions=self.dimensions, who=who)
-
-    async def embed_words(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
-        """See `WordEmbedder`; of a long text the first 254 pieces. Raises: ModelRequestRefused."""
-        import numpy as np
-
-        words = [np.zeros((0, self.dimensions), np.float32)] * len(texts)
-        async for index, states in self._states(texts, windows_max=1):
-            inner = states[1:-1]
-            words[index] = inner / np.linalg.norm(inner, axis=1, keepdims=True)
-        return words
+        return unit_rows(rows, texts=len(texts), dimensions=self.dimensions, who=who), words
 
     async def close(self) -> None:
         """End the thread and drop the weights; the next call loads them again."""
@@ -86,18 +104,19 @@ class MiniLM:
             await asyncio.to_thread(thread.shutdown)
 
     async def _states(
-        self, texts: Sequence[str], *, windows_max: int
-    ) -> AsyncIterator[tuple[int, npt.NDArray[np.float32]]]:
-        """(index of the text, states of its pieces) of each window of the texts, the shortest windows first."""
+        self, texts: Sequence[str], *, whole: bool
+    ) -> AsyncIterator[tuple[_Window, npt.NDArray[np.float32]]]:
+        """Each window of the texts with the states of its pieces, the shortest first; with `whole` all are words."""
         from perdure.providers.embeddings.bert import hidden_states
 
         windows: list[_Window] = []
         for index, text in enumerate(texts):
-            windows += await self._in_thread(self._windows, index, text, windows_max)
+            windows += await self._in_thread(self._windows, index, text, whole)
         for batch in _batches(windows):
-            found = await self._in_thread(lambda ids: hidden_states(self._load()[0], ids), [ids for _, ids in batch])
-            for (index, _), states in zip(batch, found, strict=True):
-                yield index, states
+            ids = [window.ids for window in batch]
+            found = await self._in_thread(lambda ids: hidden_states(self._load()[0], ids), ids)
+            for window, states in zip(batch, found, strict=True):
+                yield window, states
 
     async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in the embedder's thread, after those of other callers."""
@@ -112,14 +131,26 @@ class MiniLM:
             self._loaded = bert, *_tokenizer(self._folder, len(bert.words))
         return self._loaded
 
-    def _windows(self, index: int, text: str, windows_max: int) -> list[_Window]:
-        """The text's pieces in as few windows as hold them, all about equally long."""
+    def _windows(self, index: int, text: str, whole: bool) -> list[_Window]:
+        """The text's pieces in as few windows as hold them, all about equally long; with `whole` all are words."""
         (_, tokenizer, before, behind), room = self._load(), self._folder.pieces - 2
-        text = encodable(text[: windows_max * room * CHARS_PER_PIECE])
-        ids = tokenizer.encode(text, add_special_tokens=False).ids[: windows_max * room]
+        text = encodable(text[: WINDOWS_MAX * room * CHARS_PER_PIECE])
+        found = tokenizer.encode(text, add_special_tokens=False)
+        ids = found.ids[: WINDOWS_MAX * room]
         count = max(1, -(-len(ids) // room))
         cuts = [len(ids) * number // count for number in range(count + 1)]
-        return [(index, [before, *ids[start:stop], behind]) for start, stop in pairwise(cuts)]
+        places = range(1, cuts[1] + 1)
+        words = [] if whole else [at for at, piece in zip(places, found.tokens, strict=False) if _says_something(piece)]
+        return [
+            _Window(index, [before, *ids[start:stop], behind], [] if start else words or list(places))
+            for start, stop in pairwise(cuts)
+        ]
+
+
+def _says_something(piece: str) -> bool:
+    """Whether a word piece is more than a function word or punctuation. Without the others a message of LoCoMo has 13
+    pieces, not 34, and late interaction finds as much."""
+    return piece not in _FUNCTION_WORDS and any(map(str.isalnum, piece))
 
 
 def _tokenizer(folder: WeightsFolder, words: int) -> tuple[Any, int, int]:
@@ -142,8 +173,8 @@ def _tokenizer(folder: WeightsFolder, words: int) -> tuple[Any, int, int]:
 def _batches(windows: Sequence[_Window]) -> Iterator[list[_Window]]:
     """The windows, the short ones first, as many at a time as a pass takes when all are padded to the longest."""
     batch: list[_Window] = []
-    for window in sorted(windows, key=lambda window: len(window[1])):
-        if batch and (len(batch) + 1) * len(window[1]) > BATCH_PIECES:
+    for window in sorted(windows, key=lambda window: len(window.ids)):
+        if batch and (len(batch) + 1) * len(window.ids) > BATCH_PIECES:
             yield batch
             batch = []
         batch.append(window)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    _RowsAndWords = tuple[npt.NDArray[np.float32], list[npt.NDArray[np.float32]]]
+
 # Models that were trained with other beginnings for what is searched than for what is searched with. Servers don't add
 # them. (name, before a document, before a query)
 _PREFIXES: Sequence[tuple[re.Pattern[str], str, str]] = (
@@ -29,6 +31,8 @@ _PREFIXES: Sequence[tuple[re.Pattern[str], str, str]] = (
 )
 
 ENTRIES_MAX = 2_048
+QUERIES_MAX = 128
+"""The cache of queries with the vectors of their words: 2 MB of MiniLM's."""
 
 
 def prefix_of(model: str, purpose: EmbedPurpose) -> str:
@@ -86,7 +90,7 @@ def unit_rows(
 def with_cache(embedder: Embedder, *, entries: int = ENTRIES_MAX) -> CachedEmbedder:
     """The embedder behind a cache; a `WordEmbedder` stays one."""
     if isinstance(embedder, WordEmbedder):
-        return CachedWordEmbedder(embedder, embedder, entries=entries)
+        return CachedWordEmbedder(embedder, entries=entries)
     return CachedEmbedder(embedder, entries=entries)
 
 
@@ -139,12 +143,22 @@ class CachedEmbedder:
 
 
 class CachedWordEmbedder(CachedEmbedder):
-    """`CachedEmbedder` of one that is also a `WordEmbedder`, given as `words` too; vectors of words are not cached."""
+    """`CachedEmbedder` of a `WordEmbedder`; the vectors of words are cached for queries only."""
 
-    def __init__(self, embedder: Embedder, words: WordEmbedder, *, entries: int = ENTRIES_MAX) -> None:
+    def __init__(self, embedder: WordEmbedder, *, entries: int = ENTRIES_MAX) -> None:
         super().__init__(embedder, entries=entries)
-        self._words = words
+        self._with_words = embedder
+        self._queries: OrderedDict[tuple[bytes, ...], _RowsAndWords] = OrderedDict()
 
-    async def embed_words(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
+    async def embed_with_words(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> _RowsAndWords:
         """See `WordEmbedder`. Raises: ModelError."""
-        return await self._words.embed_words(texts)
+        if purpose == "document":
+            return await self._with_words.embed_with_words(texts)
+        keys = tuple(self._key(text, purpose) for text in texts)
+        if (found := self._queries.get(keys)) is None:
+            found = self._queries[keys] = await self._with_words.embed_with_words(texts, purpose=purpose)
+        self._queries.move_to_end(keys)
+        if len(self._queries) > QUERIES_MAX:
+            self._queries.popitem(last=False)
+        rows, words = found
+        return rows.copy(), [one.copy() for one in words]

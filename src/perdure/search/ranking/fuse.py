@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,7 +31,6 @@ PLAIN_COSINE = 8.0
 With 60 LoCoMo questions and 60 about another dialogue, separated by `evidence` of the best five hits (area under the
 curve): words alone 0.93, cosines alone 0.80, the larger of both 0.90, their mean 0.935; against small talk 0.83, 0.88,
 0.81 and 0.90."""
-ROWS_AT_ONCE = 8  # unpacked, their numbers fit into the processor's cache
 ALIKE = 0.9
 """Two texts are near-duplicates when they share this part of their words; in real dialogue hardly any two do."""
 COMPARED_CHARS = 2_000
@@ -181,7 +179,7 @@ def add_late(ranked: Ranking, rows: Column, late: Column) -> Ranking:
 
     Args:
         rows: the first rows of `ranked.order`, any number of them.
-        late: (len(rows)) their scores from `late.late_scores`; nan: no time was left.
+        late: (len(rows)) their scores from `late.late_scores`; nan: its words are not known.
     """
     is_known = np.isfinite(late)
     known_scores = late[is_known]
@@ -190,6 +188,7 @@ def add_late(ranked: Ranking, rows: Column, late: Column) -> Ranking:
     known_scores -= known_scores.mean()
     known_scores *= ranked.weights.late / max(math.sqrt(float(known_scores @ known_scores) / len(known_scores)), 1e-9)
     part = np.full(ranked.pool.size, known_scores.min())
+    part[rows] = 0.0  # as much as the mean: a text that waits for its words is as good as before
     part[rows[is_known]] = known_scores
     score = np.empty(ranked.pool.size)
     score[ranked.order] = ranked.scores
@@ -244,63 +243,6 @@ def _recency(pool: Pool, hints: QueryHints, weights: Weights) -> Column:
     share: Column = np.exp2(np.minimum(halvings, 0.0, out=halvings), out=halvings)
     share *= weights.recency
     return share
-
-
-def pack_signs(words: Column) -> Column:
-    """Return (w, d/8) bytes for a row's word vectors (w, d): the sign of each number, a bit each.
-
-    Enough for late interaction as long as the query's vectors stay whole: on LoCoMo it finds as much as with 32-bit
-    numbers, and a row of 45 word pieces takes 2 kB instead of 69.
-    """
-    return np.packbits(np.asarray(words) > 0, axis=1)
-
-
-def late_scores(
-    query_words: Column, row_words: Sequence[Column], *, out_of_time: Callable[[], bool] = lambda: False
-) -> Column:
-    """Return (n) one score per row; nan for the rows that the time did not suffice for, which are the last.
-
-    Args:
-        query_words: (q, d) unit vectors, one for each word piece of the query.
-        row_words: n arrays, either all (w, d) unit vectors or all (w, d/8) bytes from `pack_signs`.
-        out_of_time: called between batches of 8 rows.
-
-    The mean of each query word over the rows is subtracted, so that words which suit every row count little. A query
-    word weighs as much as its best match.
-
-    Source: Khattab and Zaharia, ColBERT, SIGIR 2020, here with the vectors of a plain sentence model.
-    """
-    scores = np.full(len(row_words), np.nan)
-    present = [at for at, words in enumerate(row_words) if len(words)]
-    if not len(query_words) or not present:
-        return scores
-    words = np.concatenate([row_words[at] for at in present])
-    query = query_words.T.astype(np.float32)  # (d, q)
-    if words.dtype == np.uint8:
-        # A product with 0 and 1 is half of that with -1 and 1, plus a constant that the mean takes away.
-        query *= 2.0 / math.sqrt(len(query))
-    ends = list(itertools.accumulate([len(row_words[at]) for at in present]))
-    begins = [0, *ends[:-1]]
-    products = np.empty((len(words), query.shape[1]), np.float32)
-    reached = 0
-    while reached < len(present) and not out_of_time():
-        start, reached = reached, min(reached + ROWS_AT_ONCE, len(present))
-        batch = slice(begins[start], ends[reached - 1])
-        np.matmul(_unpack(words[batch], len(query)), query, out=products[batch])
-    if not reached:
-        return scores
-    best = np.maximum.reduceat(products[: ends[reached - 1]], begins[:reached])  # (rows, q)
-    best -= best.mean(axis=0)
-    weight = np.maximum(best.max(axis=0), 0.0)
-    scores[present[:reached]] = best @ (weight / max(float(weight.sum()), 1e-6))
-    return scores
-
-
-def _unpack(words: Column, size: int) -> Column:
-    """Return word vectors (w, size) as 32-bit numbers; packed signs as 0 and 1."""
-    if words.dtype == np.uint8:
-        words = np.unpackbits(words, axis=1, count=size)
-    return words.astype(np.float32, copy=False)
 
 
 def merge_duplicates(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tuple[int, tuple[int, ...]]]:

@@ -4,7 +4,7 @@ recall: one text within a budget of tokens, and the source of each piece."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -108,11 +108,6 @@ class SearchReport:
     pool: int = 0
 
 
-def with_arm(ran: SearchReport, arm: Arm, left_out: str) -> SearchReport:
-    """Add an arm to a report; `left_out` says in plain words what the arm could not do, if anything."""
-    return replace(ran, arms=(*ran.arms, arm), left_out={**ran.left_out, arm: left_out} if left_out else ran.left_out)
-
-
 class Hits(list[T]):
     """Hits, best first; `ran` says what the search did."""
 
@@ -142,6 +137,7 @@ class SearchRequest:
         now: the clock, for what has no log of its own; a history is searched by its newest message's time.
         timezone: where days begin that the query names.
         vectors: embedding model -> the query's vector, of length 1.
+        words: embedding model -> a vector for each word of the query, if the model makes them: (words, dimensions).
         without: arm -> in plain words, why it can't run.
     """
 
@@ -152,6 +148,7 @@ class SearchRequest:
     indexes: VectorIndexes | None = None
     timezone: str = "UTC"
     vectors: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    words: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     without: Mapping[Arm, str] = field(default_factory=dict)
 
 

@@ -336,7 +336,7 @@ CREATE TABLE vectors (
     generation BIGINT NOT NULL,
     version BIGINT NOT NULL,
     vector {blob}
-);
+, words {blob});
 CREATE INDEX vectors_by_version ON vectors (number, version);
 CREATE TABLE embedding_queue (
     number BIGINT NOT NULL,
@@ -347,12 +347,6 @@ CREATE TABLE embedding_queue (
     PRIMARY KEY (number, seq)
 ) {clustered};
 CREATE INDEX embedding_queue_by_time ON embedding_queue (not_before);
-CREATE TABLE embedding_cache (
-    slot BIGINT PRIMARY KEY,
-    model TEXT NOT NULL,
-    hash {blob} NOT NULL,
-    vector {blob} NOT NULL
-) {clustered};
 CREATE INDEX passages_by_time ON passages (archive_id, occurred_at);
 CREATE TABLE captures (
     agent_id TEXT NOT NULL,
@@ -619,6 +613,13 @@ CREATE TABLE view_gaps (
     until_revision BIGINT,
     PRIMARY KEY (agent_id, conversation_seq, from_seq, since_revision)
 ) {clustered};
+CREATE TABLE embedding_cache (
+    slot {row_key} PRIMARY KEY,
+    model TEXT NOT NULL,
+    hash {blob} NOT NULL,
+    vector {blob} NOT NULL,
+    words {blob}
+);
 INSERT INTO organisations (id, name, created_at, deleted_at, number) VALUES ('org-00000000-0000-4000-8000-000000000000', 'default', (SELECT MIN(applied_at) FROM schema_migrations), NULL, 0);
 INSERT INTO counters (name, value) VALUES ('number', 0);
 INSERT INTO counters (name, value) VALUES ('directory', 0);

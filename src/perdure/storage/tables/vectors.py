@@ -1,13 +1,13 @@
 """`tx.vectors`: the vectors of texts, and the queue of texts that wait for one, of one transaction.
 
-Vectors are stored as 16-bit floats. Each is written together with its scope's new version, so a scope's version tells
-exactly which vectors exist.
+Vectors are stored as 16-bit floats, those of a text's words by their signs. Each is written together with its scope's
+new version, so a scope's version tells exactly which vectors exist.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -23,8 +23,8 @@ NEVER = "9"
 """The `not_before` of a text that is not tried again; it sorts after every time."""
 
 CACHE_SLOTS = 8_192
-"""The slots of the cache of vectors by content: 7 MB at 384 dimensions. Each hash has one slot, so nothing is evicted
-by age or count."""
+"""The slots of the cache of vectors by content: 16 MB at 384 dimensions, with the signs of short texts. Each hash has
+one slot, so nothing is evicted by age or count."""
 
 _QUEUE = "INSERT INTO embedding_queue (number, seq) VALUES (:number, :seq) ON CONFLICT (number, seq)"
 _MASK = (1 << 32) - 1
@@ -83,8 +83,8 @@ def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
         changed,
     )
     db.run_many(
-        "UPDATE vectors SET vector = NULL, generation = s.generation, version = s.version FROM vector_scopes s"
-        " WHERE key = :key AND s.number = :number",
+        "UPDATE vectors SET vector = NULL, words = NULL, generation = s.generation, version = s.version"
+        " FROM vector_scopes s WHERE key = :key AND s.number = :number",
         [{"key": row[0], "number": number} for row in rows],
     )
 
@@ -219,6 +219,7 @@ class Vectors(Table):
         *,
         model: str,
         dimensions: int,
+        words: Mapping[int, bytes | None] | None = None,
         claimed: datetime | None = None,
     ) -> Sequence[int]:
         """Store vectors of texts of the scope `number`, and take the texts from the queue; return the numbers of the
@@ -226,6 +227,7 @@ class Vectors(Table):
 
         Args:
             rows: (number of a text, its vector: `dimensions` 16-bit floats).
+            words: number of a text -> the signs of its words, `dimensions` bits for each; missing: there are none.
             claimed: store only those whose text is still claimed until then: it has not changed meanwhile.
 
         Raises: NotFound: no such scope; EmbeddingMismatch: it holds vectors of another model or length.
@@ -270,9 +272,9 @@ class Vectors(Table):
             number=number,
         )
         self._db.run_many(
-            f"{insert_into('vectors', 'key, number, generation, version, vector')}"
-            f" {self._db.on_conflict('vectors', 'key')} DO UPDATE SET"
-            " generation = excluded.generation, version = excluded.version, vector = excluded.vector",
+            f"{insert_into('vectors', 'key, number, generation, version, vector, words')}"
+            f" {self._db.on_conflict('vectors', 'key')} DO UPDATE SET generation = excluded.generation,"
+            " version = excluded.version, vector = excluded.vector, words = excluded.words",
             [
                 {
                     "key": number << 32 | seq,
@@ -280,6 +282,7 @@ class Vectors(Table):
                     "generation": scope.generation,
                     "version": scope.version + 1,
                     "vector": vector,
+                    "words": (words or {}).get(seq),
                 }
                 for seq, vector in vectors.items()
             ],
@@ -350,6 +353,17 @@ class Vectors(Table):
             **listed,
         )
         return [(row[0] & _MASK, row[1]) for row in rows]
+
+    def words(self, model: str, texts: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes | None]:
+        """The signs of the words of texts, each (number of its scope, its number), that have a vector of this model."""
+        keys, listed = self._db.in_numbers("v.key", "keys", [number << 32 | seq for number, seq in texts])
+        rows = self._rows(
+            "SELECT v.key, v.words FROM vectors v JOIN vector_scopes s ON s.number = v.number AND s.org_id = :org_id"
+            f" AND s.generation = v.generation AND s.model = :model WHERE {keys} AND v.vector IS NOT NULL",
+            model=storable(model),
+            **listed,
+        )
+        return {(row[0] >> 32, row[0] & _MASK): row[1] for row in rows}
 
     def claim(self, model: str, *, at: datetime, until: datetime, limit: int) -> Sequence[Claim]:
         """Claim up to `limit` texts that are queued for this model and due at `at`, until `until`; return the claims. A
@@ -427,21 +441,21 @@ class Vectors(Table):
             found.append(ScopeCounts(scope=scope, waiting=waiting, failed=failed, failure=failure))
         return found
 
-    def load_cache(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Hash of a text -> its vector, if the text was embedded by this model lately."""
+    def load_cache(self, model: str, hashes: Sequence[bytes]) -> dict[bytes, tuple[bytes, bytes | None]]:
+        """Hash of a text -> its vector and the signs of its words, if the text was embedded by this model lately."""
         slots, listed = self._db.in_numbers("slot", "slots", [_slot(digest) for digest in hashes])
-        sql = f"SELECT hash, vector FROM embedding_cache WHERE {slots} AND model = :model"
-        wanted = set(hashes)
-        return {row[0]: row[1] for row in self._rows(sql, model=storable(model), **listed) if row[0] in wanted}
+        sql = f"SELECT hash, vector, words FROM embedding_cache WHERE {slots} AND model = :model"
+        rows = self._rows(sql, model=storable(model), **listed)
+        return {row[0]: (row[1], row[2]) for row in rows if row[0] in hashes}
 
-    def store_cache(self, model: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Store rows (hash of a text, its vector) of a model; each replaces what is in its slot."""
+    def store_cache(self, model: str, rows: Sequence[tuple[bytes, bytes, bytes | None]]) -> None:
+        """Store rows (hash of a text, vector, signs of its words) of a model; each replaces what is in its slot."""
         self._db.run_many(
-            f"{insert_into('embedding_cache', 'slot, model, hash, vector')}"
-            " ON CONFLICT (slot) DO UPDATE SET model = excluded.model, hash = excluded.hash, vector = excluded.vector",
+            f"{insert_into('embedding_cache', 'slot, model, hash, vector, words')} ON CONFLICT (slot) DO UPDATE SET"
+            " model = excluded.model, hash = excluded.hash, vector = excluded.vector, words = excluded.words",
             [
-                {"slot": _slot(digest), "model": storable(model), "hash": digest, "vector": vector}
-                for digest, vector in rows
+                {"slot": _slot(digest), "model": storable(model), "hash": digest, "vector": vector, "words": words}
+                for digest, vector, words in rows
             ],
         )
 

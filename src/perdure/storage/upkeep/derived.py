@@ -286,7 +286,7 @@ class _OwnerCheck:
         keys = {"low": (self._owner.number << 32) + self._first, "high": (self._owner.number << 32) + self._last}
         generation, dimensions, fill_from = scopes[0] if scopes else (None, None, None)
         rows = self._db.rows(
-            "SELECT key, generation, LENGTH(vector) FROM vectors WHERE key BETWEEN :low AND :high"
+            "SELECT key, generation, LENGTH(vector), LENGTH(words) FROM vectors WHERE key BETWEEN :low AND :high"
             " AND vector IS NOT NULL",
             keys,
         )
@@ -295,8 +295,9 @@ class _OwnerCheck:
             texts = set(_embedded_texts_of(self._db, self._owner.kind, self._owner.id, self._first, self._last))
         vectors = {row[0] & LAST: row for row in rows}
         orphans = sorted((vectors.keys() | queued) - texts)
-        wrong = [seq for seq, row in vectors.items() if row[1] == generation and row[2] != 2 * (dimensions or 0)]
         current = {seq for seq, row in vectors.items() if row[1] == generation}
+        size, word_size = 2 * (dimensions or 0), -(-(dimensions or 1) // 8)
+        wrong = [seq for seq in current if vectors[seq][2] != size or (vectors[seq][3] or 0) % word_size]
         texts -= self._resetting_texts()
         missing = [] if fill_from is not None else sorted(texts - current - queued)
         if self._repair:
