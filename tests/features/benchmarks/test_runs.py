@@ -139,13 +139,13 @@ async def test_a_folder_takes_the_rows_of_one_run(tmp_path: Path) -> None:
 
 async def test_kinds_and_numbers_of_questions_can_be_chosen(tmp_path: Path) -> None:
     """What is left of nothing is an error that says which kinds there are."""
-    setup = setup_of("locomo", tmp_path / "one", kinds="single-hop", most=2)
+    setup = setup_of("locomo", tmp_path / "one", kind="single-hop", most=2)
 
     result = await run(setup, models_of(setup))
 
     assert {kind: one["questions"] for kind, one in result["systems"][0]["kinds"].items()} == {"single-hop": 2}
     with pytest.raises(InvalidInput, match="--kind can be abstention, event summary, multi-hop"):
-        await run(setup_of("locomo", tmp_path / "two", kinds="hard"), models_of(setup))
+        await run(setup_of("locomo", tmp_path / "two", kind="hard"), models_of(setup))
 
 
 async def test_what_is_left_to_ask_is_estimated(tmp_path: Path) -> None:

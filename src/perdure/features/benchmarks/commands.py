@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,6 @@ if for_work(__name__):
     from perdure.cli.views.context import cost
     from perdure.cli.views.view import Output, plural
     from perdure.core.errors import InvalidInput
-    from perdure.core.tools.arguments import read_json
     from perdure.features.benchmarks.figures import build_result
     from perdure.features.benchmarks.page import write_page, write_result
     from perdure.features.benchmarks.running import Estimate, open_benchmark
@@ -22,25 +22,33 @@ if for_work(__name__):
     from perdure.features.benchmarks.views import result_view
 
 
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a benchmark is run."""
+
+    data: Annotated[str | None, option("The data as published, or `sample`; of niah a text.", "PATH")] = None
+    model: Annotated[str, option("The model that answers; without one only the search is measured.", "HANDLE")] = ""
+    judge: Annotated[str, option("A model, exact or f1.", "HANDLE")] = ""
+    baselines: Annotated[str, option("Of full, bm25, files and none, separated by commas; or all.", "NAMES")] = ""
+    seeds: Annotated[int, option("How often everything is asked.", min=1, max=100)] = 2
+    out: Annotated[Path | None, option("The folder for answers and results; by default bench/NAME.", "DIR")] = None
+    kind: Annotated[str, option("Only questions of these kinds, separated by commas.", "KINDS")] = ""
+    most: Annotated[int, option("At most so many questions of each history.", min=0)] = 0
+    engine: Annotated[str, option("The context engine of the agent that answers.", "NAME")] = ""
+    settings: Annotated[str, option("Settings of that agent, as a JSON object.", "JSON")] = ""
+    line: Annotated[str, option("Ask in a `new` conversation, or in a `fork` of the history.", "WHERE")] = ""
+    at_once: Annotated[int, option("How many histories are worked on at once.", min=1, max=100)] = 1
+    lengths: Annotated[str, option("Of niah: tokens, separated by commas.", "NUMBERS")] = ""
+    depths: Annotated[str, option("Of niah: percents, separated by commas.", "NUMBERS")] = ""
+
+
 @command("bench")
 async def bench(
     view: Output,
     name: Annotated[str, argument("niah, dmr, longmemeval or locomo; or page.", "NAME")],
     folder: Annotated[Path | None, argument("Of page: the folder with the results.", "DIR")] = None,
-    data: Annotated[str | None, option("The data as published, or `sample`; of niah a text.", "PATH")] = None,
-    model: Annotated[str, option("The model that answers; without one only the search is measured.", "HANDLE")] = "",
-    judge: Annotated[str, option("A model, exact or f1.", "HANDLE")] = "",
-    baselines: Annotated[str, option("Of full, bm25, files and none, separated by commas; or all.", "NAMES")] = "",
-    seeds: Annotated[int, option("How often everything is asked.", min=1, max=100)] = 2,
-    out: Annotated[Path | None, option("The folder for answers and results; by default bench/NAME.", "DIR")] = None,
-    kind: Annotated[str, option("Only questions of these kinds, separated by commas.", "KINDS")] = "",
-    most: Annotated[int, option("At most so many questions of each history.", min=0)] = 0,
-    engine: Annotated[str, option("The context engine of the agent that answers.", "NAME")] = "",
-    settings: Annotated[str, option("Settings of that agent, as a JSON object.", "JSON")] = "",
-    line: Annotated[str, option("Ask in a `new` conversation, or in a `fork` of the history.", "WHERE")] = "",
-    at_once: Annotated[int, option("How many histories are worked on at once.", min=1, max=100)] = 1,
-    lengths: Annotated[str, option("Of niah: tokens, separated by commas.", "NUMBERS")] = "",
-    depths: Annotated[str, option("Of niah: percents, separated by commas.", "NUMBERS")] = "",
+    *,
+    options: RunOptions,
     yes: Yes = False,
 ) -> None:
     """Measure what agents remember, by published benchmarks.
@@ -56,25 +64,7 @@ async def bench(
         return
     if folder is not None:
         raise InvalidInput(f"{folder} is one argument too many: the folder of a run is given by --out")
-    given = read_json(settings) if settings else {}
-    if not isinstance(given, dict):
-        raise InvalidInput("--settings is no JSON object")
-    setup = make_setup(
-        name,
-        data=data,
-        model=model,
-        judge=judge,
-        baselines=baselines,
-        seeds=seeds,
-        out=out,
-        kinds=kind,
-        most=most,
-        settings={**given, **({"context_engine": engine} if engine else {})},
-        line=line,
-        at_once=at_once,
-        lengths=lengths,
-        depths=depths,
-    )
+    setup = make_setup(name, **asdict(options))
     view.show_status("reading…")
     await _run(view, setup, yes=yes)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from perdure.core.errors import InvalidInput
+from perdure.core.tools.arguments import read_json
 from perdure.features.benchmarks.judging import WORD_JUDGES
 from perdure.features.benchmarks.reading import SAMPLES
 from perdure.features.benchmarks.sets import DATA_SETS
@@ -26,15 +27,16 @@ def make_setup(
     baselines: str = "",
     seeds: int = 2,
     out: Path | None = None,
-    kinds: str = "",
+    kind: str = "",
     most: int = 0,
-    settings: Mapping[str, Any] | None = None,
+    engine: str = "",
+    settings: str = "",
     line: str = "",
     at_once: int = 1,
     lengths: str = "",
     depths: str = "",
 ) -> Setup:
-    """Return how a benchmark is run; lists are texts with commas. Raises: InvalidInput: a value that can't be used."""
+    """Return how a benchmark is run. Lists are texts with commas, and `settings` is JSON. Raises: InvalidInput."""
     check_choice("NAME", name, (*DATA_SETS, "page"))
     data_set = DATA_SETS[name]
     where: Any = line or data_set.line
@@ -46,6 +48,12 @@ def make_setup(
     chosen = known if baselines == "all" else _parts(baselines)
     for one in chosen:
         check_choice("--baselines", one, known)
+    try:
+        given = read_json(settings or "{}")
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise InvalidInput(f"--settings is {settings!r:.80}: give a JSON object")
     if (lengths or depths) and name != "niah":
         raise InvalidInput(f"--lengths and --depths are of niah: leave them out of {name}")
     return Setup(
@@ -56,10 +64,10 @@ def make_setup(
         systems=["perdure", *dict.fromkeys(chosen)],
         seeds=seeds,
         out=(out or Path("bench") / name).expanduser(),
-        kinds=_parts(kinds),
+        kinds=_parts(kind),
         most=most,
         line=where,
-        settings=settings or {},
+        settings={**given, **({"context_engine": engine} if engine else {})},
         at_once=at_once,
         lengths=_numbers("--lengths", lengths, int, 100, 10_000_000),
         depths=_numbers("--depths", depths, float, 0, 100),

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from perdure.core.text.words import STOP_WORDS
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.features.benchmarks.values import Case, Question, Setup, Turn
 from perdure.library.agent import AsyncAgent
@@ -152,8 +153,9 @@ class WordIndex:
         self._turns = turns
 
     def search(self, query: str) -> Sequence[Turn]:
-        """Return the turns with a word of the query, best first."""
-        words = "".join(char if char.isalnum() else " " for char in query).split()
+        """Return the turns with a word of the query, best first; words that say little do not count."""
+        every = "".join(char if char.isalnum() else " " for char in query).split()
+        words = [word for word in every if word.lower() not in STOP_WORDS] or every
         with closing(sqlite3.connect(":memory:")) as db:
             db.execute("CREATE VIRTUAL TABLE turns USING fts5(text, tokenize = 'porter unicode61')")
             db.executemany("INSERT INTO turns (rowid, text) VALUES (?, ?)", enumerate(one.line for one in self._turns))
