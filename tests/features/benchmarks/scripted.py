@@ -9,8 +9,8 @@ from typing import Any
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.features.benchmarks.sets import DATA_SETS
+from perdure.features.benchmarks.sets.values import ABSTENTION, CaseQuestion, Setup
 from perdure.features.benchmarks.setups import make_setup
-from perdure.features.benchmarks.values import ABSTENTION, Question, Setup
 from perdure.testing import ScriptedModel, calls, says
 
 MODEL, JUDGE = "test/model", "test/judge"
@@ -23,7 +23,7 @@ def setup_of(name: str, out: Path, **more: Any) -> Setup:
     return make_setup(name, out=out, **given)
 
 
-def questions_of(setup: Setup) -> Sequence[Question]:
+def questions_of(setup: Setup) -> Sequence[CaseQuestion]:
     """The questions of all seeds."""
     seeds = range(1, setup.seeds + 1)
     return [one for seed in seeds for case in DATA_SETS[setup.name].load(setup, seed) for one in case.questions]

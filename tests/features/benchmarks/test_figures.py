@@ -7,12 +7,12 @@ import pytest
 from perdure.features.benchmarks.figures import bootstrap, share_of, wilson
 from perdure.features.benchmarks.judging import f1_of, is_exact, says_not_said, verdict_of, wrong_claims
 from perdure.features.benchmarks.retrieval import recall_of
-from perdure.features.benchmarks.values import ABSTENTION, Question
+from perdure.features.benchmarks.sets.values import ABSTENTION, CaseQuestion
 
 
-def asks(answer: str, kind: str = "single-hop", text: str = "What?") -> Question:
+def asks(answer: str, kind: str = "single-hop", text: str = "What?") -> CaseQuestion:
     """A question with this answer."""
-    return Question(id=text, kind=kind, text=text, answer=answer)
+    return CaseQuestion(id=text, kind=kind, text=text, answer=answer)
 
 
 def test_an_exact_answer_stands_in_the_answer_as_words() -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from perdure import InvalidInput
-from perdure.features.benchmarks.reading import SAMPLES
 from perdure.features.benchmarks.sets import DATA_SETS
 from perdure.features.benchmarks.sets.locomo import EVENTS
+from perdure.features.benchmarks.sets.reading import SAMPLES
+from perdure.features.benchmarks.sets.values import ABSTENTION, Case
 from perdure.features.benchmarks.setups import make_setup
-from perdure.features.benchmarks.values import ABSTENTION, Case
 
 FILES = {"dmr": "dmr.jsonl", "longmemeval": "longmemeval.json", "locomo": "locomo.json"}
 

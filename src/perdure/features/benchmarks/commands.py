@@ -17,13 +17,13 @@ if for_work(__name__):
     from perdure.features.benchmarks.figures import build_result
     from perdure.features.benchmarks.page import write_page, write_result
     from perdure.features.benchmarks.running import Estimate, open_benchmark
+    from perdure.features.benchmarks.sets.values import Setup
     from perdure.features.benchmarks.setups import make_setup
-    from perdure.features.benchmarks.values import Setup
     from perdure.features.benchmarks.views import result_view
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class BenchOptions:
     """How a benchmark is run."""
 
     data: Annotated[str | None, option("The data as published, or `sample`; of niah a text.", "PATH")] = None
@@ -48,7 +48,7 @@ async def bench(
     name: Annotated[str, argument("niah, dmr, longmemeval or locomo; or page.", "NAME")],
     folder: Annotated[Path | None, argument("Of page: the folder with the results.", "DIR")] = None,
     *,
-    options: RunOptions,
+    options: BenchOptions,
     yes: Yes = False,
 ) -> None:
     """Measure what agents remember, by published benchmarks.

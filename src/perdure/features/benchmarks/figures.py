@@ -11,14 +11,14 @@ from random import Random
 from statistics import fmean, median
 from typing import Any
 
-from perdure.features.benchmarks.judging import Claim, f1_of, is_exact
-from perdure.features.benchmarks.reading import hash_of
+from perdure.features.benchmarks.judging import JudgedAnswer, f1_of, is_exact
 from perdure.features.benchmarks.retrieval import recall_of
-from perdure.features.benchmarks.running import Asked, Benchmark
+from perdure.features.benchmarks.running import Benchmark, SystemQuestion
 from perdure.features.benchmarks.sets import DATA_SETS
 from perdure.features.benchmarks.sets.locomo import EVENTS
+from perdure.features.benchmarks.sets.reading import hash_of
+from perdure.features.benchmarks.sets.values import ABSTENTION
 from perdure.features.benchmarks.systems import texts
-from perdure.features.benchmarks.values import ABSTENTION
 from perdure.settings import Settings
 
 APART = (ABSTENTION, EVENTS)
@@ -90,12 +90,12 @@ def build_result(benchmark: Benchmark) -> dict[str, Any]:
     return result | {"systems": systems, "judging": _judge_figures(benchmark)}
 
 
-def _system_figures(benchmark: Benchmark, name: str, asked: Sequence[Asked]) -> dict[str, Any]:
+def _system_figures(benchmark: Benchmark, name: str, asked: Sequence[SystemQuestion]) -> dict[str, Any]:
     """Return the figures of one system: scores by kind, tokens, price, latency, and the cells of a grid."""
     found = [(one, row) for one in asked if (row := benchmark.rows.find(one.key)) is not None]
     judge = benchmark.setup.judge
     scored = [
-        (one, row, 0.0 if "failure" in row else _points(benchmark, judge, Claim(one.question, row["answer"])))
+        (one, row, 0.0 if "failure" in row else _points(benchmark, judge, JudgedAnswer(one.question, row["answer"])))
         for one, row in found
     ]
     right, prices = sum(points for *_, points in scored), [row["price"] for _, row in found]
@@ -126,7 +126,7 @@ def _system_figures(benchmark: Benchmark, name: str, asked: Sequence[Asked]) -> 
     }
 
 
-def _kind_figures(scored: Sequence[tuple[Asked, Mapping[str, Any], float]]) -> dict[str, Any]:
+def _kind_figures(scored: Sequence[tuple[SystemQuestion, Mapping[str, Any], float]]) -> dict[str, Any]:
     """Return the figures of the questions of one kind, by the judge of the run and by words."""
     by_question: dict[str, list[tuple[float, float, float]]] = {}
     for one, row, points in scored:
@@ -142,7 +142,7 @@ def _kind_figures(scored: Sequence[tuple[Asked, Mapping[str, Any], float]]) -> d
     }
 
 
-def _points(benchmark: Benchmark, judge: str, claim: Claim) -> float:
+def _points(benchmark: Benchmark, judge: str, claim: JudgedAnswer) -> float:
     """Return the points that a judge gives."""
     if judge == "f1":
         return f1_of(claim.question, claim.answer)

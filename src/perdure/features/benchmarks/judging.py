@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from random import Random
 
 from perdure.core.text.words import stems
+from perdure.features.benchmarks.sets.values import ABSTENTION, CaseQuestion
 from perdure.features.benchmarks.systems import texts
-from perdure.features.benchmarks.values import ABSTENTION, Question
 
 WORD_JUDGES = ("exact", "f1")
 WRONG_ANSWERS = 60
@@ -29,10 +29,10 @@ _NOT_SAID = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class JudgedAnswer:
     """An answer to a question, to be judged; `is_wrong`: the answer of another question."""
 
-    question: Question
+    question: CaseQuestion
     answer: str
     is_wrong: bool = False
 
@@ -58,7 +58,7 @@ def says_not_said(answer: str) -> bool:
     return not answer.strip() or _NOT_SAID.search(answer) is not None
 
 
-def is_exact(question: Question, answer: str) -> bool:
+def is_exact(question: CaseQuestion, answer: str) -> bool:
     """Return whether the right answer stands in an answer, word for word but for case, endings and articles."""
     if question.kind == ABSTENTION:
         return says_not_said(answer)
@@ -66,7 +66,7 @@ def is_exact(question: Question, answer: str) -> bool:
     return bool(gold) and any(said[at : at + len(gold)] == gold for at in range(len(said) - len(gold) + 1))
 
 
-def f1_of(question: Question, answer: str) -> float:
+def f1_of(question: CaseQuestion, answer: str) -> float:
     """Return the harmonic mean of the share of the right answer's words that are said, and of the said ones in it."""
     return float(says_not_said(answer)) if question.kind == ABSTENTION else _shared(question.answer, answer)
 
@@ -77,7 +77,7 @@ def verdict_of(reply: str) -> bool | None:
     return None if not found else bool(found[-1][0]) == (found[-1][1].lower() == "wrong")
 
 
-def wrong_claims(questions: Sequence[Question]) -> Sequence[Claim]:
+def wrong_claims(questions: Sequence[CaseQuestion]) -> Sequence[JudgedAnswer]:
     """Return wrong but plausible answers: those of other questions of the same kind, chosen by chance, which is always
     the same."""
     chance, claims = Random(WRONG_ANSWERS), []
@@ -86,7 +86,7 @@ def wrong_claims(questions: Sequence[Question]) -> Sequence[Claim]:
         others = [one for one in answerable if one.kind == question.kind and one.text != question.text]
         for other in chance.sample(others, min(len(others), 10)):
             if _shared(question.answer, other.answer) < SIMILAR:
-                claims.append(Claim(question, other.answer, is_wrong=True))
+                claims.append(JudgedAnswer(question, other.answer, is_wrong=True))
                 break
     return claims[:WRONG_ANSWERS]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from perdure.features.benchmarks.values import Question, Turn
+from perdure.features.benchmarks.sets.values import CaseQuestion, CaseTurn
 
 DEPTHS = (5, 10)
 
 
-def ranks_of(question: Question, found: Sequence[Turn]) -> Mapping[str, Any]:
+def ranks_of(question: CaseQuestion, found: Sequence[CaseTurn]) -> Mapping[str, Any]:
     """Return at which places, from 1, a search found the turns of the evidence and their sessions, and how many there
     are. Sessions are ranked by their first turn."""
     sessions = list(dict.fromkeys(turn.session for turn in found))

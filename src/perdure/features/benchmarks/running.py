@@ -19,13 +19,13 @@ from perdure.core.ids import ConversationId
 from perdure.core.models import EXTRACTIVE, Model, without_notice
 from perdure.core.runs import Usage
 from perdure.domain.conversations.units import ConversationChanges
-from perdure.features.benchmarks.judging import WORD_JUDGES, Claim, verdict_of, wrong_claims
-from perdure.features.benchmarks.reading import hash_of
+from perdure.features.benchmarks.judging import WORD_JUDGES, JudgedAnswer, verdict_of, wrong_claims
 from perdure.features.benchmarks.retrieval import ranks_of
 from perdure.features.benchmarks.rows import Rows
 from perdure.features.benchmarks.sets import DATA_SETS
-from perdure.features.benchmarks.systems import Plain, Remembering, System, WordIndex, plain_agent, system_of
-from perdure.features.benchmarks.values import Case, Progress, Question, Setup
+from perdure.features.benchmarks.sets.reading import hash_of
+from perdure.features.benchmarks.sets.values import Case, CaseQuestion, Progress, Setup
+from perdure.features.benchmarks.systems import AgentSystem, PlainSystem, System, WordIndex, plain_agent, system_of
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
@@ -55,13 +55,13 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SystemQuestion:
     """A question for one system under one seed."""
 
     system: str
     seed: int
     case: Case
-    question: Question
+    question: CaseQuestion
 
     @property
     def key(self) -> str:
@@ -86,12 +86,12 @@ class Benchmark:
         self.systems: Mapping[str, System] = {name: system_of(name, perdure, setup) for name in setup.systems}
         self._failures = 0
 
-    def asked(self) -> Iterator[Asked]:
+    def asked(self) -> Iterator[SystemQuestion]:
         """Yield all questions, those about one history next to each other."""
         for seed, cases in self.cases.items():
             for case in cases:
                 for system in self.systems:
-                    yield from (Asked(system, seed, case, question) for question in case.questions)
+                    yield from (SystemQuestion(system, seed, case, question) for question in case.questions)
 
     @property
     def search_by(self) -> str:
@@ -100,15 +100,17 @@ class Benchmark:
         return "words alone" if embedder is None else f"words and vectors of {embedder.handle}"
 
     @property
-    def questions(self) -> Sequence[Question]:
+    def questions(self) -> Sequence[CaseQuestion]:
         """All questions, each once."""
         found = {one.id: one for cases in self.cases.values() for case in cases for one in case.questions}
         return list(found.values())
 
-    def claims(self) -> Sequence[Claim]:
+    def claims(self) -> Sequence[JudgedAnswer]:
         """Return the answers that the judge sees: those that came, and the wrong ones."""
         rows = ((one.question, self.rows.find(one.key)) for one in self.asked())
-        answers = [Claim(question, row["answer"]) for question, row in rows if row is not None and "answer" in row]
+        answers = [
+            JudgedAnswer(question, row["answer"]) for question, row in rows if row is not None and "answer" in row
+        ]
         return [*answers, *wrong_claims(self.questions)]
 
     def estimate(self) -> Estimate:
@@ -135,7 +137,7 @@ class Benchmark:
 
     async def run(self, progress: Progress) -> None:
         """Ask what was not asked yet, and have it judged. Raises: InvalidInput, StoreError."""
-        groups: dict[str, list[Asked]] = {}
+        groups: dict[str, list[SystemQuestion]] = {}
         for one in self.asked():  # those of one history follow one another, as they share its agent
             if not self._is_done(one.key):
                 groups.setdefault(one.case.id, []).append(one)
@@ -170,13 +172,13 @@ class Benchmark:
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
-    async def _answer(self, one: Asked) -> None:
+    async def _answer(self, one: SystemQuestion) -> None:
         """Ask a question of a system."""
         system = self.systems[one.system]
         agent, text = await system.prepare(one.case), system.text(one.case, one.question)
         await self._ask(one.key, agent, text, self.setup.model, one.seed, tools=system.tools, fork=self._forks(system))
 
-    async def _judge(self, claim: Claim) -> None:
+    async def _judge(self, claim: JudgedAnswer) -> None:
         """Ask the judge about a claim."""
         agent = await plain_agent(self._perdure, claim.prompt, self.setup.judge, claim.prompt)
         await self._ask(self._judge_key(claim), agent, claim.text, self.setup.judge, 1)
@@ -184,7 +186,7 @@ class Benchmark:
     async def search(self, progress: Progress) -> None:
         """Look for the evidence of each question, by Perdure's search and by words alone. Raises: StoreError."""
         done, total = 0, sum(len(case.questions) for case in self.cases[1])
-        remembering = Remembering(self._perdure, self.setup)
+        remembering = AgentSystem(self._perdure, self.setup)
         for case in self.cases[1]:
             questions = [one for one in case.questions if one.evidence or one.sessions]
             if all(self._is_done(f"search/bm25/{one.id}") for one in questions):
@@ -203,16 +205,16 @@ class Benchmark:
                 found = ranks_of(question, index.search(question.text)[:SEARCH_TURNS])
                 self.rows.add(f"search/bm25/{question.id}", latency_s=_since(began), **found)
 
-    def verdict(self, claim: Claim) -> bool | None:
+    def verdict(self, claim: JudgedAnswer) -> bool | None:
         """Return what the judge that is a model has said; None: nothing, or no verdict."""
         row = self.judge_row(claim)
         return None if row is None or "answer" not in row else verdict_of(row["answer"])
 
-    def judge_row(self, claim: Claim) -> Mapping[str, Any] | None:
+    def judge_row(self, claim: JudgedAnswer) -> Mapping[str, Any] | None:
         """Return the row of a verdict, with tokens and price; None: there is none."""
         return self.rows.find(self._judge_key(claim))
 
-    def _judge_key(self, claim: Claim) -> str:
+    def _judge_key(self, claim: JudgedAnswer) -> str:
         """Return the key of the row of a verdict."""
         return f"judge/{self.setup.judge}/{claim.key}"
 
@@ -223,12 +225,12 @@ class Benchmark:
 
     def _forks(self, system: System) -> bool:
         """Whether a system is asked in a copy of the conversation with the history."""
-        return self.setup.line == "fork" and isinstance(system, Remembering)
+        return self.setup.line == "fork" and isinstance(system, AgentSystem)
 
-    def _tokens(self, one: Asked) -> int:
+    def _tokens(self, one: SystemQuestion) -> int:
         """Return about how many tokens a question takes of a model, in all requests together."""
         count, system = self._perdure.app.ports.counter.count, self.systems[one.system]
-        if isinstance(system, Plain):
+        if isinstance(system, PlainSystem):
             return count(system.text(one.case, one.question)) + AGENT_TOKENS // 4
         if not self._forks(system):
             return 2 * AGENT_TOKENS

@@ -9,10 +9,10 @@ from typing import Any, TypeVar, get_args
 from perdure.core.errors import InvalidInput
 from perdure.core.tools.arguments import read_json
 from perdure.features.benchmarks.judging import WORD_JUDGES
-from perdure.features.benchmarks.reading import SAMPLES
 from perdure.features.benchmarks.sets import DATA_SETS
+from perdure.features.benchmarks.sets.reading import SAMPLES
+from perdure.features.benchmarks.sets.values import Line, Setup
 from perdure.features.benchmarks.systems import texts
-from perdure.features.benchmarks.values import Line, Setup
 from perdure.library.parts.checks import check_choice
 
 T = TypeVar("T", int, float)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from perdure.core.text.words import STOP_WORDS
 from perdure.domain.conversations.importing import ImportedMessage
-from perdure.features.benchmarks.values import Case, Question, Setup, Turn
+from perdure.features.benchmarks.sets.values import Case, CaseQuestion, CaseTurn, Setup
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
@@ -40,11 +40,11 @@ class System(Protocol):
     async def prepare(self, case: Case) -> AsyncAgent:
         """Return the agent that is asked about a case; what was prepared before is found again."""
 
-    def text(self, case: Case, question: Question) -> str:
+    def text(self, case: Case, question: CaseQuestion) -> str:
         """Return the message with a question."""
 
 
-class Remembering:
+class AgentSystem:
     """An agent with the history of a case imported, as anybody imports one."""
 
     tools: Sequence[str] | None = None
@@ -72,20 +72,20 @@ class Remembering:
         self._ready[case.id] = agent
         return agent
 
-    def text(self, case: Case, question: Question) -> str:
+    def text(self, case: Case, question: CaseQuestion) -> str:
         """Return the question."""
         return asked(question)
 
-    async def turns_of(self, agent: AsyncAgent, case: Case) -> Mapping[int, Turn]:
+    async def turns_of(self, agent: AsyncAgent, case: Case) -> Mapping[int, CaseTurn]:
         """Number of a message -> its turn."""
         first = (await agent.conversations(limit=1))[0].id
-        found: dict[int, Turn] = {}
+        found: dict[int, CaseTurn] = {}
         while page := await agent.messages(conversation=first, limit=PAGE, after_seq=max(found, default=None)):
             found.update(zip([one.seq for one in page], case.turns[len(found) :], strict=False))
         return found
 
 
-class Plain:
+class PlainSystem:
     """An agent without memory or tools: what it knows stands in the message."""
 
     tools: Sequence[str] | None = ()
@@ -97,7 +97,7 @@ class Plain:
         """Return the one agent of all cases."""
         return await plain_agent(self._perdure, f"baseline-{self._name}", self._setup.model, "answer")
 
-    def text(self, case: Case, question: Question) -> str:
+    def text(self, case: Case, question: CaseQuestion) -> str:
         """Return the question behind what the baseline is given of the history."""
         if self._name == "none":
             return asked(question)
@@ -107,7 +107,7 @@ class Plain:
         history = "\n".join(turn.line for turn in case.turns if turn.id in chosen)
         return form.format(history=history, question=asked(question))
 
-    def _newest(self, case: Case) -> Sequence[Turn]:
+    def _newest(self, case: Case) -> Sequence[CaseTurn]:
         """Return as many of the newest turns as fit the window of the model."""
         app = self._perdure.app
         window = app.models.window_tokens(self._setup.model) or app.ports.settings.context_window_tokens
@@ -119,7 +119,7 @@ class Plain:
         return case.turns
 
 
-class Searching:
+class GrepSystem:
     """An agent with the history as a file, which it may open and search with grep."""
 
     tools: Sequence[str] | None = ("grep_files", "open_files")
@@ -141,7 +141,7 @@ class Searching:
         await agent.files.attach(folder.id, open_files=False)
         return agent
 
-    def text(self, case: Case, question: Question) -> str:
+    def text(self, case: Case, question: CaseQuestion) -> str:
         """Return the question, and where to look."""
         return texts()["prompts"]["files"].format(question=asked(question))
 
@@ -149,10 +149,10 @@ class Searching:
 class WordIndex:
     """Turns in SQLite's own full-text index, ranked by its BM25."""
 
-    def __init__(self, turns: Sequence[Turn]) -> None:
+    def __init__(self, turns: Sequence[CaseTurn]) -> None:
         self._turns = turns
 
-    def search(self, query: str) -> Sequence[Turn]:
+    def search(self, query: str) -> Sequence[CaseTurn]:
         """Return the turns with a word of the query, best first; words that say little do not count."""
         every = "".join(char if char.isalnum() else " " for char in query).split()
         words = [word for word in every if word.lower() not in STOP_WORDS] or every
@@ -167,8 +167,8 @@ class WordIndex:
 def system_of(name: str, perdure: AsyncPerdure, setup: Setup) -> System:
     """Return the system of a name among `texts()["systems"]`."""
     if name == "perdure":
-        return Remembering(perdure, setup)
-    return Searching(perdure, setup) if name == "files" else Plain(perdure, setup, name)
+        return AgentSystem(perdure, setup)
+    return GrepSystem(perdure, setup) if name == "files" else PlainSystem(perdure, setup, name)
 
 
 async def plain_agent(perdure: AsyncPerdure, name: str, model: str, prompt: str) -> AsyncAgent:
@@ -178,12 +178,12 @@ async def plain_agent(perdure: AsyncPerdure, name: str, model: str, prompt: str)
     )
 
 
-def asked(question: Question) -> str:
+def asked(question: CaseQuestion) -> str:
     """Return a question with the day on which it is asked, if the data has one."""
     form = texts()["prompts"]["asked_on"] if question.asked_on else "{question}"
     return form.format(date=question.asked_on, question=question.text)
 
 
-def imported(turn: Turn) -> ImportedMessage:
+def imported(turn: CaseTurn) -> ImportedMessage:
     """Return a turn as a message of an import."""
     return ImportedMessage(role=turn.role, name=turn.speaker, text=turn.text, occurred_at=turn.at, id=turn.id)

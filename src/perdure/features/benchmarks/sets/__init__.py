@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perdure.features.benchmarks.sets import dmr, locomo, longmemeval, niah
-from perdure.features.benchmarks.values import DataSet
+from perdure.features.benchmarks.sets.values import DataSet
 
 DATA_SETS: Mapping[str, DataSet] = {
     "niah": niah.DATA_SET,

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from perdure.core.errors import InvalidInput
-from perdure.features.benchmarks.reading import Node, read_lines
-from perdure.features.benchmarks.values import Case, DataSet, Question, Setup, Turn
+from perdure.features.benchmarks.sets.reading import Node, read_lines
+from perdure.features.benchmarks.sets.values import Case, CaseQuestion, CaseTurn, DataSet, Setup
 
 FIRST_DAY = datetime(2024, 1, 1, 12, tzinfo=UTC)
 _SPEAKERS = ("Speaker 1", "Speaker 2")
@@ -32,18 +32,18 @@ def _case(row: Node, name: str) -> Case:
         chats.append(last)
     turns = [turn for number, chat in enumerate(chats, 1) for turn in _turns(chat, number)]
     asked = row.get("self_instruct")
-    question = Question(id=name, kind="retrieval", text=asked.get("B").text, answer=asked.get("A").text)
+    question = CaseQuestion(id=name, kind="retrieval", text=asked.get("B").text, answer=asked.get("A").text)
     return Case(id=name, turns=turns, questions=[question])
 
 
-def _turns(chat: Node, number: int) -> Iterator[Turn]:
+def _turns(chat: Node, number: int) -> Iterator[CaseTurn]:
     """Yield the turns of a chat. Raises: InvalidInput."""
     for at, item in enumerate(chat.items()):
         named = item.find("id")
         second = named.text == _SPEAKERS[1] if named is not None and named.text in _SPEAKERS else at % 2 == 1
         if not (text := item.get("text").text):
             continue
-        yield Turn(
+        yield CaseTurn(
             id=f"{number}:{at + 1}",
             session=str(number),
             role="assistant" if second else "user",

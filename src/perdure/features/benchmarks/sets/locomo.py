@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from perdure.core.errors import InvalidInput
-from perdure.features.benchmarks.reading import Node, read_json
-from perdure.features.benchmarks.values import ABSTENTION, Case, DataSet, Question, Setup, Turn
+from perdure.features.benchmarks.sets.reading import Node, read_json
+from perdure.features.benchmarks.sets.values import ABSTENTION, Case, CaseQuestion, CaseTurn, DataSet, Setup
 
 CATEGORIES: Mapping[int, str] = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ABSTENTION}
 """Category 5, adversarial, asks for what was not said, or was said by the other one."""
@@ -40,7 +40,7 @@ def _case(row: Node) -> Case:
     return Case(id=name, turns=turns, questions=[*questions, *_events(row, name)])
 
 
-def _turns(talk: Node, number: int) -> Iterator[Turn]:
+def _turns(talk: Node, number: int) -> Iterator[CaseTurn]:
     """Yield the turns of a session. Raises: InvalidInput."""
     began = talk.get(f"session_{number}_date_time").time(*_TIMES)
     first = talk.get("speaker_a").text
@@ -49,7 +49,7 @@ def _turns(talk: Node, number: int) -> Iterator[Turn]:
         if caption is not None:
             text = f"{text} [shares an image: {caption.text}]".strip()
         if text:
-            yield Turn(
+            yield CaseTurn(
                 id=item.get("dia_id").text,
                 session=str(number),
                 role="user" if speaker == first else "assistant",
@@ -59,7 +59,7 @@ def _turns(talk: Node, number: int) -> Iterator[Turn]:
             )
 
 
-def _question(item: Node, name: str, known: Mapping[str, str]) -> Question:
+def _question(item: Node, name: str, known: Mapping[str, str]) -> CaseQuestion:
     """Return a question; `known`: turn -> its session. Raises: InvalidInput."""
     category, labels = item.get("category"), item.find("evidence")
     if category.value not in CATEGORIES:
@@ -68,7 +68,7 @@ def _question(item: Node, name: str, known: Mapping[str, str]) -> Question:
     answer = item.find("answer") if kind == ABSTENTION else item.get("answer")
     found = (_EVIDENCE.findall(one.text) for one in (labels.items() if labels is not None else ()))
     ids = frozenset(f"D{int(session)}:{int(turn)}" for pairs in found for session, turn in pairs) & known.keys()
-    return Question(
+    return CaseQuestion(
         id=name,
         kind=kind,
         text=item.get("question").text,
@@ -78,7 +78,7 @@ def _question(item: Node, name: str, known: Mapping[str, str]) -> Question:
     )
 
 
-def _events(row: Node, name: str) -> Iterator[Question]:
+def _events(row: Node, name: str) -> Iterator[CaseQuestion]:
     """Yield a question for the events of each speaker up to each session that the data has. Raises: InvalidInput."""
     if (summaries := row.find("event_summary")) is None:
         return
@@ -86,7 +86,7 @@ def _events(row: Node, name: str) -> Iterator[Question]:
         node = Node(session, f"{summaries.place}.{key}")
         for speaker in node.as_a(dict, "an object").keys() - {"date"}:
             if events := [one.text for one in node.get(speaker).items()]:
-                yield Question(
+                yield CaseQuestion(
                     id=f"{name}-{key}-{speaker}",
                     kind=EVENTS,
                     text=f"Which events in the life of {speaker} became known on {node.get('date').text}?",

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from perdure.core.errors import InvalidInput
-from perdure.features.benchmarks.reading import Node, read_json
-from perdure.features.benchmarks.values import ABSTENTION, Case, DataSet, Question, Setup, Turn
+from perdure.features.benchmarks.sets.reading import Node, read_json
+from perdure.features.benchmarks.sets.values import ABSTENTION, Case, CaseQuestion, CaseTurn, DataSet, Setup
 
 ABILITIES: Mapping[str, str] = {
     "single-session-user": "information extraction",
@@ -45,7 +45,7 @@ def _case(row: Node) -> Case:
         raise InvalidInput(f"{kind.place}: {kind.text!r:.60} is none of {', '.join(ABILITIES)}")
     # Some ids stand twice in a haystack, so turns are numbered by the place of their session.
     parts = sorted(enumerate(zip(ids, dates, sessions, strict=True)), key=lambda part: part[1][1])
-    turns: list[Turn] = []
+    turns: list[CaseTurn] = []
     evidence: set[str] = set()
     for number, (id_, date, session) in parts:
         for turn, answers in _turns(id_, number, date, session):
@@ -53,7 +53,7 @@ def _case(row: Node) -> Case:
             if answers:
                 evidence.add(turn.id)
     name = row.get("question_id").text
-    question = Question(
+    question = CaseQuestion(
         id=name,
         kind=ABSTENTION if name.endswith("_abs") else ABILITIES[kind.text],
         text=row.get("question").text,
@@ -65,7 +65,7 @@ def _case(row: Node) -> Case:
     return Case(id=name, turns=turns, questions=[question])
 
 
-def _turns(id_: str, number: int, date: datetime, session: Node) -> Iterator[tuple[Turn, bool]]:
+def _turns(id_: str, number: int, date: datetime, session: Node) -> Iterator[tuple[CaseTurn, bool]]:
     """Yield the turns of a session, each with whether it answers the question. Raises: InvalidInput."""
     for at, item in enumerate(session.items()):
         role, text, mark = item.get("role"), item.get("content").text, item.find("has_answer")
@@ -74,7 +74,7 @@ def _turns(id_: str, number: int, date: datetime, session: Node) -> Iterator[tup
         if text:
             is_user = role.text == "user"
             yield (
-                Turn(
+                CaseTurn(
                     id=f"{number}:{at + 1}",
                     session=id_,
                     role="user" if is_user else "assistant",

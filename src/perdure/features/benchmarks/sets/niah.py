@@ -17,14 +17,15 @@ from random import Random
 from typing import Any
 
 from perdure.core.errors import InvalidInput
-from perdure.features.benchmarks.reading import read_bytes
-from perdure.features.benchmarks.values import Case, DataSet, Question, Setup, Turn
+from perdure.features.benchmarks.sets.reading import read_bytes
+from perdure.features.benchmarks.sets.values import Case, CaseQuestion, CaseTurn, DataSet, Setup
 
 LENGTHS = (1_000, 4_000, 16_000)
 DEPTHS = (0.0, 25.0, 50.0, 75.0, 100.0)
 CHARS_PER_TOKEN = 4
 PARAGRAPH_CHARS = 1_200
 BEGAN = datetime(2024, 3, 1, 9, tzinfo=UTC)
+_READ = "I have read it."
 _END = re.compile(r"(?<=[.!?。！？])\s+|\n\s*\n")
 
 
@@ -57,11 +58,11 @@ def _case(length: int, depth: float, seed: int, given: Sequence[str]) -> Case:
     sentences = [*hay[:at], said := needle["said"].format(answer=answer), *hay[at:]]
     turns = [*_turns(sentences)]
     evidence = frozenset(turn.id for turn in turns if said in turn.text)
-    question = Question(id=name, kind="needle", text=needle["asked"], answer=answer, evidence=evidence)
+    question = CaseQuestion(id=name, kind="needle", text=needle["asked"], answer=answer, evidence=evidence)
     return Case(id=name, turns=turns, questions=[question], place=(length, depth))
 
 
-def _turns(sentences: Sequence[str]) -> Iterator[Turn]:
+def _turns(sentences: Sequence[str]) -> Iterator[CaseTurn]:
     """Yield the sentences as paragraphs of a user, each with the answer that it was read."""
     paragraphs: list[str] = [""]
     for sentence in sentences:
@@ -70,8 +71,10 @@ def _turns(sentences: Sequence[str]) -> Iterator[Turn]:
         paragraphs[-1] = f"{paragraphs[-1]} {sentence}".strip()
     for number, text in enumerate(paragraphs, 1):
         at = BEGAN + timedelta(minutes=number)
-        yield Turn(id=f"{number}", session="1", role="user", speaker="User", at=at, text=text)
-        yield Turn(id=f"{number}r", session="1", role="assistant", speaker="Assistant", at=at, text="I have read it.")
+        yield CaseTurn(id=f"{number}", session="1", role="user", speaker="User", at=at, text=text)
+        yield CaseTurn(
+            id=f"{number}r", session="1", role="assistant", speaker="Assistant", at=at, text="I have read it."
+        )
 
 
 def _sentences(data: Path) -> Sequence[str]:

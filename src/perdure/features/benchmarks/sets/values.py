@@ -20,7 +20,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class CaseTurn:
     """What one side said. `id`: unique in its case; `session`: the sitting that it belongs to."""
 
     id: str
@@ -37,7 +37,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class CaseQuestion:
     """A question about a history.
 
     Args:
@@ -61,8 +61,8 @@ class Case:
     """A history and the questions about it. `place`: its column and row in the picture of a grid."""
 
     id: str
-    turns: Sequence[Turn]
-    questions: Sequence[Question]
+    turns: Sequence[CaseTurn]
+    questions: Sequence[CaseQuestion]
     place: tuple[float, float] | None = None
 
 
