@@ -25,7 +25,7 @@ APART = (ABSTENTION, EVENTS)
 """Kinds of questions that the figure of all does not contain."""
 RESAMPLES, FEW = 1_000, 20
 _Z = 1.96
-_OF_ENVIRONMENT = ("embedding", "late_interaction_ms", "context_window_tokens", "token_counter", "tool_output")
+_OF_ENVIRONMENT = ("embedding", "context_window_tokens", "token_counter", "tool_output")
 """The settings of Perdure that count here."""
 
 
