@@ -45,14 +45,14 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class YamlDocument:
     """A document of a file. `places`: path of its keys, and of the names in lists -> where it stands."""
 
     value: Mapping[str, Any]
     places: Mapping[Sequence[str], FileLine]
 
 
-def read_documents(text: str, file: str) -> Iterator[Document]:
+def read_documents(text: str, file: str) -> Iterator[YamlDocument]:
     """Yield the documents of a file; empty ones are left out. Raises: InvalidInput, with file and line."""
     if len(text) > FILE_CHARS:
         raise InvalidInput(f"{file}: the file has {len(text):,} characters, the limit is {FILE_CHARS:,}")
@@ -64,7 +64,7 @@ def read_documents(text: str, file: str) -> Iterator[Document]:
             while loader.check_node():
                 if (node := loader.get_node()).tag != f"{_CORE}null":
                     reader.places = {}
-                    yield Document(reader.read(node, manifest_schema(), "the file", (), 1), reader.places)
+                    yield YamlDocument(reader.read(node, manifest_schema(), "the file", (), 1), reader.places)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 
 from perdure.core.errors import InvalidInput
-from perdure.features.manifests.documents import Document, read_documents
+from perdure.features.manifests.documents import YamlDocument, read_documents
 from perdure.features.manifests.files import join_path
 from perdure.features.manifests.values import DEFAULT_NAME, KINDS, FileLine, FileSet, Thing, path_of
 
@@ -52,7 +52,7 @@ def read_manifest(read: Callable[[str], str], names: Sequence[str]) -> FileSet:
     return FileSet(name=DEFAULT_NAME if name is None else name[0], things=_with_members(things))
 
 
-def _things_of(document: Document) -> Iterator[Thing]:
+def _things_of(document: YamlDocument) -> Iterator[Thing]:
     """Yield the things that a document describes."""
     places: dict[Sequence[str], dict[str, FileLine]] = defaultdict(dict)
     for path, place in document.places.items():

@@ -9,9 +9,7 @@ _TEXTS = ("label", "new_value", "diff", "reason", "evidence", "decision")
 FEATURE = Feature(
     name="proposals",
     nouns={
-        "proposal": Noun(
-            modules=("commands",), help="List, show, approve or refuse what agents propose to change."
-        ),
+        "proposal": Noun(modules=("commands",), help="List, show, approve or refuse what agents propose to change."),
         "memory": Noun(modules=("commands",)),
     },
     routes=("routes",),
