@@ -15,10 +15,10 @@ INSTALL_PINS := $(PIP) install --require-hashes --no-deps
 INSTALL_PERDURE := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run local test check docs format faults letta-code bench pins clean
+.PHONY: help setup run local test check docs format faults letta-code bench pins release-check clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/.run-stamp ## start the chat; ARGS="..." for other commands
 	@exec $(BIN)/perdure $(ARGS)
@@ -86,6 +86,9 @@ pins: ## renew requirements/*.txt from pyproject.toml; needs uv
 		awk '/^xllamacpp==/ { on = 1 } on && !/^ |^xllamacpp/ { exit } on' requirements/dev.txt; } > requirements/local.txt
 	@! grep -nE '://|^--' requirements/run.txt requirements/dev.txt || { echo "An address got into the pins." >&2; exit 1; }
 
+release-check: .venv/.release-stamp ## build wheel and sdist into dist/, and check that people can install them
+	@.venv/release/bin/python -m scripts.release_check $(ARGS)
+
 clean: ## remove .venv and everything that is built or cached
 	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
@@ -123,3 +126,8 @@ clean: ## remove .venv and everything that is built or cached
 	@$(INSTALL_PERDURE) </dev/null >&2
 	@$(PIP) check </dev/null >&2
 	@touch .venv/.run-stamp $@
+
+.venv/.release-stamp: requirements/release.txt | .venv/.made
+	@$(BIN)/python -m venv --clear .venv/release </dev/null >&2
+	@.venv/release/bin/python -m pip --disable-pip-version-check --no-input install --quiet --require-hashes --no-deps -r requirements/release.txt </dev/null >&2
+	@touch $@
