@@ -89,9 +89,10 @@ def container(work: Path, full: bool) -> str:
 
 def find_python(version: str) -> Path | None:
     """The interpreter of a version on PATH, of pyenv or of uv, or None."""
-    names = [*os.environ.get("PATH", "").split(os.pathsep), *Path.home().glob(f".pyenv/versions/{version}.*/bin")]
-    names += Path.home().glob(f".local/share/uv/python/cpython-{version}.*/bin")
-    for path in (Path(name) / f"python{version}" for name in names):
+    folders = [Path(name) for name in os.environ.get("PATH", "").split(os.pathsep)]
+    folders += Path.home().glob(f".pyenv/versions/{version}.*/bin")
+    folders += Path.home().glob(f".local/share/uv/python/cpython-{version}.*/bin")
+    for path in (folder / f"python{version}" for folder in folders):
         if path.exists() and subprocess.run([path, "-c", "import ssl, sqlite3"], capture_output=True).returncode == 0:
             return path
     return None
