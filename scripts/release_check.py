@@ -100,21 +100,25 @@ def find_python(version: str) -> Path | None:
 
 def pythons(work: Path, full: bool) -> str:
     """Run the tests on each Python that is found, beside the wheel: those of the commands, or all of them."""
-    results, missing = [], []
+    results, failures = [], []
     for version in PYTHONS:
         if (found := find_python(version)) is None:
-            missing.append(version)
+            results.append(f"{version} not found here")
             continue
-        env = work / f"python{version}"
-        python = env / "bin" / "python"
-        run("uv", "venv", "--quiet", env, "--python", found)
+        python = work / f"python{version}" / "bin" / "python"
         pinned = ("--no-deps", "--require-hashes", "--requirements", "requirements/dev.txt")
-        run("uv", "pip", "install", "--quiet", "--python", python, *pinned)
-        run("uv", "pip", "install", "--quiet", "--python", python, "--no-deps", WHEEL)
         tests = ("-n", "3", "--dist", "worksteal") if full else ("-n", "2", *QUICK_TESTS)
-        said = run(python, "-m", "pytest", "-p", "no:cacheprovider", *tests)
-        results.append(f"{version} {said.strip().splitlines()[-1].strip('= ')}")
-    return "; ".join(results + [f"{', '.join(missing)} not found here"] * bool(missing))
+        try:
+            run("uv", "venv", "--quiet", python.parents[1], "--python", found)
+            run("uv", "pip", "install", "--quiet", "--python", python, *pinned)
+            run("uv", "pip", "install", "--quiet", "--python", python, "--no-deps", WHEEL)
+            said = run(python, "-m", "pytest", "-p", "no:cacheprovider", *tests)
+            results.append(f"{version} {said.strip().splitlines()[-1].strip('= ')}")
+        except Failure as failure:
+            failures.append(f"{version}: {failure}")
+    if failures:
+        raise Failure("\n      ".join([*failures, *results]))
+    return "; ".join(results)
 
 
 STEPS: tuple[Callable[[Path, bool], str], ...] = (
