@@ -66,7 +66,7 @@ from perdure.providers.text_calls.scan import Scanner
 from perdure.search.chunking import chunks
 from perdure.search.document_outline import outline_of_lines
 from perdure.search.packing.text import excerpt, terms_of
-from perdure.search.ranking.hints import asks_when, names_a_time, role_meant
+from perdure.search.ranking.hints import count_asked, kind_asked, role_meant
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.query import names_in, parse_time, without_names
 from perdure.storage.database.row_format import restore, storable
@@ -213,7 +213,7 @@ READERS: dict[str, Read] = {
     "terms": terms_of,
     "names": lambda text: (names_in(text, ["Ada", "Bob"]), without_names(text, ["Ada"])),
     "time": parse_time,
-    "hints": lambda text: (asks_when(text), names_a_time(text), role_meant(text)),
+    "hints": lambda text: (kind_asked(text), count_asked("time", text), count_asked("name", text), role_meant(text)),
     "clauses": lambda text: clause_counts(parse_query("the wanted ab Byron aaaaaaaa"), [text]),
     "clauses of a query": lambda text: clause_counts(parse_query(text[:900]), [text]),
     "agent file": lambda text: read_agent_file(text.encode()),
