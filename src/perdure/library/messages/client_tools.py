@@ -87,9 +87,8 @@ def _check_shape(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     """The tool with name, description and parameters. Raises: InvalidInput: models would refuse it."""
     name, description, parameters = tool.get("name"), tool.get("description"), tool.get("parameters")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidInput(
-            f"a client tool has the name {name!r:.80}: models take 1 to 64 letters (a to z), digits, _ and -"
-        )
+        has = "no name" if name is None else f"the name {name!r:.80}"
+        raise InvalidInput(f"a client tool has {has}: models take 1 to 64 letters (a to z), digits, _ and -")
     if description is not None and not isinstance(description, str):
         raise InvalidInput(f"client tool {name!r}: description is {description!r:.80}: give a text, or leave it out")
     if parameters is not None and not isinstance(parameters, Mapping):

@@ -110,15 +110,15 @@ class Display:
         return self.types is None or message_type in self.types
 
     def speech(self, call: ToolCall) -> str | None:
-        """The text of a call that is displayed as a message; None: it is displayed as a call. One that turned out to be
-        unusable, because its arguments break off or say nothing, is displayed as both: streams have shown its text."""
+        """The text of a call that is displayed as a message; None: it is displayed as a call. One whose arguments
+        break off, so that it can't be run, is displayed as both: streams have shown its text."""
         if call.awaits is not None or not self.speaks_by(call.name):
             return None
         text = read_string(with_text_argument(call.arguments, self.tool_argument), self.tool_argument)
         if not call.refused:
             return text
-        given = split_arguments(call.arguments, (self.tool_argument,))[1].get(self.tool_argument)
-        return None if given and str(given).strip() else text or None
+        is_whole = self.tool_argument in split_arguments(call.arguments, (self.tool_argument,))[1]
+        return None if is_whole else text or None
 
     def speaks_by(self, tool_name: str) -> bool:
         """Whether calls of this tool are displayed as messages."""
