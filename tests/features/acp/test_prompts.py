@@ -16,6 +16,7 @@ from perdure import tool
 from perdure.core.ids import ConversationId
 from perdure.core.messages import Image
 from perdure.features.acp.agent import EditorAgent
+from perdure.library.agent import AsyncAgent
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
 from tests.features.acp.editors import CANCELLED, PIXEL, connected, until
 from tests.support.library import SlowSpeaker
@@ -162,6 +163,29 @@ async def test_a_tool_that_is_always_allowed_is_not_asked_about_again(tmp_path: 
         assert await desk.say(session, "pay two") == "end_turn"
         assert len(desk.editor.questions) == 1
         assert desk.editor.texts(session) == "One.Two."
+
+
+async def test_a_cancelled_prompt_ends_when_its_calls_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the store takes: the next prompt is not asked about them."""
+    cancel_all = AsyncAgent.cancel_all
+    late = iter([0.3])
+
+    async def cancel_late(agent: AsyncAgent, **where: Any) -> Any:
+        await asyncio.sleep(next(late, 0.0))
+        return await cancel_all(agent, **where)
+
+    monkeypatch.setattr(AsyncAgent, "cancel_all", cancel_late)
+    script = (calls("pay", n=1), says("Fine."))
+    async with connected(tmp_path / "a.db", *script, tools=[pay], asks="pay", choices=[None]) as desk:
+        session = await desk.begin()
+        asking = asyncio.create_task(desk.say(session, "pay one"))
+        await desk.editor.asked.wait()
+        await desk.connection.cancel(session_id=session)
+
+        assert await asking == "cancelled"
+        assert await desk.say(session, "leave it") == "end_turn"
 
 
 async def test_cancelled_while_asked_the_call_is_given_up(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ class PromptTurn:
             if not self.cancelled.is_set():
                 sent = self._agent.stream(text, conversation=self._conversation, images=images)
                 ended = await self._decide(await self._show(sent))
+            if self.cancelled.is_set():  # `cancel` may still be at work: the next prompt must not find these calls
+                await self._agent.cancel_all(conversation=self._conversation)
         finally:
             for update in self._updates.close():
                 await self.update(update)
