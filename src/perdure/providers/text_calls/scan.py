@@ -349,7 +349,7 @@ class Scanner:
             try:
                 span.read(starts_line=self._starts_line, is_first=not self._has_words)
             except _Unclear:
-                self._next_look = len(self._text) * 17 // 16  # a look at a long text takes time
+                self._next_look = len(self._text) * 5 // 4  # a look at a long text takes time
                 break
             if not span.found:
                 self._vain_chars += max(0, span.read_chars - span.at)
