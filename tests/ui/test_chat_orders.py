@@ -94,7 +94,7 @@ class Order:
                     button = await page.locator(f"[data-post={post}]:visible").last.element_handle(timeout=100)
                     if post == "take-back":
                         text = await button.evaluate("one => one.closest('.item').querySelector('.text').textContent")
-                        self.doubtful.add(text.strip())
+                        self.doubtful.update(texts_in(text))
                     await button.click(timeout=300)
             case "away":
                 self.online_in = self.random.randint(1, 5)
@@ -131,6 +131,11 @@ async def until_equal(page: Page, fresh: Page, address: str) -> tuple[Any, Any]:
     return shown, stored
 
 
+def texts_in(text: str) -> list[str]:
+    """The texts of `Order.act` that a message holds, in order."""
+    return re.findall(r"message \d+\.", text)
+
+
 async def texts_of(agent: AsyncAgent) -> list[str]:
     """What was said; a text that was taken back stands before the one that was being typed meanwhile, also where it
     comes back between two keys."""
@@ -138,7 +143,7 @@ async def texts_of(agent: AsyncAgent) -> list[str]:
         text
         for one in await agent.messages()
         if one.role == "user"
-        for text in re.findall(r"message \d+\.", text_without_images(one.parts))
+        for text in texts_in(text_without_images(one.parts))
     ]
 
 
