@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from perdure.core.messages import ToolCall
 from perdure.core.models import ModelReply
 from perdure.testing import calls
-from tests.server.routed import new_agent, routed
+from tests.server.routed import Routed, new_agent, routed
 from tests.support.servers import chunks_of, in_process
 from tests.support.stories import PieceModel, read_stream, story_of
 
@@ -141,6 +141,17 @@ async def test_a_token_stream_shows_what_the_agent_says_while_it_writes(backgrou
         assert json.loads(whole[1]["tool_call"]["arguments"]) == {"message": "Hello, Ada.", "request_heartbeat": False}
 
 
+async def shown_and_listed(server: Routed, path: str, form: str) -> tuple[Sequence[Any], Sequence[Any]]:
+    """(what one step shows in this form: a reply, or a stream of a kind; what the list holds behind the greeting)."""
+    body: dict[str, Any] = {"input": "Hi.", "max_steps": 1}
+    if form == "reply":
+        shown = (await server.post(path, body))["messages"]
+    else:
+        body |= {"streaming": True, "stream_tokens": form != "steps", "background": form == "background"}
+        shown = [one for _, one in await read_stream(server, path, body | {"include_pings": False})][:-2]
+    return shown, (await server.get(path, order="asc"))[2:]
+
+
 NOT_SENT: dict[str, tuple[dict[str, Any], list[Any], str]] = {
     "forbidden by a rule": ({"message": "Too early."}, [{"type": "run_first", "tool_name": "memory_insert"}], "call"),
     "unusable": ({"message": {}}, [], "call"),
@@ -167,13 +178,7 @@ async def test_a_message_that_was_not_sent_is_no_message_of_the_agent(case: str,
             memory_blocks=[{"label": "human", "value": ""}],
         )
         path = f"/v1/agents/{agent['id']}/messages"
-        body: dict[str, Any] = {"input": "Hi.", "max_steps": 1}
-        if form == "reply":
-            shown = (await server.post(path, body))["messages"]
-        else:
-            body |= {"streaming": True, "stream_tokens": form != "steps", "background": form == "background"}
-            shown = [one for _, one in await read_stream(server, path, body | {"include_pings": False})][:-2]
-        listed = (await server.get(path, order="asc"))[2:]
+        shown, listed = await shown_and_listed(server, path, form)
 
         for messages in (shown, listed):
             types = list(dict.fromkeys(one["message_type"] for one in messages))
@@ -190,13 +195,7 @@ async def test_a_message_that_breaks_off_is_shown_as_far_as_it_goes(arguments: s
     async with routed(model=PieceModel(broken)) as server:
         agent = await new_agent(server, agent_type="memgpt_v2_agent")
         path = f"/v1/agents/{agent['id']}/messages"
-        body: dict[str, Any] = {"input": "Hi.", "max_steps": 1}
-        if form == "reply":
-            shown = (await server.post(path, body))["messages"]
-        else:
-            body |= {"streaming": True, "stream_tokens": form != "steps", "background": form == "background"}
-            shown = [one for _, one in await read_stream(server, path, body | {"include_pings": False})][:-2]
-        listed = (await server.get(path, order="asc"))[2:]
+        shown, listed = await shown_and_listed(server, path, form)
 
         assert story_of(shown) == story_of(listed)
         said, called = story_of(shown)[:2]
