@@ -174,14 +174,17 @@ def test_the_library_page_names_every_method(face: type) -> None:
     assert [name for name in public if not re.search(rf"[`.]{name}\b", page)] == []
 
 
-def test_the_error_page_shows_the_tree_of_the_code() -> None:
-    """The tree at the top of `core.errors`, to the letter."""
-    docstring = inspect.getdoc(errors) or ""
-    tree = [line.removeprefix("    ") for line in docstring.splitlines() if line.startswith("    ")]
+def test_the_error_page_has_each_error_in_the_table_of_its_root() -> None:
+    """A root catches all errors of its table, so programs see what to catch."""
+    tables = re.findall(r"^### (\w+)\n(.*?)(?=^###|\Z)", _text("errors.md"), re.MULTILINE | re.DOTALL)
+    roots = {root: re.findall(r"^\| `(\w+)`", rows, re.MULTILINE) for root, rows in tables}
+    others = set(roots.pop("Others"))
 
-    (shown,) = (block.text for block in fences(DOCS / "errors.md") if block.text.startswith("PerdureError"))
-
-    assert shown.splitlines() == tree
+    for root, names in roots.items():
+        assert names[0] == root
+        assert all(issubclass(getattr(errors, name), getattr(errors, root)) for name in names)
+    assert others == {error.__name__ for error in ERRORS if not any(error.__name__ in names for names in roots.values())}
+    assert not [name for name in others for root in roots if issubclass(getattr(errors, name), getattr(errors, root))]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
