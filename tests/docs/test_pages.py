@@ -183,7 +183,9 @@ def test_the_error_page_has_each_error_in_the_table_of_its_root() -> None:
     for root, names in roots.items():
         assert names[0] == root
         assert all(issubclass(getattr(errors, name), getattr(errors, root)) for name in names)
-    assert others == {error.__name__ for error in ERRORS if not any(error.__name__ in names for names in roots.values())}
+    assert others == {
+        error.__name__ for error in ERRORS if not any(error.__name__ in names for names in roots.values())
+    }
     assert not [name for name in others for root in roots if issubclass(getattr(errors, name), getattr(errors, root))]
 
 
