@@ -1,4 +1,4 @@
-"""The table of docs/groups.md is what groups do: each row is tried on the engine."""
+"""The table of turns.md is what groups do: each row is tried on the engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.features.groups.values import SLEEPTIME_KINDS, Group, GroupKind
 from perdure.testing.scripted_model import Line, calls, fails, says
 from tests.support.groups import Team, open_team
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "groups.md"
+TURNS = Path(__file__).with_name("turns.md")
 NAMES = ("Anna", "Bob", "Carl")
 
 
@@ -70,7 +70,7 @@ def row_of(line: str) -> Row:
 
 def rows() -> list[str]:
     """The lines of the table of turns."""
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    lines = TURNS.read_text(encoding="utf-8").splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("| kind | settings |"))
     table = []
     for line in lines[start + 2 :]:

@@ -1,4 +1,4 @@
-"""The table of docs/groups.md, through every face: the library, plain HTTP, and the official client."""
+"""The table of turns.md, through every face: the library, plain HTTP, and the official client."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import functools
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -18,10 +19,11 @@ from letta_client.types.agents.letta_streaming_response import LettaStopReason
 
 from perdure.features.groups.values import SLEEPTIME_KINDS
 from perdure.features.groups.wire import STOP_REASONS
-from tests.features.groups.test_table import NAMES, PAGE, Row, group_of, row_of, rows
+from tests.features.groups.test_table import NAMES, Row, group_of, row_of, rows
 from tests.server.routed import Routed, connected
 from tests.support.groups import Team, open_team
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "groups.md"
 SPEECH = "assistant_message"
 FAILED = "✗"
 
