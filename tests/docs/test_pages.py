@@ -26,8 +26,6 @@ from tests.docs.cli_help import rewrite_sections
 from tests.docs.letta_table import PAGE as LETTA_PAGE
 from tests.docs.letta_table import rewrite
 from tests.docs.markdown import CHINESE_PAGES, PAGES, ROOT, anchors, fences, headings, links, page_name
-from tests.docs.scale_statements import PAGE as SCALE_PAGE
-from tests.docs.scale_statements import rewrite as rewrite_statements
 
 DOCS = ROOT / "docs"
 README, README_ZH = ROOT / "README.md", ROOT / "README.zh.md"
@@ -104,13 +102,6 @@ def test_the_table_of_letta_s_operations_is_what_the_routes_say() -> None:
     page = LETTA_PAGE.read_text(encoding="utf-8")
 
     assert page == rewrite(page), "docs/letta-compat.md is out of date: run `python -m tests.docs.letta_table`"
-
-
-def test_the_statements_of_citus_in_the_page_are_those_of_the_tables() -> None:
-    """`python -m tests.docs.scale_statements` writes them anew."""
-    page = SCALE_PAGE.read_text(encoding="utf-8")
-
-    assert page == rewrite_statements(page), "docs/scale.md: run `python -m tests.docs.scale_statements`"
 
 
 @pytest.mark.parametrize("chinese", CHINESE_PAGES, ids=page_name)

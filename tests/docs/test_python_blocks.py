@@ -72,8 +72,8 @@ def test_settings_of_other_programs_can_be_read() -> None:
 
 
 def test_every_block_says_what_it_is() -> None:
-    """A block with another info string would be checked by nobody. `test_pages` compares those of SQL."""
-    known = {"python", NO_RUN, "text", "console", "console no-run", "sh no-run", "sql", "mermaid", *SETTINGS}
+    """A block with another info string would be checked by nobody."""
+    known = {"python", NO_RUN, "text", "console", "console no-run", "sh no-run", "mermaid", *SETTINGS}
 
     found = Counter(block.info for page in PAGES for block in fences(page))
 

@@ -3,7 +3,7 @@
 A family is a thing with the tables of its parts: all rows of one agent lie on one node, and so do those of one block or
 archive. Two families never lie together, so a statement of the hot paths names the key of one family only; what it
 needs of another one it reads in a second statement. `tests/storage/test_distribution.py` checks that, and that each
-table has its line here. `docs/scale.md` shows the statements that `citus_statements` builds.
+table has its line here. `python -m perdure.storage.distribution` prints the statements that `citus_statements` builds.
 """
 
 from __future__ import annotations
