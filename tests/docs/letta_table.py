@@ -1,4 +1,4 @@
-"""The table of operations in docs/letta-compat.md, made from the routes.
+"""The operations that docs/letta-compat.md lists as not answered, made from the routes.
 
 `python -m tests.docs.letta_table` writes it.
 """
@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "letta-compat.md"
 BEGIN, END = "<!-- operations begin -->\n", "<!-- operations end -->"
 
 State = Literal["answered", "cloud", "open"]
-WORDS: dict[State, str] = {"answered": "answered", "cloud": "501: cloud only", "open": "open"}
+WORDS: dict[State, str] = {"answered": "answered", "cloud": "of Letta's cloud only", "open": "open"}
 
 
 def state_of(operation: Operation) -> State:
@@ -46,12 +46,12 @@ def _plain(path: str) -> str:
 
 
 def table() -> str:
-    """The table and its totals, in Markdown."""
+    """The totals, and a row for each operation that is not answered, in Markdown."""
     rows = [(operation, state_of(operation)) for operation in operations()]
     totals = Counter(state for _, state in rows)
     count = ", ".join(f"{totals[state]} {word}" for state, word in WORDS.items() if totals[state])
-    lines = [f"{len(rows)} operations: {count}.", "", "| operation | method | path | state |", "|---|---|---|---|"]
-    lines += [f"| `{one.name}` | {one.method} | `{one.path}` | {WORDS[state]} |" for one, state in rows]
+    lines = [f"{len(rows)} operations: {count}. These are not answered:", "", "| operation | route |", "|---|---|"]
+    lines += [f"| `{one.name}` | `{one.method} {one.path}` |" for one, state in rows if state != "answered"]
     return "\n".join(lines) + "\n"
 
 
