@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from calendar import month_name
+from typing import Any
+
 import pytest
 
 from perdure.features.benchmarks.figures import bootstrap, share_of, wilson
-from perdure.features.benchmarks.judging import f1_of, is_exact, says_not_said, verdict_of, wrong_claims
+from perdure.features.benchmarks.judging import f1_of, is_exact, known_claims, says_not_said, verdict_of
 from perdure.features.benchmarks.retrieval import recall_of
 from perdure.features.benchmarks.sets.values import ABSTENTION, CaseQuestion
 
 
-def asks(answer: str, kind: str = "single-hop", text: str = "What?") -> CaseQuestion:
+def asks(answer: str, kind: str = "single-hop", text: str = "What?", **more: Any) -> CaseQuestion:
     """A question with this answer."""
-    return CaseQuestion(id=text, kind=kind, text=text, answer=answer)
+    return CaseQuestion(id=text, kind=kind, text=text, answer=answer, **more)
 
 
 def test_an_exact_answer_stands_in_the_answer_as_words() -> None:
@@ -30,6 +33,31 @@ def test_f1_is_that_of_the_words() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gold", "answer", "expected"),
+    [
+        ("cats and dogs", "a cat, the dogs", 1),  # "and" is no word there
+        ("1,000 euros", "1000 euro", 1),
+        ("self-care", "selfcare", 1),
+        ("self-care", "self care", 0),
+        ("Caroline's home", "caroline’s home.", 1),
+        ("10:30", "1030", 1),
+    ],
+)
+def test_f1_takes_words_as_locomos_evaluation_does(gold: str, answer: str, expected: float) -> None:
+    """Commas and other punctuation leave nothing behind, not even a space."""
+    assert f1_of(asks(gold), answer) == expected
+
+
+def test_of_a_list_each_part_counts_by_itself() -> None:
+    """In any order, as LoCoMo has it for its multi-hop questions; other answers are compared as a whole."""
+    gold = asks("pottery, the red tandem, camping", several=True)
+
+    assert f1_of(gold, "camping, pottery, red tandem") == 1 and is_exact(gold, "Camping, a red tandem and pottery.")
+    assert f1_of(gold, "pottery, a car") == pytest.approx(1 / 3) and not is_exact(gold, "pottery and camping")
+    assert f1_of(asks("May, June"), "June, May") == 1 and not is_exact(asks("May, June"), "June, May")
+
+
+@pytest.mark.parametrize(
     ("answer", "expected"),
     [
         ("It was not said.", True),
@@ -37,8 +65,14 @@ def test_f1_is_that_of_the_words() -> None:
         ("You have not mentioned a boat.", True),
         ("There is no information about that.", True),
         ('I looked for "boat" and found nothing.', True),
-        ("", True),
+        ("The conversations do not say it.", True),
+        ("That did not come up.", True),
+        ("She didn’t say.", True),
+        ("", False),
+        (" ", False),
         ("Her boat is called Freya.", False),
+        ("She doesn't know how to swim.", False),
+        ("He never answered her letter.", False),
         ("No, she sold the bicycle.", False),
         ("He said it on 3 May.", False),
     ],
@@ -56,25 +90,68 @@ def test_an_answer_that_says_that_there_is_none(answer: str, *, expected: bool) 
         ("Incorrect", False),
         ("It names the wrong day, but means the same: CORRECT", True),
         ("Hm.", None),
+        ("", None),
+        ("WRONG. The correct answer is Paris.", False),
+        ("**WRONG**\n\nThe CORRECT answer is Paris.", False),
+        ("CORRECT, nothing is wrong with it", True),
+        ("The answer is not correct.", False),
+        ("Correct would be Paris, so it is WRONG", False),
+        ("The wrong day, but the correct month.", None),
+        ("<think>It seems CORRECT.</think>WRONG", False),
+        ("Yes.", True),
+        ("no", False),
     ],
 )
-def test_the_last_word_of_a_judge_counts(reply: str, verdict: bool | None) -> None:
+def test_a_judge_is_understood(reply: str, verdict: bool | None) -> None:
+    """By its first word or the one in capitals; what says both, or neither, is no verdict."""
     assert verdict_of(reply) is verdict
 
 
-def test_wrong_answers_are_of_the_same_kind_and_not_right_by_chance() -> None:
-    """Sixty at most, always the same, none for questions without an answer."""
-    answers = [f"word{number} thing{number}" for number in range(100)]
-    questions = [asks(answer, ("a", "b")[at % 2], f"Q{at}?") for at, answer in enumerate(answers)]
-    questions += [asks("none", ABSTENTION, "X?"), asks("word1 thing1", "b", "Y?")]
+def test_wrong_answers_are_plausible_and_not_right_by_chance() -> None:
+    """Sixty, always the same ones: the trap of the data, the opposite, or the answer of a question much like it."""
+    people = [f"P{chr(97 + at % 26)}{chr(97 + at // 26)}" for at in range(50)]
+    questions = [asks(f"word{at} thing{at}", text=f"Where did {one} go in spring?") for at, one in enumerate(people)]
+    questions += [
+        asks(f"{at} {month_name[at % 12 + 1]} 1999", text=f"When did {one} leave?") for at, one in enumerate(people)
+    ]
+    questions += [asks("It was not said.", ABSTENTION, "What did Ada sell?", wrong="a boat", prompt="judge_abstention")]
 
-    claims = wrong_claims(questions)
+    claims = known_claims(questions)
+    wrong = [one for one in claims if one.is_right is False]
 
-    kinds = {one.answer: one.kind for one in questions}
-    assert len(claims) == 60 and claims == wrong_claims(questions)
-    assert all(one.is_wrong and kinds[one.answer] == one.question.kind != ABSTENTION for one in claims)
-    assert all(f1_of(one.question, one.answer) < 0.5 for one in claims)
-    assert wrong_claims([asks("same", text="A?"), asks("same", text="B?")]) == []
+    assert len(wrong) == 60 and claims == known_claims(questions)
+    assert all(f1_of(one.question, one.answer) < 0.5 for one in wrong)
+    times = [one for one in wrong if one.question.text.startswith("When")]
+    assert times and all("1999" in one.answer for one in times)
+    assert ("a boat" in [one.answer for one in known_claims(questions[-1:])]) and len(known_claims(questions[-1:])) == 2
+
+
+@pytest.mark.parametrize(
+    ("gold", "other"),
+    [
+        ("same", "same"),
+        ("7 May 2023", "May 2023"),
+        ("pottery, camping, painting", "painting and a walk"),
+        ("3", "three"),
+        ("with her aunt", "her aunt"),
+    ],
+)
+def test_what_may_be_right_is_no_wrong_answer(gold: str, other: str) -> None:
+    claims = known_claims([asks(gold, text="What of Ada?"), asks(other, text="What was there with Ben and Eve?")])
+
+    assert [one for one in claims if one.is_right is False] == []
+
+
+def test_few_questions_have_several_wrong_answers_and_all_right_ones() -> None:
+    """A question of yes or no has its opposite; preferences have neither."""
+    questions = [asks(f"word{at}", text=f"What about thing{at} there?") for at in range(12)]
+    questions += [asks("Likely yes", "open-domain", "Would she go?"), asks("x", prompt="judge_preference", text="Any?")]
+
+    claims = known_claims(questions)
+
+    assert sum(one.is_right is False for one in claims) == 60 and sum(one.is_right is True for one in claims) == 13
+    assert "No" in [one.answer for one in claims] and all(one.question.answer != "x" for one in claims)
+    assert all(is_exact(one.question, one.answer) for one in claims if one.is_right)
 
 
 def test_intervals_hold_the_share() -> None:

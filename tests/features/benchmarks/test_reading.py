@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +50,56 @@ def test_locomo_has_sessions_with_times_captions_categories_and_events() -> None
     assert (kinds.count(EVENTS), kinds.count(ABSTENTION), kinds.count("single-hop")) == (5, 1, 3)
     assert case.questions[3].evidence == {"D1:1", "D1:3"}  # two in one label
     assert case.questions[5].answer == "8"  # a number in the data
+
+
+def test_locomo_is_read_as_its_own_evaluation_reads_it(tmp_path: Path) -> None:
+    """Lists have parts, reasons behind a semicolon are no part of an answer, adversarial questions name the trap."""
+
+    def change(row: Any) -> None:
+        """Give a question of each kind what the published file has."""
+        trap = {"question": "What did Noor adopt?", "category": 5, "evidence": [], "adversarial_answer": "a \ud800dog"}
+        why = {"question": "Would Noor move?", "category": 3, "evidence": [], "answer": "Likely no; she has a studio"}
+        row["qa"] += [trap, why]
+        del row["event_summary"]
+
+    [case] = load("locomo", changed(tmp_path, "locomo", change))
+
+    trap, why = case.questions[-2:]
+    assert (trap.answer, trap.wrong, trap.prompt) == ("It was not said.", "a ?dog", "judge_abstention")
+    assert why.answer == "Likely no"
+    assert {one.kind for one in case.questions if one.several} == {"multi-hop"}
+
+
+def test_questions_have_one_order_in_every_process() -> None:
+    """So that `--most` and a run that goes on mean the same ones."""
+    program = (
+        "from perdure.features.benchmarks.sets import DATA_SETS;"
+        "from perdure.features.benchmarks.setups import make_setup;"
+        "print([q.id for c in DATA_SETS['locomo'].load(make_setup('locomo', data='sample'), 1) for q in c.questions])"
+    )
+
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONPATH": str(SAMPLES.parents[4]), "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+
+    assert len(found) == 1
+
+
+def test_longmemevals_questions_have_the_prompts_of_their_types(tmp_path: Path) -> None:
+    """A preference is judged by what the answer makes of it."""
+    file = changed(tmp_path, "longmemeval", lambda row: row.update(question_type="single-session-preference"))
+
+    prompts = {case.id: case.questions[0].prompt for case in load("longmemeval", file)}
+
+    assert prompts["sample_tea"] == "judge_preference" and prompts["sample_boat_abs"] == "judge_abstention"
+    assert {*prompts.values()} >= {"judge", "judge_temporal", "judge_update"}
 
 
 def test_longmemeval_has_abilities_dates_and_abstention_apart() -> None:
@@ -116,6 +169,8 @@ def test_a_packed_file_is_read(tmp_path: Path) -> None:
         ),
         ("locomo", lambda row: row.pop("conversation"), r"locomo.json\[0\]: the field 'conversation' is missing"),
         ("locomo", lambda row: row["qa"][2].update(category=9), r"\[0\].qa\[2\].category: 9 is no category"),
+        ("locomo", lambda row: row["qa"][2].update(category=[1]), r"\[0\].qa\[2\].category: \[1\] is no category"),
+        ("locomo", lambda row: row["qa"][2].update(category=True), r"qa\[2\].category: True is no category"),
         (
             "locomo",
             lambda row: row["qa"][0].update(question=None),
@@ -155,6 +210,10 @@ def test_a_file_that_is_cut_off_or_no_json_is_refused(tmp_path: Path, name: str)
         load(name, tmp_path / "missing.json")
     with pytest.raises(InvalidInput, match="--data is missing"):
         DATA_SETS[name].load(make_setup(name, data=None), 1)
-    (tmp_path / "x.gz").write_bytes(gzip.compress(content)[:-20])
+    packed = gzip.compress(content)
+    (tmp_path / "x.gz").write_bytes(packed[:-20])
     with pytest.raises(InvalidInput, match=r"x\.gz can't be read"):
         load(name, tmp_path / "x.gz")
+    (tmp_path / "y.gz").write_bytes(packed[:40] + b"x" * 40 + packed[80:])
+    with pytest.raises(InvalidInput, match=r"y\.gz can't be read"):
+        load(name, tmp_path / "y.gz")

@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.features.benchmarks.judging import JudgedAnswer, f1_of, is_exact
 from perdure.features.benchmarks.retrieval import recall_of
-from perdure.features.benchmarks.running import Benchmark, SystemQuestion
+from perdure.features.benchmarks.running import OF_ENVIRONMENT, Benchmark, SystemQuestion
 from perdure.features.benchmarks.sets import DATA_SETS
 from perdure.features.benchmarks.sets.locomo import EVENTS
 from perdure.features.benchmarks.sets.reading import hash_of
@@ -25,8 +25,6 @@ APART = (ABSTENTION, EVENTS)
 """Kinds of questions that the figure of all does not contain."""
 RESAMPLES, FEW = 1_000, 20
 _Z = 1.96
-_OF_ENVIRONMENT = ("embedding", "context_window_tokens", "token_counter", "tool_output")
-"""The settings of Perdure that count here."""
 
 
 def wilson(right: float, count: int) -> tuple[float, float]:
@@ -77,7 +75,7 @@ def build_result(benchmark: Benchmark) -> dict[str, Any]:
         "seeds": setup.seeds,
         "line": setup.line,
         "settings": dict(setup.settings),
-        "environment": {name: getattr(Settings.from_environment(), name) for name in _OF_ENVIRONMENT},
+        "environment": {name: getattr(Settings.from_environment(), name) for name in OF_ENVIRONMENT},
         "kinds": list(setup.kinds),
         "most": setup.most,
         "search_by": benchmark.search_by,
@@ -92,12 +90,14 @@ def build_result(benchmark: Benchmark) -> dict[str, Any]:
 
 def _system_figures(benchmark: Benchmark, name: str, asked: Sequence[SystemQuestion]) -> dict[str, Any]:
     """Return the figures of one system: scores by kind, tokens, price, latency, and the cells of a grid."""
-    found = [(one, row) for one in asked if (row := benchmark.rows.find(one.key)) is not None]
-    judge = benchmark.setup.judge
+    rows = ((one, row) for one in asked if (row := benchmark.rows.find(one.key)) is not None)
+    claims = [(one, row, JudgedAnswer(one.question, row["answer"])) for one, row in rows]
     scored = [
-        (one, row, 0.0 if "failure" in row else _points(benchmark, judge, JudgedAnswer(one.question, row["answer"])))
-        for one, row in found
+        (one, row, 0.0 if "failure" in row else _points(benchmark, claim))
+        for one, row, claim in claims
+        if "failure" in row or benchmark.is_judged(claim)
     ]
+    found = [(one, row) for one, row, _ in scored]
     right, prices = sum(points for *_, points in scored), [row["price"] for _, row in found]
     price = None if any(one is None for one in prices) else sum(prices)
     tokens = sum(row["usage"]["input_tokens"] + row["usage"]["output_tokens"] for _, row in found)
@@ -105,13 +105,13 @@ def _system_figures(benchmark: Benchmark, name: str, asked: Sequence[SystemQuest
     kinds = {
         one.question.kind: [each for each in scored if each[0].question.kind == one.question.kind] for one in asked
     }
-    rows = dict(sorted(kinds.items(), key=lambda item: (item[0] in APART, item[0])))
-    if len(rows.keys() - {*APART}) > 1:
-        rows = {"all": [each for each in scored if each[0].question.kind not in APART], **rows}
+    by_kind = dict(sorted(kinds.items(), key=lambda item: (item[0] in APART, item[0])))
+    if len(by_kind.keys() - {*APART}) > 1:
+        by_kind = {"all": [each for each in scored if each[0].question.kind not in APART], **by_kind}
     return {
         "name": name,
         "about": texts()["systems"][name],
-        "kinds": {kind: _kind_figures(each) for kind, each in rows.items() if each},
+        "kinds": {kind: _kind_figures(each) for kind, each in by_kind.items() if each},
         "answers": len(found),
         "missing": len(asked) - len(found),
         "failed": sum("failure" in row for _, row in found),
@@ -142,17 +142,20 @@ def _kind_figures(scored: Sequence[tuple[SystemQuestion, Mapping[str, Any], floa
     }
 
 
-def _points(benchmark: Benchmark, judge: str, claim: JudgedAnswer) -> float:
-    """Return the points that a judge gives."""
+def _points(benchmark: Benchmark, claim: JudgedAnswer) -> float:
+    """Return the points that the judge gives."""
+    judge = benchmark.setup.judge
     if judge == "f1":
         return f1_of(claim.question, claim.answer)
     return float(is_exact(claim.question, claim.answer) if judge == "exact" else benchmark.verdict(claim) is True)
 
 
 def _judge_figures(benchmark: Benchmark) -> dict[str, Any]:
-    """Return what the judge made of wrong answers, and what its own requests took."""
-    judge, claims = benchmark.setup.judge, benchmark.claims()
-    wrong = [_points(benchmark, judge, claim) for claim in claims if claim.is_wrong]
+    """Return what the judge made of answers that are known to be wrong or right, and what its own requests took."""
+    claims = [one for one in benchmark.claims() if benchmark.is_judged(one)]
+    points = [(one.is_right, _points(benchmark, one)) for one in claims if one.is_right is not None]
+    wrong = [one for is_right, one in points if not is_right]
+    refused = [1 - one for is_right, one in points if is_right]
     rows = [row for row in {one.key: benchmark.judge_row(one) for one in claims}.values() if row is not None]
     prices = [row["price"] for row in rows]
     low, high = wilson(sum(wrong), len(wrong))
@@ -162,8 +165,10 @@ def _judge_figures(benchmark: Benchmark) -> dict[str, Any]:
         "error_rate": fmean(wrong) if wrong else None,
         "low": low,
         "high": high,
+        "right_answers": len(refused),
+        "refused_rate": fmean(refused) if refused else None,
         "requests": len(rows),
-        "unclear": sum(benchmark.verdict(one) is None and benchmark.judge_row(one) is not None for one in claims),
+        "unclear": sum(benchmark.verdict(one) is None for one in claims) if rows else 0,
         "tokens": sum(row["usage"]["input_tokens"] + row["usage"]["output_tokens"] for row in rows),
         "price": None if any(one is None for one in prices) else sum(prices),
     }

@@ -4,37 +4,55 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cache
+from itertools import islice, pairwise
 from random import Random
+from statistics import fmean
 
-from perdure.core.text.words import stems
+from perdure.core.text.words import STOP_WORDS, stems
 from perdure.features.benchmarks.sets.values import ABSTENTION, CaseQuestion
 from perdure.features.benchmarks.systems import texts
 
 WORD_JUDGES = ("exact", "f1")
-WRONG_ANSWERS = 60
-"""So many wrong answers are given to the judge, to see how many it takes for right ones."""
+KNOWN_ANSWERS = 60
+"""So many wrong and so many right answers are given to the judge, to see how far it can be trusted."""
 SIMILAR = 0.5
 """An answer that shares as much with the right one may be right itself, so it is no wrong answer."""
-_VERDICT = re.compile(r"\b(in)?(correct|wrong)\b", re.IGNORECASE)
-_ARTICLES = {"a", "an", "the"}
+SAME_QUESTION = 0.4
+"""A question that shares more of its words and pairs of words with another, and has no other number, may ask for the
+same."""
+WRONG_OF_ONE, SHORT_WORDS = 5, 8
+"""So many wrong answers a question has at most; an answer of so few words that repeats the question says little."""
+_SPOKEN = "It was this, as they said when they talked about it: {gold}"
+"""A right answer, as a model may say it."""
+_NUMBERS = {"one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8"}
+_VERDICT = re.compile(r"\b(not\s+)?(in)?(correct|wrong)\b", re.IGNORECASE)
+_YES_OR_NO = re.compile(r"(yes|no)\b", re.IGNORECASE)
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
+_PUNCTUATION = str.maketrans("", "", string.punctuation + "‘’“”")
+_ARTICLES = {"a", "an", "the", "and"}
 _NOT_SAID = re.compile(
-    r"\b(?:not|never|nothing|no|isn't|wasn't|weren't|doesn't|didn't|don't|cannot|can't)\b[^.!?]{0,40}"
-    r"\b(?:said|mention\w*|stated?|specif\w+|provided?|information|available|know\w*|found|find|record\w*|answer\w*"
-    r"|memor\w+)\b|\bfound nothing\b|\bunknown\b|\bunanswerable\b|没有|未提",
+    r"(?:\b(?:not|never|nothing|no(?!,)|cannot|nobody)\b|n't\b)[^.!?]{0,40}"
+    r"\b(?:said|say|mention\w*|stated?|specif\w+|provided?|discuss\w*|talk\w*|come up|information|record\w*|memor\w+)\b"
+    r"|\b(?:I|we) (?:do not|don't|cannot|can't|could not|couldn't) (?:know|tell|answer)\b"
+    r"|(?:\bnot|n't|\bcannot)(?: be)? (?:find|found|answered|known|know)"
+    r"(?: (?:any\w*|that|this|it|out|an? answer))?(?:[.,;!]|$)"
+    r"|\bfound nothing\b|\bno (?:answer|evidence)\b|\bunknown\b|\bunanswerable\b|没有|未提",
     re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedAnswer:
-    """An answer to a question, to be judged; `is_wrong`: the answer of another question."""
+    """An answer to a question, to be judged; `is_right`: whether it is known to be right or wrong."""
 
     question: CaseQuestion
     answer: str
-    is_wrong: bool = False
+    is_right: bool | None = None
 
     @property
     def text(self) -> str:
@@ -45,56 +63,125 @@ class JudgedAnswer:
     @property
     def key(self) -> str:
         """Equal for equal claims, so that none is judged twice."""
-        return hashlib.sha256(f"{self.prompt}\n{self.text}".encode("utf-8", "surrogatepass")).hexdigest()[:20]
-
-    @property
-    def prompt(self) -> str:
-        """The name of the judge's prompt for it."""
-        return "judge_abstention" if self.question.kind == ABSTENTION else "judge"
+        return hashlib.sha256(f"{self.question.prompt}\n{self.text}".encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
 
 def says_not_said(answer: str) -> bool:
-    """Return whether an answer says that there is none."""
-    return not answer.strip() or _NOT_SAID.search(answer) is not None
+    """Return whether an answer says that there is none; an empty one says nothing."""
+    return _NOT_SAID.search(answer.replace("’", "'").strip()) is not None
 
 
 def is_exact(question: CaseQuestion, answer: str) -> bool:
-    """Return whether the right answer stands in an answer, word for word but for case, endings and articles."""
+    """Return whether the right answer, or each part of one that is a list, stands in an answer, word for word but for
+    case, punctuation, endings and articles."""
     if question.kind == ABSTENTION:
         return says_not_said(answer)
-    gold, said = _words(question.answer), _words(answer)
-    return bool(gold) and any(said[at : at + len(gold)] == gold for at in range(len(said) - len(gold) + 1))
+    said, parts = _words(answer), [words for part in _parts(question, question.answer) if (words := _words(part))]
+    return bool(parts) and all(
+        any(said[at : at + len(gold)] == gold for at in range(len(said) - len(gold) + 1)) for gold in parts
+    )
 
 
 def f1_of(question: CaseQuestion, answer: str) -> float:
-    """Return the harmonic mean of the share of the right answer's words that are said, and of the said ones in it."""
-    return float(says_not_said(answer)) if question.kind == ABSTENTION else _shared(question.answer, answer)
+    """Return the harmonic mean of the share of the right answer's words that are said, and of the said ones in it, as
+    LoCoMo's own evaluation computes it: of an answer that is a list the mean over its parts, each beside the part of
+    the answer that is nearest to it."""
+    if question.kind == ABSTENTION:
+        return float(says_not_said(answer))
+    parts = _parts(question, answer)
+    return fmean(max(_shared(gold, part) for part in parts) for gold in _parts(question, question.answer))
 
 
 def verdict_of(reply: str) -> bool | None:
-    """Return what a model has judged, by the last such word of its reply; None: it has not."""
-    found = _VERDICT.findall(reply)
-    return None if not found else bool(found[-1][0]) == (found[-1][1].lower() == "wrong")
+    """Return what a model has judged: by the word that it begins with, or else by the last one in capitals, or else by
+    the only one that it says; None: it has not."""
+    text = _THOUGHT.sub("", reply).strip(" \t\n*_#`\"'")
+    found = [(bool(one[1]) ^ bool(one[2]) ^ (one[3].lower() == "correct"), one) for one in _VERDICT.finditer(text)]
+    loud = [verdict for verdict, one in found if one[3].isupper()]
+    if found and not found[0][1].start() and found[0][1][3].isupper() >= bool(loud):
+        return found[0][0]
+    if loud or len({verdict for verdict, _ in found}) == 1:
+        return (loud or [verdict for verdict, _ in found])[-1]
+    said = None if found else _YES_OR_NO.match(text)
+    return None if said is None else said[1].lower() == "yes"
 
 
-def wrong_claims(questions: Sequence[CaseQuestion]) -> Sequence[JudgedAnswer]:
-    """Return wrong but plausible answers: those of other questions of the same kind, chosen by chance, which is always
-    the same."""
-    chance, claims = Random(WRONG_ANSWERS), []
-    answerable = [one for one in questions if one.kind != ABSTENTION]
-    for question in chance.sample(answerable, len(answerable)):
-        others = [one for one in answerable if one.kind == question.kind and one.text != question.text]
-        for other in chance.sample(others, min(len(others), 10)):
-            if _shared(question.answer, other.answer) < SIMILAR:
-                claims.append(JudgedAnswer(question, other.answer, is_wrong=True))
-                break
-    return claims[:WRONG_ANSWERS]
+def known_claims(questions: Sequence[CaseQuestion]) -> Sequence[JudgedAnswer]:
+    """Return answers that are known to be wrong or right, chosen by chance, which is always the same.
+
+    A wrong one is plausible: what the data names as such, or the right answer of a question that is much like this one.
+    Right ones are said in a sentence. Preferences are left out, as no answer to one is surely right or wrong.
+    """
+    chance = Random(KNOWN_ANSWERS)
+    asked = [one for one in questions if one.prompt != "judge_preference"]
+    chosen = chance.sample(asked, len(asked))
+    terms = {one.id: _terms(one.text) for one in chosen}
+    wrong_of = cache(lambda at: _wrong_answers(chosen[at], chosen, terms))
+    places = ((number, at) for number in range(WRONG_OF_ONE) for at in range(len(chosen)))
+    wrong = (
+        JudgedAnswer(chosen[at], wrong_of(at)[number], False) for number, at in places if number < len(wrong_of(at))
+    )
+    right = [
+        JudgedAnswer(one, "That was not said." if one.kind == ABSTENTION else _SPOKEN.format(gold=one.answer), True)
+        for one in chosen[:KNOWN_ANSWERS]
+    ]
+    return [*islice(wrong, KNOWN_ANSWERS), *right]
+
+
+def _wrong_answers(
+    question: CaseQuestion, others: Sequence[CaseQuestion], terms: Mapping[str, Set[str]]
+) -> Sequence[str]:
+    """Return wrong answers to a question, the most plausible one first. `terms`: those of each question by its id."""
+    if question.wrong:
+        return [question.wrong]
+    if (polar := _polar(question.answer)) and question.kind != ABSTENTION:
+        return ["No" if polar == "yes" else "Yes"]
+    asks, found = terms[question.id], []
+    for other in others:
+        both, all_ = asks & terms[other.id], asks | terms[other.id]
+        is_same = len(both) > SAME_QUESTION * len(all_) and all(term.isalpha() for term in all_ - both)
+        of_kind = other.kind == question.kind or question.kind == ABSTENTION
+        if (
+            of_kind
+            and other.kind != ABSTENTION
+            and not is_same
+            and not _polar(other.answer)
+            and _differ(question, other)
+        ):
+            found.append((len(both) / len(all_) + (question.text.split()[:1] == other.text.split()[:1]), other.answer))
+    return list(dict.fromkeys(text for _, text in sorted(found, key=lambda one: -one[0])))[:WRONG_OF_ONE]
+
+
+def _terms(text: str) -> Set[str]:
+    """Return the words of a question and its pairs of words."""
+    words = _words(text)
+    return {*words, *map(" ".join, pairwise(words))}
+
+
+def _polar(answer: str) -> str:
+    """Return `yes` or `no` of an answer that begins so, also as `likely no`; empty: it is another one."""
+    return next((word for word in _words(answer)[:2] if word in ("yes", "no")), "")
+
+
+def _differ(question: CaseQuestion, other: CaseQuestion) -> bool:
+    """Return whether the right answer of another question surely says something else: neither answer stands in the
+    other, they share numbers at most beside words of the question, and a short one says more than the question."""
+    gold, said = ({_NUMBERS.get(word, word) for word in _words(one.answer)} for one in (question, other))
+    asks, both = {*_words(question.text)} - STOP_WORDS, gold & said
+    shared = {word for word in both - STOP_WORDS - asks if not word.isdecimal()}
+    repeats = len(said) <= SHORT_WORDS and any(not word.isdecimal() for word in said & asks)
+    is_wrong = both not in (gold, said) and not shared and not repeats
+    return is_wrong and _shared(question.answer, other.answer) < SIMILAR
+
+
+def _parts(question: CaseQuestion, text: str) -> Sequence[str]:
+    """Return the parts of an answer: those between commas where the right one is a list, else the whole."""
+    return text.split(",") if question.several else [text]
 
 
 def _words(text: str) -> list[str]:
-    """Return the stems of a text without articles."""
-    plain = re.sub(r"[^\w\s]", " ", text.replace("'s", ""))
-    return [word for word in stems(plain) if word not in _ARTICLES]
+    """Return the stems of a text without punctuation and articles."""
+    return [word for word in stems(text.translate(_PUNCTUATION)) if word not in _ARTICLES]
 
 
 def _shared(gold: str, answer: str) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +48,35 @@ class Rows:
 
     def add(self, key: str, **row: Any) -> Mapping[str, Any]:
         """Add a row, and return it when it is on the disk. Raises: InvalidInput: it can't be written."""
-        self.by_key[key] = whole = {"key": key, **row}
+        whole = {"key": key, **row}
+        before = self.path.stat().st_size if self.path.exists() else 0
         try:
             with self.path.open("ab") as file:
                 file.write(json.dumps(whole, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
+            with suppress(OSError):
+                os.truncate(self.path, before)  # no half of a row, to which another one would be added
             raise InvalidInput(f"{self.path} can't be written: {error.strerror or error}") from error
+        self.by_key[key] = whole
         return whole
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Keep other processes out of the folder of a run, which is made if it is missing. Raises: InvalidInput: another
+    one is in it, or it can't be used."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("ab")
+    except OSError as error:
+        raise InvalidInput(f"{folder} can't be used: {error.strerror or error}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InvalidInput(
+                f"another benchmark is running in {folder}: wait for it, or choose another --out"
+            ) from error
+        yield

@@ -7,8 +7,10 @@ row; a question that was being asked then goes on as the run of the store that i
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
@@ -19,14 +21,23 @@ from perdure.core.ids import ConversationId
 from perdure.core.models import EXTRACTIVE, Model, without_notice
 from perdure.core.runs import Usage
 from perdure.domain.conversations.units import ConversationChanges
-from perdure.features.benchmarks.judging import WORD_JUDGES, JudgedAnswer, verdict_of, wrong_claims
+from perdure.features.benchmarks.judging import WORD_JUDGES, JudgedAnswer, known_claims, verdict_of
 from perdure.features.benchmarks.retrieval import ranks_of
-from perdure.features.benchmarks.rows import Rows
+from perdure.features.benchmarks.rows import Rows, only_one
 from perdure.features.benchmarks.sets import DATA_SETS
 from perdure.features.benchmarks.sets.reading import hash_of
 from perdure.features.benchmarks.sets.values import Case, CaseQuestion, Progress, Setup
-from perdure.features.benchmarks.systems import AgentSystem, PlainSystem, System, WordIndex, plain_agent, system_of
+from perdure.features.benchmarks.systems import (
+    AgentSystem,
+    PlainSystem,
+    System,
+    WordIndex,
+    plain_agent,
+    system_of,
+    texts,
+)
 from perdure.library.agent import AsyncAgent
+from perdure.library.messages.reply import Reply
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
@@ -41,7 +52,8 @@ MESSAGE_CHARS = 10_000_000
 """So long a message may be that holds a whole history."""
 FAILURES_IN_A_ROW = 3
 _SAME = ("name", "model", "line", "settings", "lengths", "depths")
-"""What all rows of a folder have in common."""
+OF_ENVIRONMENT = ("embedding", "context_window_tokens", "token_counter", "tool_output")
+"""The settings of Perdure that count here; they and `_SAME` are what all rows of a folder have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +86,14 @@ class Benchmark:
 
     def __init__(self, perdure: AsyncPerdure, setup: Setup, rows: Rows) -> None:
         self._perdure, self.setup, self.rows = perdure, setup, rows
+        self.search_by = search_by(perdure)
         data_set = DATA_SETS[setup.name]
         first = data_set.load(setup, 1)
+        ids = Counter(
+            [case.id for case in first] + [f"{one.id} (question)" for case in first for one in case.questions]
+        )
+        if again := next((id_ for id_, count in ids.items() if count > 1), ""):
+            raise InvalidInput(f"the data has {again} twice, so answers could not be told apart: remove one")
         self.cases = {1: [_chosen(setup, case) for case in first]}
         if not any(case.questions for case in self.cases[1]):
             kinds = sorted({one.kind for case in first for one in case.questions})
@@ -94,24 +112,15 @@ class Benchmark:
                     yield from (SystemQuestion(system, seed, case, question) for question in case.questions)
 
     @property
-    def search_by(self) -> str:
-        """What the search goes by."""
-        embedder = self._perdure.app.embedder
-        return "words alone" if embedder is None else f"words and vectors of {embedder.handle}"
-
-    @property
     def questions(self) -> Sequence[CaseQuestion]:
         """All questions, each once."""
         found = {one.id: one for cases in self.cases.values() for case in cases for one in case.questions}
         return list(found.values())
 
     def claims(self) -> Sequence[JudgedAnswer]:
-        """Return the answers that the judge sees: those that came, and the wrong ones."""
-        rows = ((one.question, self.rows.find(one.key)) for one in self.asked())
-        answers = [
-            JudgedAnswer(question, row["answer"]) for question, row in rows if row is not None and "answer" in row
-        ]
-        return [*answers, *wrong_claims(self.questions)]
+        """Return the answers that the judge sees: those that came, and those that are known to be wrong or right."""
+        rows = ((one.question, self.rows.by_key[one.key]) for one in self.asked() if self._is_done(one.key))
+        return [*(JudgedAnswer(question, row["answer"]) for question, row in rows), *known_claims(self.questions)]
 
     def estimate(self) -> Estimate:
         """Return what is still to be asked, by an upper estimate of the tokens of texts."""
@@ -127,7 +136,7 @@ class Benchmark:
         price = prices.price(Usage(input_tokens=tokens, output_tokens=count * ANSWER_TOKENS)) if count else 0.0
         judged = 0
         if self.setup.judge not in WORD_JUDGES:
-            judged = count + sum(not self._is_done(self._judge_key(one)) for one in self.claims())
+            judged = count + sum(not self.is_judged(one) for one in self.claims())
             usage = Usage(input_tokens=judged * JUDGE_TOKENS, output_tokens=judged * 5)
             cost = self._perdure.steps.prices_of(self.setup.judge).price(usage) if judged else 0.0
             price = None if price is None or cost is None else price + cost
@@ -143,7 +152,7 @@ class Benchmark:
                 groups.setdefault(one.case.id, []).append(one)
         await self._each(groups.values(), self._answer, lambda one: f"{one.system}: {one.case.id}", progress)
         if self.setup.judge not in WORD_JUDGES:
-            claims = {one.key: one for one in self.claims() if not self._is_done(self._judge_key(one))}
+            claims = {one.key: one for one in self.claims() if not self.is_judged(one)}
             await self._each([[one] for one in claims.values()], self._judge, lambda one: "judging", progress)
 
     async def _each(
@@ -180,7 +189,8 @@ class Benchmark:
 
     async def _judge(self, claim: JudgedAnswer) -> None:
         """Ask the judge about a claim."""
-        agent = await plain_agent(self._perdure, claim.prompt, self.setup.judge, claim.prompt)
+        prompt = claim.question.prompt
+        agent = await plain_agent(self._perdure, prompt, self.setup.judge, prompt)
         await self._ask(self._judge_key(claim), agent, claim.text, self.setup.judge, 1)
 
     async def search(self, progress: Progress) -> None:
@@ -209,6 +219,10 @@ class Benchmark:
         """Return what the judge that is a model has said; None: nothing, or no verdict."""
         row = self.judge_row(claim)
         return None if row is None or "answer" not in row else verdict_of(row["answer"])
+
+    def is_judged(self, claim: JudgedAnswer) -> bool:
+        """Whether a claim has been judged; without a model all are."""
+        return self.setup.judge in WORD_JUDGES or self._is_done(self._judge_key(claim))
 
     def judge_row(self, claim: JudgedAnswer) -> Mapping[str, Any] | None:
         """Return the row of a verdict, with tokens and price; None: there is none."""
@@ -267,12 +281,14 @@ class Benchmark:
                 text, conversation=conversation, idempotency_key=name, max_steps=MAX_STEPS, tools=tools or None
             )
         except RunFailed as error:
-            reply, failure = error.reply, str(error)
+            reply = error.reply
+            # What the model itself got wrong, such as an empty answer, is an answer: asked again it would come again.
+            failure = "" if reply.stop_reason == "invalid_llm_response" else str(error)
         latency_s = None if goes_on else _since(began)
         await agent.reset(conversation=conversation)  # what was asked is no memory for the next question
         self.rows.add(
             key,
-            answer=without_notice(reply.text),
+            answer=_answer_of(reply),
             attempt=attempt,
             run=reply.run_id,
             steps=reply.step_count,
@@ -289,7 +305,8 @@ class Benchmark:
         """Return a new conversation of an agent, or a copy of its first, with the options of a seed."""
         found = await agent.fork_conversation() if fork else await agent.new_conversation()
         takes_seed = model != EXTRACTIVE and not model.startswith(("anthropic/", "google", "bedrock"))
-        options: dict[str, Any] = {"temperature": 0.0, **({"extra": {"seed": seed}} if takes_seed else {})}
+        field = "random_seed" if model.startswith("mistral/") else "seed"
+        options: dict[str, Any] = {"temperature": 0.0, **({"extra": {field: seed}} if takes_seed else {})}
         await agent.change_conversation(found.id, ConversationChanges(options=options))
         return found.id
 
@@ -301,28 +318,55 @@ async def open_benchmark(setup: Setup, *, models: Mapping[str, Model] | None = N
     Raises: InvalidInput: the data is not what was published, or the folder has the rows of another run; ModelNotFound;
         StoreError.
     """
-    rows = Rows(setup.out)
-    about = {name: getattr(setup, name) for name in _SAME} | {"data": hash_of(setup.data)}
-    about = json.loads(json.dumps(about))
-    before = rows.find("setup")
-    for name, value in about.items():
-        if before is not None and before.get(name) != value:
-            what = f"{name} was {before.get(name)!r:.60} and is {value!r:.60}"
-            raise InvalidInput(f"{setup.out} has the rows of another run: {what}. Choose another folder with --out")
-    home = setup.out / "home"
-    home.mkdir(exist_ok=True)
-    settings = replace(
-        Settings.from_environment(),
-        **{"home": str(home), "store": "", "facts": "off", "schedules": "off", "hooks": "none"},  # type: ignore[arg-type]
-        message_limit_chars=MESSAGE_CHARS,
-    )
-    async with await AsyncPerdure.open(home / "perdure.db", settings=settings, models=models) as perdure:
-        for model in {setup.model, setup.judge} - {"", *WORD_JUDGES}:
-            await perdure.all_agents.check_model(model)
-        benchmark = await asyncio.to_thread(Benchmark, perdure, setup, rows)
-        if before is None:
-            rows.add("setup", **about)
-        yield benchmark
+    with only_one(setup.out):
+        rows, home = Rows(setup.out), setup.out / "home"
+        if len(rows.by_key) > 1 and not (home / "perdure.db").exists():
+            raise InvalidInput(f"{home} has lost the store of the rows: remove {rows.path}, or choose another --out")
+        try:
+            home.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"{home} can't be used: {error.strerror or error}") from error
+        settings = replace(
+            Settings.from_environment(),
+            **{"home": str(home), "store": "", "facts": "off", "schedules": "off", "hooks": "none"},  # type: ignore[arg-type]
+            message_limit_chars=MESSAGE_CHARS,
+        )
+        async with await AsyncPerdure.open(home / "perdure.db", settings=settings, models=models) as perdure:
+            about = _about(perdure, setup, settings)
+            before = rows.find("setup") or about
+            for name, value in about.items():
+                if name in before and before[name] != value:
+                    what = f"{name} was {before[name]!r:.60} and is {value!r:.60}"
+                    raise InvalidInput(
+                        f"{setup.out} has the rows of another run: {what}. Choose another folder with --out"
+                    )
+            for model in {setup.model, setup.judge} - {"", *WORD_JUDGES}:
+                await perdure.all_agents.check_model(model)
+            benchmark = await asyncio.to_thread(Benchmark, perdure, setup, rows)
+            if before is about:
+                rows.add("setup", **about)
+            yield benchmark
+
+
+def _about(perdure: AsyncPerdure, setup: Setup, settings: Settings) -> Mapping[str, Any]:
+    """Return what all rows of a folder have in common, as JSON has it."""
+    about = {name: getattr(setup, name) for name in _SAME} | {name: getattr(settings, name) for name in OF_ENVIRONMENT}
+    prompts = hashlib.sha256(json.dumps(texts()["prompts"]).encode()).hexdigest()[:12]
+    about |= {"data": hash_of(setup.data), "search": search_by(perdure), "prompts": prompts}
+    same: Mapping[str, Any] = json.loads(json.dumps(about))
+    return same
+
+
+def search_by(perdure: AsyncPerdure) -> str:
+    """Return what the search goes by."""
+    embedder = perdure.app.embedder
+    return "words alone" if embedder is None else f"words and vectors of {embedder.handle}"
+
+
+def _answer_of(reply: Reply) -> str:
+    """Return the last thing that was said: before it stands what a model says when it calls a tool."""
+    said = [one.text for one in reply.messages if one.role == "assistant" and one.text]
+    return without_notice(said[-1]) if said else ""
 
 
 def _chosen(setup: Setup, case: Case) -> Case:

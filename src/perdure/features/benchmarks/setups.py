@@ -94,4 +94,4 @@ def _numbers(name: str, text: str, kind: Callable[[str], T], least: T, most: T) 
         numbers = [most + 1]
     if not all(least <= number <= most for number in numbers):
         raise InvalidInput(f"{name} is {text!r:.80}: give numbers from {least:,} to {most:,}, separated by commas")
-    return numbers
+    return list(dict.fromkeys(numbers))

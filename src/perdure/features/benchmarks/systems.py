@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -66,7 +67,7 @@ class AgentSystem:
             settings=self._setup.settings,
         )
         if await agent.message_count() < len(case.turns):
-            await agent.import_messages(map(imported, case.turns))
+            await agent.import_messages(map(imported, case.turns, count(1)))
         if self._perdure.app.embedder is not None:
             await self._perdure.upkeep.reindex([agent.id], again=False, progress=lambda step, done, total: None)
         self._ready[case.id] = agent
@@ -184,6 +185,6 @@ def asked(question: CaseQuestion) -> str:
     return form.format(date=question.asked_on, question=question.text)
 
 
-def imported(turn: CaseTurn) -> ImportedMessage:
-    """Return a turn as a message of an import."""
-    return ImportedMessage(role=turn.role, name=turn.speaker, text=turn.text, occurred_at=turn.at, id=turn.id)
+def imported(turn: CaseTurn, place: int) -> ImportedMessage:
+    """Return a turn as a message of an import. Its place is its id: of two turns with one id, one would be left out."""
+    return ImportedMessage(role=turn.role, name=turn.speaker, text=turn.text, occurred_at=turn.at, id=str(place))

@@ -37,7 +37,8 @@ def result_view(result: Mapping[str, Any]) -> Iterator[RenderableType]:
     judging = result["judging"]
     if judging["wrong_answers"]:
         share = f"{_percent(judging['error_rate'])} % of {plural(judging['wrong_answers'], 'wrong answer')}"
-        yield Text(f"The judge {result['judge']} took {share} for right.", style="dim")
+        refused = f"{_percent(judging['refused_rate'])} % of {plural(judging['right_answers'], 'right one')}"
+        yield Text(f"The judge {result['judge']} took {share} for right, and {refused} for wrong.", style="dim")
 
 
 def _search_view(found: Mapping[str, Any]) -> RenderableType:

@@ -62,19 +62,23 @@ def _turns(talk: Node, number: int) -> Iterator[CaseTurn]:
 def _question(item: Node, name: str, known: Mapping[str, str]) -> CaseQuestion:
     """Return a question; `known`: turn -> its session. Raises: InvalidInput."""
     category, labels = item.get("category"), item.find("evidence")
-    if category.value not in CATEGORIES:
+    if type(category.value) is not int or category.value not in CATEGORIES:
         raise InvalidInput(f"{category.place}: {category.value!r:.40} is no category from 1 to 5")
     kind = CATEGORIES[category.value]
-    answer = item.find("answer") if kind == ABSTENTION else item.get("answer")
+    trap = item.find("adversarial_answer") if kind == ABSTENTION else None
+    answer = "It was not said." if kind == ABSTENTION else item.get("answer").text
     found = (_EVIDENCE.findall(one.text) for one in (labels.items() if labels is not None else ()))
     ids = frozenset(f"D{int(session)}:{int(turn)}" for pairs in found for session, turn in pairs) & known.keys()
     return CaseQuestion(
         id=name,
         kind=kind,
         text=item.get("question").text,
-        answer="It was not said." if answer is None or kind == ABSTENTION else answer.text,
+        answer=answer.split(";")[0].strip() if kind == "open-domain" else answer,  # behind it stands why
         evidence=ids,
         sessions=frozenset(known[one] for one in ids),
+        wrong="" if trap is None else trap.text,
+        several=kind == "multi-hop",
+        prompt="judge_abstention" if kind == ABSTENTION else "judge",
     )
 
 
@@ -84,8 +88,8 @@ def _events(row: Node, name: str) -> Iterator[CaseQuestion]:
         return
     for key, session in summaries.as_a(dict, "an object").items():
         node = Node(session, f"{summaries.place}.{key}")
-        for speaker in node.as_a(dict, "an object").keys() - {"date"}:
-            if events := [one.text for one in node.get(speaker).items()]:
+        for speaker in node.as_a(dict, "an object"):
+            if speaker != "date" and (events := [one.text for one in node.get(speaker).items()]):
                 yield CaseQuestion(
                     id=f"{name}-{key}-{speaker}",
                     kind=EVENTS,

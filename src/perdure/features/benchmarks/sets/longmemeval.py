@@ -22,6 +22,12 @@ ABILITIES: Mapping[str, str] = {
     "knowledge-update": "knowledge updates",
 }
 """`question_type` of the data -> ability."""
+_PROMPTS: Mapping[str, str] = {
+    "single-session-preference": "judge_preference",
+    "temporal-reasoning": "judge_temporal",
+    "knowledge-update": "judge_update",
+}
+"""`question_type` -> prompt of the judge, where it is not the usual one: as in the data's own evaluation."""
 _TIMES = ("%Y/%m/%d (%a) %H:%M", "%Y/%m/%d %H:%M", "%Y/%m/%d (%a)", "%Y/%m/%d")
 
 
@@ -53,14 +59,16 @@ def _case(row: Node) -> Case:
             if answers:
                 evidence.add(turn.id)
     name = row.get("question_id").text
+    is_open = name.endswith("_abs")
     question = CaseQuestion(
         id=name,
-        kind=ABSTENTION if name.endswith("_abs") else ABILITIES[kind.text],
+        kind=ABSTENTION if is_open else ABILITIES[kind.text],
         text=row.get("question").text,
         answer=row.get("answer").text,
         evidence=frozenset(evidence),
         sessions=frozenset(one.text for one in row.get("answer_session_ids").items()),
         asked_on=row.get("question_date").text,
+        prompt="judge_abstention" if is_open else _PROMPTS.get(kind.text, "judge"),
     )
     return Case(id=name, turns=turns, questions=[question])
 

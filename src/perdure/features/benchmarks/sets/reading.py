@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,8 +44,9 @@ class Node:
 
     @property
     def text(self) -> str:
-        """A text or number as text. Raises: InvalidInput: it is neither."""
-        return str(self.value) if type(self.value) in (int, float) else self.as_a(str, "a text").strip()
+        """A text or number as text; half a character is `?`. Raises: InvalidInput: it is neither."""
+        text = str(self.value) if type(self.value) in (int, float) else self.as_a(str, "a text").strip()
+        return text.encode("utf-8", "replace").decode()
 
     def time(self, *forms: str) -> datetime:
         """A time in one of these forms of `strptime`, in UTC. Raises: InvalidInput."""
@@ -69,7 +71,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         content = path.expanduser().read_bytes()
         return gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InvalidInput(f"{path} can't be read: {error}") from error
 
 

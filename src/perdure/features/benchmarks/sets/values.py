@@ -45,6 +45,9 @@ class CaseQuestion:
         answer: the right answer; of an `abstention`, why there is none.
         evidence: the ids of the turns that answer it, and `sessions` theirs; empty: the data does not say.
         asked_on: the day on which it is asked, as the data writes it; empty: any.
+        wrong: a wrong answer that the data names; empty: none.
+        several: whether the answer is a list with commas, of which F1 looks for each part.
+        prompt: the name of the prompt of a judge that is a model.
     """
 
     id: str
@@ -54,6 +57,9 @@ class CaseQuestion:
     evidence: frozenset[str] = frozenset()
     sessions: frozenset[str] = frozenset()
     asked_on: str = ""
+    wrong: str = ""
+    several: bool = False
+    prompt: str = "judge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
