@@ -71,20 +71,23 @@ bench: .venv/.dev-stamp ## measure and print
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 # Pins carry versions and hashes for every platform, and no index address. uv.lock would record one, so there is none.
-PIN := $(UV) pip compile --quiet pyproject.toml --group build --universal --python-version 3.11 --upgrade \
-	--generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+PIN := $(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header \
+	--no-emit-index-url --no-emit-find-links
+PINNED := pyproject.toml --group build
 
 pins: ## renew requirements/*.txt from pyproject.toml; needs uv
 	@command -v $(UV) >/dev/null || { echo "make pins needs uv: install it, or name it with UV=path/to/uv." >&2; exit 1; }
-	$(PIN) --all-extras --output-file requirements/dev.tmp
-	$(PIN) --extra acp --extra files --extra mcp --extra postgres --constraint requirements/dev.tmp --output-file requirements/run.tmp
-	@for name in dev run; do \
+	$(PIN) $(PINNED) --all-extras --output-file requirements/dev.tmp
+	$(PIN) $(PINNED) --extra acp --extra files --extra mcp --extra postgres --constraint requirements/dev.tmp --output-file requirements/run.tmp
+	$(PIN) --group docs --output-file requirements/docs.tmp
+	$(PIN) --group release --output-file requirements/release.tmp
+	@for name in dev run docs release; do \
 		{ echo "# Written by \`make pins\` from pyproject.toml; don't edit."; cat requirements/$$name.tmp; } \
 			> requirements/$$name.txt && rm requirements/$$name.tmp || exit 1; \
 	done
 	{ echo "# Written by \`make pins\` from dev.txt: what \`make local\` adds to run.txt."; \
 		awk '/^xllamacpp==/ { on = 1 } on && !/^ |^xllamacpp/ { exit } on' requirements/dev.txt; } > requirements/local.txt
-	@! grep -nE '://|^--' requirements/run.txt requirements/dev.txt || { echo "An address got into the pins." >&2; exit 1; }
+	@! grep -nE '://|^--' $(patsubst %,requirements/%.txt,run dev docs release) || { echo "An address got into the pins." >&2; exit 1; }
 
 release-check: .venv/.release-stamp ## build wheel and sdist into dist/, and check that people can install them
 	@.venv/release/bin/python -m scripts.release_check $(ARGS)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,16 @@ def test_the_changelog_has_the_version_first() -> None:
 
     assert versions[0] == VERSION
     assert len(versions) == len(set(versions))
+
+
+@pytest.mark.parametrize("group", ["docs", "release"])
+def test_each_group_of_tools_has_pins_of_its_own(group: str) -> None:
+    """`make pins` renews them from `pyproject.toml`, with what they need."""
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"][group]
+    pins = (ROOT / "requirements" / f"{group}.txt").read_text(encoding="utf-8")
+
+    assert {re.split("[<>=]", one)[0] for one in named} <= {*re.findall(r"^([\w-]+)==", pins, re.MULTILINE)}
+    assert f"--group {group} --output-file requirements/{group}.tmp" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_the_security_policy_covers_the_version() -> None:
