@@ -42,7 +42,7 @@ check: .venv/.dev-stamp ## lint, formatting, types, the size of the code, and th
 	@$(BIN)/pytest -n 0 -q tests/test_hops.py
 
 docs: .venv/.dev-stamp ## build the documentation as a site in site/
-	@$(BIN)/python scripts/build_site.py
+	@$(BIN)/python -m scripts.build_site
 
 format: .venv/.dev-stamp ## generate the library's plain calls, and format the code
 	@$(BIN)/python scripts/generate_sync.py

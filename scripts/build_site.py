@@ -9,10 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from scripts.reference_pages import http_page, library_page
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE, SITE = ROOT / "build" / "docs", ROOT / "site"
 GENERATOR = ROOT / ".venv" / "docs"
 """Where `make setup` puts Zensical and what it needs."""
+
+FROM_CODE = {"library-reference.md": library_page, "http-reference.md": http_page}
+"""The pages that are made from the code."""
 
 _FENCE_WORDS = re.compile(r"^(```[\w+-]+) [^\n`]*$", re.MULTILINE)
 
@@ -31,6 +36,8 @@ def write_source(folder: Path) -> None:
         page.write_text(page_text(page.read_text(encoding="utf-8")), encoding="utf-8")
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "](")
     (folder / "contributing.md").write_text(page_text(contributing), encoding="utf-8")
+    for name, make in FROM_CODE.items():
+        (folder / name).write_text(make(), encoding="utf-8")
 
 
 def main() -> int:
