@@ -352,6 +352,70 @@ async def test_a_text_that_is_taken_back_survives_a_lost_answer(chromium: Browse
         await expect(page.locator("#text")).to_have_value("never mind")
 
 
+async def test_a_message_is_taken_back_once_however_often_it_is_asked_for(chromium: Browser, tmp_path: Path) -> None:
+    """Also where the connection is away: it is taken back when that is there again."""
+    model = HaltingModel("one more ", "time")
+    async with open_chat(chromium, tmp_path, model) as (page, *_):
+        for text in ("count", "never mind"):
+            await send(page, text)
+        await page.wait_for_selector("#queued .item")
+        await page.context.set_offline(True)
+        for _ in range(3):
+            await page.evaluate("document.querySelector('#queued button').click()")
+            await page.wait_for_timeout(100)
+        await expect(page.locator("#queued button")).to_be_disabled()
+        await page.context.set_offline(False)
+        await expect(page.locator("#queued .item")).to_have_count(0)
+        await expect(page.locator("#text")).to_have_value("never mind")
+
+
+async def test_a_message_that_two_tabs_take_back_comes_into_one(chromium: Browser, tmp_path: Path) -> None:
+    model = HaltingModel("one more ", "time")
+    async with open_chat(chromium, tmp_path, model) as (page, *_):
+        for text in ("count", "never mind"):
+            await send(page, text)
+        await page.wait_for_selector("#queued .item")
+        other = await page.context.new_page()
+        await other.goto(page.url)
+        await page.context.set_offline(True)
+        for tab in (page, other):
+            await tab.evaluate("loseConnection()")
+            await tab.click("#queued button")
+        await page.context.set_offline(False)
+        for tab in (page, other):
+            await expect(tab.locator("#away")).to_be_hidden()
+            await expect(tab.locator("#queued .item")).to_have_count(0)
+        texts = [await tab.locator("#text").input_value() for tab in (page, other)]
+        assert sorted(texts) == ["", "never mind"]
+
+
+async def test_a_refusal_after_a_lost_answer_loses_no_text(chromium: Browser, tmp_path: Path) -> None:
+    """The second request finds the message taken back already, by the first one."""
+    model = HaltingModel("one more ", "time")
+    async with open_chat(chromium, tmp_path, model) as (page, *_):
+        for text in ("count", "never mind"):
+            await send(page, text)
+        await page.wait_for_selector("#queued .item")
+        refused = asyncio.Event()
+
+        async def lose(route: Route) -> None:
+            await route.fetch()
+            await route.abort()
+
+        async def hold(route: Route) -> None:
+            await refused.wait()
+            await route.continue_()
+
+        await page.route(page.url, hold)
+        await page.route("**/take-back?*", lose, times=1)
+        async with page.expect_response("**/take-back?*") as again:
+            await page.click("#queued button")
+        assert (await again.value).status == 409
+        refused.set()
+        await expect(page.locator("#queued .item")).to_have_count(0)
+        await expect(page.locator("#text")).to_have_value("never mind")
+
+
 async def test_what_is_edited_stays_when_something_is_sent(chromium: Browser, tmp_path: Path) -> None:
     """The number of calls that wait for an answer follows at once."""
     script = (says("One."), says("Fine."), calls("pay", text="Ada"))

@@ -271,18 +271,34 @@ function giveBack(text, files = []) {
   area.focus();
 }
 
-// Messages that are being taken back. One comes back when a page without it is here, also where the answer to its
-// button was lost.
+// Messages that are being taken back: of each its run, text and pictures. It is asked for once, and again when the
+// connection is back. A message comes back when a page without it is here. `lost`: an answer was lost, so that a later
+// refusal may mean that the message is taken back already.
 const takenName = () => `taken:${chatOf().conversation}`;
-let taken = JSON.parse(sessionStorage.getItem(takenName()) ?? "[]");
+let taken = JSON.parse(sessionStorage.getItem(takenName()) ?? "[]").map((one) => ({ ...one, lost: true }));
+const takingBack = new Set();
 function keepTaken(list) {
   taken = list;
   keep(takenName(), list);
+  const ids = new Set(list.map(({ id }) => id));
+  for (const button of byId("queued").querySelectorAll("[data-post]")) button.disabled = ids.has(button.closest(".item").id);
 }
+
+async function takeBack(one) {
+  if (away || takingBack.has(one.id)) return;
+  takingBack.add(one.id);
+  const answer = await load("take-back", { run_id: one.run });
+  takingBack.delete(one.id);
+  if (!answer) one.lost = true;
+  else if (!answer.ok && one.lost) load();
+  else if (!answer.ok) keepTaken(taken.filter((other) => other !== one));
+  giveBackTaken();
+}
+
 function giveBackTaken() {
-  if (!taken.length || isOlderPage()) return; // no message that waits is in an older page
-  const gone = taken.filter(({ id }) => !byId(id));
-  keepTaken(taken.filter(({ id }) => byId("queued").contains(byId(id))));
+  if (isOlderPage()) return; // no message that waits is in an older page
+  const gone = taken.filter(({ id }) => !byId(id) && !takingBack.has(id));
+  keepTaken(taken.filter(({ id }) => takingBack.has(id) || byId("queued").contains(byId(id))));
   for (const { text, pictures } of gone) giveBack(text, pictures?.map(toFile));
 }
 
@@ -312,10 +328,12 @@ document.addEventListener("click", async (event) => {
   if (post === "take-back") {
     const pictures = await picturesOf(item);
     if (!pictures) { button.disabled = false; return; }
-    keepTaken([...taken, { id: item.id, text: item.querySelector(".text").textContent, pictures }]);
+    const one = { id: item.id, run, text: item.querySelector(".text").textContent, pictures };
+    if (!taken.some(({ id }) => id === one.id)) keepTaken([...taken, one]);
+    takeBack(taken.find(({ id }) => id === one.id));
+    return;
   }
-  const answer = await load(post, { run_id: run });
-  if (post === "take-back" && answer && !answer.ok) keepTaken(taken.filter((one) => one.id !== item.id));
+  await load(post, { run_id: run });
   button.disabled = false;
 });
 
@@ -323,6 +341,7 @@ document.addEventListener("connection", async () => {
   showOutbox();
   if (away) return;
   await deliver();
+  await Promise.all(taken.map(takeBack));
   load();
 });
 
@@ -351,3 +370,4 @@ isShown = ({ run, memory }) => run === followed && (source !== null || !memory);
 settle();
 toEnd();
 deliver();
+taken.forEach(takeBack);
