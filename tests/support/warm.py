@@ -40,7 +40,8 @@ def killed(code: int) -> int:
 CLIENT = f"""
 import json, os, signal, socket, sys
 place, module, *arguments = sys.argv[1:]
-order = dict(module=module, arguments=arguments, environment=dict(os.environ), folder=os.getcwd())
+ignores = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+order = dict(module=module, arguments=arguments, environment=dict(os.environ), folder=os.getcwd(), ignores=ignores)
 text = json.dumps(order).encode()
 server = socket.socket(socket.AF_UNIX)
 server.connect(place)
@@ -50,7 +51,8 @@ for stream in (0, 1, 2):
     os.close(stream)
 told = server.makefile("rb")
 program = int(told.readline())
-for sent, passed_on in dict(SIGINT="SIGINT", SIGTERM="SIGTERM", {KILL.name}="SIGKILL").items():
+signals = dict(SIGTERM="SIGTERM", {KILL.name}="SIGKILL", **({{}} if ignores else dict(SIGINT="SIGINT")))
+for sent, passed_on in signals.items():
     number = getattr(signal, passed_on)
     signal.signal(getattr(signal, sent), lambda *_, number=number: os.kill(program, number))
 code = int(told.readline() or 70)

@@ -108,7 +108,8 @@ def _tell(client: socket.socket, number: int) -> None:
 
 
 def _become(request: dict[str, Any], streams: list[int]) -> None:
-    """Streams, environment, folder and arguments as a new process has them."""
+    """Streams, environment, folder, arguments and the reaction to SIGINT as a new process has them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN if request["ignores"] else signal.default_int_handler)
     for descriptor, stream in enumerate(streams):
         os.dup2(stream, descriptor)
         os.close(stream)

@@ -363,8 +363,12 @@ def test_a_signal_ends_it(raw: RawClient, number: signal.Signals) -> None:
     assert raw.program.stderr is not None and raw.program.stderr.read() == b""
 
 
-@pytest.mark.usefixtures("interrupts")
-async def test_a_signal_ends_a_command_that_runs(home: Path, project: Path) -> None:
+@pytest.mark.parametrize("reaction", [signal.default_int_handler, signal.SIG_IGN])
+async def test_a_signal_ends_a_command_that_runs(
+    home: Path, project: Path, reaction: signal.Handlers, interrupts: None
+) -> None:
+    """Also where SIGINT is ignored, as in the background of a script."""
+    signal.signal(signal.SIGINT, reaction)
     with started(home, project, "--allow-run") as client:
         client.call(1, "index_output", command="echo $$ > pid; sleep 300; sleep 300")
         assert await is_started(project / "pid")

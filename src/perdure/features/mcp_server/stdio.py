@@ -29,9 +29,9 @@ LIMITS = JsonLimits(size_bytes=48_000_000, depth=100, containers=50_000)
 async def serve_stdio(server: Server[Any]) -> None:
     """Serve until the client closes stdin, or SIGTERM ends it as SIGINT does: commands that run end with it. Every
     message is read at once: one may take a call back that waits."""
-    interrupt = signal.getsignal(signal.SIGINT)  # in the background of a script it is ignored
-    if callable(interrupt) and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, interrupt)
+    if threading.current_thread() is threading.main_thread():
+        interrupt = signal.getsignal(signal.SIGINT)  # in the background of a script it is ignored
+        signal.signal(signal.SIGTERM, interrupt if callable(interrupt) else signal.default_int_handler)
     # Programs that the server starts must not read the client's messages.
     private, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
