@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,21 @@ async def test_no_question_is_a_memory_for_the_next_one(tmp_path: Path) -> None:
         exported = [await perdure.runs.export_run(run) for run in runs]
     assert len(runs) == 2 * len(set(texts))
     assert all(step["request"] for one in exported for step in one["steps"])
+
+
+@pytest.mark.parametrize(("name", "day"), [("longmemeval", "2023-05-30"), ("locomo", "2023-09-02")])
+async def test_a_question_is_asked_at_its_time(tmp_path: Path, name: str, day: str) -> None:
+    """Not today: what was said days ago would be years ago, and each day would have other requests."""
+    setup = setup_of(name, tmp_path, baselines="full", at_once=3, judge=JUDGE)
+    models = {MODEL: knowing(setup), JUDGE: judging()}
+
+    await run(setup, models)
+
+    for request in (one for model in models.values() for one in model.requests):
+        text = request.tail + request.opening + "".join(row.text for row in request.messages)
+        days = {*re.findall(r"\d{4}-\d\d-\d\d", text)}
+        assert day in days and max(days) == day
+        assert all(int(count) < 150 for count in re.findall(r"(\d+) days ago", text))
 
 
 async def test_the_whole_history_is_cut_to_the_window(tmp_path: Path) -> None:

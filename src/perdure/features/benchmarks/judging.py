@@ -138,17 +138,13 @@ def _wrong_answers(
         return ["No" if polar == "yes" else "Yes"]
     asks, found = terms[question.id], []
     for other in others:
-        both, all_ = asks & terms[other.id], asks | terms[other.id]
-        is_same = len(both) > SAME_QUESTION * len(all_) and all(term.isalpha() for term in all_ - both)
-        of_kind = other.kind == question.kind or question.kind == ABSTENTION
-        if (
-            of_kind
-            and other.kind != ABSTENTION
-            and not is_same
-            and not _polar(other.answer)
-            and _differ(question, other)
-        ):
-            found.append((len(both) / len(all_) + (question.text.split()[:1] == other.text.split()[:1]), other.answer))
+        if other.kind == ABSTENTION or question.kind not in (other.kind, ABSTENTION) or _polar(other.answer):
+            continue
+        both, alone = asks & terms[other.id], asks ^ terms[other.id]
+        like = len(both) / len(both | alone)
+        is_same = like > SAME_QUESTION and not any(char.isdecimal() for term in alone for char in term)
+        if not is_same and _differ(question, other):
+            found.append((like + (question.text.split()[:1] == other.text.split()[:1]), other.answer))
     return list(dict.fromkeys(text for _, text in sorted(found, key=lambda one: -one[0])))[:WRONG_OF_ONE]
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput, RunFailed
@@ -81,11 +82,26 @@ class SystemQuestion:
         return f"{self.system}/{self.seed}/{self.question.id}"
 
 
+class BenchClock:
+    """A clock that is set to the time at which a question is asked: what was said years ago was said lately then."""
+
+    def __init__(self) -> None:
+        self._ahead = timedelta(0)
+
+    def now(self) -> datetime:
+        """The time, which goes on from the one that was set."""
+        return datetime.now(UTC) + self._ahead
+
+    def set(self, at: datetime) -> None:
+        """Set the time. Nothing may be running: a run would lose its lease."""
+        self._ahead = at - datetime.now(UTC)
+
+
 class Benchmark:
     """A benchmark that is being run: an open store, the rows, and the cases of each seed."""
 
-    def __init__(self, perdure: AsyncPerdure, setup: Setup, rows: Rows) -> None:
-        self._perdure, self.setup, self.rows = perdure, setup, rows
+    def __init__(self, perdure: AsyncPerdure, setup: Setup, rows: Rows, clock: BenchClock) -> None:
+        self._perdure, self.setup, self.rows, self._clock = perdure, setup, rows, clock
         self.search_by = search_by(perdure)
         data_set = DATA_SETS[setup.name]
         first = data_set.load(setup, 1)
@@ -146,24 +162,29 @@ class Benchmark:
 
     async def run(self, progress: Progress) -> None:
         """Ask what was not asked yet, and have it judged. Raises: InvalidInput, StoreError."""
-        groups: dict[str, list[SystemQuestion]] = {}
+        times = [turn.at for case in self.cases[1] for turn in case.turns]
+        newest = max([*times, *(case.asked_at for case in self.cases[1] if case.asked_at)], default=datetime.now(UTC))
+        groups: dict[datetime, dict[str, list[SystemQuestion]]] = {}
         for one in self.asked():  # those of one history follow one another, as they share its agent
             if not self._is_done(one.key):
-                groups.setdefault(one.case.id, []).append(one)
-        await self._each(groups.values(), self._answer, lambda one: f"{one.system}: {one.case.id}", progress)
+                groups.setdefault(one.case.asked_at or newest, {}).setdefault(one.case.id, []).append(one)
+        batches = {at: list(groups[at].values()) for at in sorted(groups)}
+        await self._each(batches, self._answer, lambda one: f"{one.system}: {one.case.id}", progress)
         if self.setup.judge not in WORD_JUDGES:
             claims = {one.key: one for one in self.claims() if not self.is_judged(one)}
-            await self._each([[one] for one in claims.values()], self._judge, lambda one: "judging", progress)
+            await self._each({newest: [[one] for one in claims.values()]}, self._judge, lambda one: "judging", progress)
 
     async def _each(
         self,
-        groups: Collection[Sequence[T]],
+        batches: Mapping[datetime, Collection[Sequence[T]]],
         work: Callable[[T], Awaitable[None]],
         name_of: Callable[[T], str],
         progress: Progress,
     ) -> None:
-        """Work through all groups, as many at the same time as the setup says. Raises what `work` raises first."""
-        free, done, total = asyncio.Semaphore(self.setup.at_once), 0, sum(map(len, groups))
+        """Work through all groups, by the time to which the clock is set, as many at the same time as the setup says.
+        Raises what `work` raises first."""
+        free, done = asyncio.Semaphore(self.setup.at_once), 0
+        total = sum(len(group) for groups in batches.values() for group in groups)
 
         async def work_through(group: Sequence[T]) -> None:
             """Work through a group, in order."""
@@ -175,9 +196,11 @@ class Benchmark:
                     done += 1
 
         try:
-            async with asyncio.TaskGroup() as tasks:
-                for group in groups:
-                    tasks.create_task(work_through(group))
+            for at, groups in batches.items():
+                self._clock.set(at)
+                async with asyncio.TaskGroup() as tasks:
+                    for group in groups:
+                        tasks.create_task(work_through(group))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
 
@@ -331,7 +354,8 @@ async def open_benchmark(setup: Setup, *, models: Mapping[str, Model] | None = N
             **{"home": str(home), "store": "", "facts": "off", "schedules": "off", "hooks": "none"},  # type: ignore[arg-type]
             message_limit_chars=MESSAGE_CHARS,
         )
-        async with await AsyncPerdure.open(home / "perdure.db", settings=settings, models=models) as perdure:
+        address, clock = home / "perdure.db", BenchClock()
+        async with await AsyncPerdure.open(address, settings=settings, models=models, clock=clock) as perdure:
             about = _about(perdure, setup, settings)
             before = rows.find("setup") or about
             for name, value in about.items():
@@ -342,7 +366,7 @@ async def open_benchmark(setup: Setup, *, models: Mapping[str, Model] | None = N
                     )
             for model in {setup.model, setup.judge} - {"", *WORD_JUDGES}:
                 await perdure.all_agents.check_model(model)
-            benchmark = await asyncio.to_thread(Benchmark, perdure, setup, rows)
+            benchmark = await asyncio.to_thread(Benchmark, perdure, setup, rows, clock)
             if before is about:
                 rows.add("setup", **about)
             yield benchmark

@@ -70,7 +70,7 @@ def _case(row: Node) -> Case:
         asked_on=row.get("question_date").text,
         prompt="judge_abstention" if is_open else _PROMPTS.get(kind.text, "judge"),
     )
-    return Case(id=name, turns=turns, questions=[question])
+    return Case(id=name, turns=turns, questions=[question], asked_at=row.get("question_date").time(*_TIMES))
 
 
 def _turns(id_: str, number: int, date: datetime, session: Node) -> Iterator[tuple[CaseTurn, bool]]:

@@ -64,11 +64,17 @@ class CaseQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A history and the questions about it. `place`: its column and row in the picture of a grid."""
+    """A history and the questions about it.
+
+    Args:
+        asked_at: when it is asked about; None: after the newest turn of all histories.
+        place: its column and row in the picture of a grid.
+    """
 
     id: str
     turns: Sequence[CaseTurn]
     questions: Sequence[CaseQuestion]
+    asked_at: datetime | None = None
     place: tuple[float, float] | None = None
 
 
