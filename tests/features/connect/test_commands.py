@@ -24,7 +24,8 @@ from perdure.features.connect.programs import (
     plan_entries,
     programs,
 )
-from tests.support.programs import SRC, perdure, run_inside
+from tests.support.programs import SRC, environment, perdure, run_inside
+from tests.support.warm import warm
 from tests.ui.browser import BASE, dashboard
 
 FILES = {
@@ -52,6 +53,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("PYTHONPATH", str(SRC))
     monkeypatch.setattr(sys, "platform", "linux")
+    # Each check starts the program that is on the PATH: a warm one, for a cold start costs a second of CPU.
+    monkeypatch.setenv("PATH", os.pathsep.join([str(warm("perdure", environment(folder)).parent), os.environ["PATH"]]))
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "PERDURE_STORE"):
         monkeypatch.delenv(name, raising=False)
     return folder
