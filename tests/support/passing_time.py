@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from perdure.testing import HttpModel
 
@@ -15,15 +16,23 @@ READ_STEPS = 100
 """So many steps of the loop, and whoever waits in it has read what was sent to it."""
 
 
+class Clock:
+    """The clock of a loop, `ahead_s` seconds ahead of the real one."""
+
+    def __init__(self, real: Callable[[], float]) -> None:
+        self._real, self.ahead_s = real, 0.0
+
+    def __call__(self) -> float:
+        return self._real() + self.ahead_s
+
+
 def time_passes(seconds: float) -> None:
-    """Move the clock of the running loop on: what was to happen by then happens now."""
-    loop = asyncio.get_running_loop()
-    before = loop.time
-
-    def later() -> float:
-        return before() + seconds
-
-    loop.time = later  # type: ignore[method-assign]
+    """Move the clock of the running loop on: what was to happen by then happens now. Whoever took `loop.time` before
+    the first call has the real clock."""
+    loop: Any = asyncio.get_running_loop()
+    if not isinstance(loop.time, Clock):
+        loop.time = Clock(loop.time)
+    loop.time.ahead_s += seconds
 
 
 @contextlib.asynccontextmanager
@@ -38,6 +47,7 @@ async def when_it_hangs(server: HttpModel, *, seconds: float = HANGS_S) -> Async
                 await asyncio.sleep(0)
             time_passes(seconds)
 
+    time_passes(0)
     passing = asyncio.create_task(pass_time())
     try:
         yield

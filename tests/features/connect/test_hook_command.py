@@ -15,6 +15,7 @@ import pytest
 from perdure.features.notes.folders import CONTEXT_FILE, state_folder
 from perdure.features.notes.nudges import EditCounter
 from tests.support.programs import environment, perdure_from_cold
+from tests.support.warm import warm
 
 
 @pytest.fixture
@@ -173,7 +174,7 @@ def test_many_sessions_at_once_are_all_stored(project: Path) -> None:
         entry = {"type": "user", "uuid": f"u{number}", "timestamp": "2026-11-29T04:00:00Z", "message": message}
         (project.parent / f"s{number}.jsonl").write_text(json.dumps(entry) + "\n")
     ours = environment(project.parent / "data", HOME=str(project.parent))
-    words: list[str | Path] = [sys.executable, "-m", "perdure", "hook", "work", "capture", project]
+    words = [warm("perdure", ours), "hook", "work", "capture", project]
     started = [
         subprocess.Popen([*words, f"s{number}", project.parent / f"s{number}.jsonl"], env=ours) for number in range(4)
     ]
