@@ -76,7 +76,7 @@ class Noting:
 async def main(out: Path, asked: Path, name: str, moment: int) -> None:
     """Run the benchmark, and end by SIGKILL at this moment."""
     more: dict[str, Any] = {"lengths": "300", "depths": "0,100"} if name == "niah" else {"most": 3}
-    setup = setup_of(name, out, judge=JUDGE, baselines="files,none", **more)
+    setup = setup_of(name, out, judge=JUDGE, baselines="files,none", facts=name == "dmr", **more)
     passes = Moments(moment)
     models: dict[str, Model] = {handle: Noting(one, asked, passes) for handle, one in models_of(setup).items()}
     async with open_benchmark(setup, models=models) as benchmark:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from perdure.core.errors import ModelError
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.features.benchmarks.sets import DATA_SETS
@@ -34,9 +35,12 @@ def last_text(request: ModelRequest) -> str:
     return next(one.text for one in reversed(request.messages) if one.role == "user" and one.kind == "message")
 
 
-def knowing(setup: Setup, told: Callable[[str], None] = lambda text: None) -> ScriptedModel:
+def knowing(
+    setup: Setup, told: Callable[[str], None] = lambda text: None, extracts: ModelReply | ModelError | None = None
+) -> ScriptedModel:
     """A model that answers each question as the data does, and of a needle says what it sees; with tools it looks
-    before it answers. `told` takes each question at the moment at which it is answered."""
+    before it answers. `told` takes each question at the moment at which it is answered; `extracts`: the facts of each
+    batch."""
     questions = questions_of(setup)
     golds = {one.text: "It was not said." if one.kind == ABSTENTION else one.answer for one in questions}
     hidden = {one.answer for one in questions if one.kind == "needle"}
@@ -57,7 +61,7 @@ def knowing(setup: Setup, told: Callable[[str], None] = lambda text: None) -> Sc
             return says(next((word for word in hidden if f"{word}." in seen), "It was not said."), usage=USAGE)
         return says(next((gold for text, gold in golds.items() if text in asked), "?"), usage=USAGE)
 
-    return ScriptedModel(otherwise=answer)
+    return ScriptedModel(otherwise=answer, extracts=extracts)
 
 
 def judging() -> ScriptedModel:

@@ -36,6 +36,7 @@ class BenchOptions:
     most: Annotated[int, option("At most so many questions of each history.", min=0)] = 0
     engine: Annotated[str, option("The context engine of the agent that answers.", "NAME")] = ""
     settings: Annotated[str, option("Settings of that agent, as a JSON object.", "JSON")] = ""
+    facts: Annotated[bool, option("Let that model read facts from the histories first.")] = False
     line: Annotated[str, option("Ask in a `new` conversation, or in a `fork` of the history.", "WHERE")] = ""
     at_once: Annotated[int, option("How many histories are worked on at once.", min=1, max=100)] = 1
     lengths: Annotated[str, option("Of niah: tokens, separated by commas.", "NUMBERS")] = ""

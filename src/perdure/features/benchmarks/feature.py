@@ -6,6 +6,6 @@ from perdure.core.features import Feature, Noun
 
 FEATURE = Feature(
     name="benchmarks",
-    uses=("files",),
+    uses=("facts", "files"),
     verbs={"bench": Noun(modules=("commands",), help="Measure what agents remember, by published benchmarks.")},
 )

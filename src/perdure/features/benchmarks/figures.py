@@ -83,6 +83,9 @@ def build_result(benchmark: Benchmark) -> dict[str, Any]:
     }
     if not setup.model:
         return result | {"search": [_found_by(benchmark, name) for name in ("perdure", "bm25")]}
+    read = _fact_rows(benchmark)
+    if setup.facts:
+        result["facts"] = {"facts": sum(row["facts"] for row in read), **_took(read)}
     asked = list(benchmark.asked())
     systems = [_system_figures(benchmark, name, [one for one in asked if one.system == name]) for name in setup.systems]
     return result | {"systems": systems, "judging": _judge_figures(benchmark)}
@@ -97,11 +100,10 @@ def _system_figures(benchmark: Benchmark, name: str, asked: Sequence[SystemQuest
         for one, row, claim in claims
         if "failure" in row or benchmark.is_judged(claim)
     ]
-    found = [(one, row) for one, row, _ in scored]
-    right, prices = sum(points for *_, points in scored), [row["price"] for _, row in found]
-    price = None if any(one is None for one in prices) else sum(prices)
-    tokens = sum(row["usage"]["input_tokens"] + row["usage"]["output_tokens"] for _, row in found)
-    times = [row["latency_s"] for _, row in found if row["latency_s"] is not None]
+    found = [row for _, row, _ in scored]
+    took = _took([*found, *(_fact_rows(benchmark) if name == "perdure" else ())])
+    right, price, tokens = sum(points for *_, points in scored), took["price"], took["tokens"]
+    times = [row["latency_s"] for row in found if row["latency_s"] is not None]
     kinds = {
         one.question.kind: [each for each in scored if each[0].question.kind == one.question.kind] for one in asked
     }
@@ -114,11 +116,9 @@ def _system_figures(benchmark: Benchmark, name: str, asked: Sequence[SystemQuest
         "kinds": {kind: _kind_figures(each) for kind, each in by_kind.items() if each},
         "answers": len(found),
         "missing": len(asked) - len(found),
-        "failed": sum("failure" in row for _, row in found),
-        "tokens": tokens,
+        "failed": sum("failure" in row for row in found),
+        **took,
         "tokens_per_answer": tokens / max(1, len(found)),
-        "requests": sum(row["steps"] for _, row in found),
-        "price": price,
         "price_per_right": price / right if price is not None and right else None,
         "tokens_per_right": tokens / right if right else None,
         "latency_s": _times(times),
@@ -157,7 +157,6 @@ def _judge_figures(benchmark: Benchmark) -> dict[str, Any]:
     wrong = [one for is_right, one in points if not is_right]
     refused = [1 - one for is_right, one in points if is_right]
     rows = [row for row in {one.key: benchmark.judge_row(one) for one in claims}.values() if row is not None]
-    prices = [row["price"] for row in rows]
     low, high = wilson(sum(wrong), len(wrong))
     return {
         "wrong_answers": len(wrong),
@@ -167,8 +166,22 @@ def _judge_figures(benchmark: Benchmark) -> dict[str, Any]:
         "high": high,
         "right_answers": len(refused),
         "refused_rate": fmean(refused) if refused else None,
-        "requests": len(rows),
         "unclear": sum(benchmark.verdict(one) is None for one in claims) if rows else 0,
+        **_took(rows),
+    }
+
+
+def _fact_rows(benchmark: Benchmark) -> Sequence[Mapping[str, Any]]:
+    """Return the rows of the histories from which facts were extracted."""
+    ids = dict.fromkeys(case.id for cases in benchmark.cases.values() for case in cases)
+    return [row for id_ in ids if (row := benchmark.rows.find(f"facts/{id_}")) is not None]
+
+
+def _took(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return requests, tokens and price of all rows together; a price of None is not known."""
+    prices = [row["price"] for row in rows]
+    return {
+        "requests": sum(row["steps"] for row in rows),
         "tokens": sum(row["usage"]["input_tokens"] + row["usage"]["output_tokens"] for row in rows),
         "price": None if any(one is None for one in prices) else sum(prices),
     }

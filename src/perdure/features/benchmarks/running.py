@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from perdure.core.errors import InvalidInput, RunFailed
+from perdure.core.errors import InvalidInput, ModelError, RunFailed
 from perdure.core.ids import ConversationId
 from perdure.core.models import EXTRACTIVE, Model, without_notice
 from perdure.core.runs import Usage
@@ -47,12 +47,14 @@ T = TypeVar("T")
 AGENT_TOKENS = 4_000
 """About what a request of an agent with memory takes beside what it remembers; it makes two for a question."""
 ANSWER_TOKENS, JUDGE_TOKENS = 60, 250
+BATCH_TURNS, BATCH_ANSWER_TOKENS = 8, 400
+"""About what a model reads and writes at once when it extracts facts."""
 MAX_STEPS = 12
 SEARCH_TURNS = 100
 MESSAGE_CHARS = 10_000_000
 """So long a message may be that holds a whole history."""
 FAILURES_IN_A_ROW = 3
-_SAME = ("name", "model", "line", "settings", "lengths", "depths")
+_SAME = ("name", "model", "line", "settings", "facts", "lengths", "depths")
 OF_ENVIRONMENT = ("embedding", "context_window_tokens", "token_counter", "tool_output")
 """The settings of Perdure that count here; they and `_SAME` are what all rows of a folder have in common."""
 
@@ -148,17 +150,23 @@ class Benchmark:
             if (place := (one.system, one.case.id)) not in sizes:
                 sizes[place] = self._tokens(one)
             count, tokens = count + 1, tokens + sizes[place]
-        prices = self._perdure.steps.prices_of(self.setup.model)
-        price = prices.price(Usage(input_tokens=tokens, output_tokens=count * ANSWER_TOKENS)) if count else 0.0
+        cases = {one.case.id: one.case for one in self.asked() if self.setup.facts and one.system == "perdure"}
+        unread = [case for id_, case in cases.items() if self.rows.find(f"facts/{id_}") is None]
+        batches = sum(len(case.turns) // BATCH_TURNS + 1 for case in unread)
+        tokens += batches * AGENT_TOKENS + sum(
+            self._perdure.app.ports.counter.count(turn.text) for case in unread for turn in case.turns
+        )
+        said = count * ANSWER_TOKENS + batches * BATCH_ANSWER_TOKENS
+        price = (
+            self._price(self.setup.model, Usage(input_tokens=tokens, output_tokens=said)) if count or unread else 0.0
+        )
         judged = 0
         if self.setup.judge not in WORD_JUDGES:
             judged = count + sum(not self.is_judged(one) for one in self.claims())
             usage = Usage(input_tokens=judged * JUDGE_TOKENS, output_tokens=judged * 5)
-            cost = self._perdure.steps.prices_of(self.setup.judge).price(usage) if judged else 0.0
+            cost = self._price(self.setup.judge, usage) if judged else 0.0
             price = None if price is None or cost is None else price + cost
-        if {self.setup.model, self.setup.judge} <= {EXTRACTIVE, *WORD_JUDGES}:
-            price = 0.0
-        return Estimate(count + judged, tokens + judged * JUDGE_TOKENS, count * ANSWER_TOKENS + judged * 5, price)
+        return Estimate(count + judged, tokens + judged * JUDGE_TOKENS, said + judged * 5, price)
 
     async def run(self, progress: Progress) -> None:
         """Ask what was not asked yet, and have it judged. Raises: InvalidInput, StoreError."""
@@ -208,7 +216,27 @@ class Benchmark:
         """Ask a question of a system."""
         system = self.systems[one.system]
         agent, text = await system.prepare(one.case), system.text(one.case, one.question)
+        if self.setup.facts and isinstance(system, AgentSystem) and self.rows.find(f"facts/{one.case.id}") is None:
+            await self._extract(agent, one.case)
         await self._ask(one.key, agent, text, self.setup.model, one.seed, tools=system.tools, fork=self._forks(system))
+
+    async def _extract(self, agent: AsyncAgent, case: Case) -> None:
+        """Have the facts of a history extracted, and add the row of what that took; no question becomes a fact. Raises:
+        InvalidInput: the model has failed."""
+        try:
+            await agent.facts.extract()
+        except ModelError as error:
+            what = f"{self.setup.model} reads no facts from {case.id}, so the run has stopped"
+            raise InvalidInput(f"{what}: {error}. The same command goes on") from error
+        await agent.facts.pause()
+        counts = await agent.facts.counts()
+        usage = Usage(input_tokens=counts.input_tokens, output_tokens=counts.output_tokens)
+        took = {"usage": asdict(usage), "price": self._price(self.setup.model, usage)}
+        self.rows.add(f"facts/{case.id}", facts=counts.facts, steps=counts.calls, **took)
+
+    def _price(self, model: str, usage: Usage) -> float | None:
+        """Return the price of requests in US dollars; None: it is not known."""
+        return 0.0 if model == EXTRACTIVE else self._perdure.steps.prices_of(model).price(usage)
 
     async def _judge(self, claim: JudgedAnswer) -> None:
         """Ask the judge about a claim."""
@@ -317,7 +345,7 @@ class Benchmark:
             steps=reply.step_count,
             latency_s=latency_s,
             usage=asdict(reply.usage),
-            price=0.0 if model == EXTRACTIVE else self._perdure.steps.prices_of(model).price(reply.usage),
+            price=self._price(model, reply.usage),
             **({"failure": failure} if failure else {}),
         )
         self._failures = self._failures + 1 if failure else 0
@@ -349,9 +377,10 @@ async def open_benchmark(setup: Setup, *, models: Mapping[str, Model] | None = N
             home.mkdir(exist_ok=True)
         except OSError as error:
             raise InvalidInput(f"{home} can't be used: {error.strerror or error}") from error
+        facts = "off" if not setup.facts else "patterns" if setup.model == EXTRACTIVE else "model"
         settings = replace(
             Settings.from_environment(),
-            **{"home": str(home), "store": "", "facts": "off", "schedules": "off", "hooks": "none"},  # type: ignore[arg-type]
+            **{"home": str(home), "store": "", "facts": facts, "schedules": "off", "hooks": "none"},  # type: ignore[arg-type]
             message_limit_chars=MESSAGE_CHARS,
         )
         address, clock = home / "perdure.db", BenchClock()

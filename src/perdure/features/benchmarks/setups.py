@@ -31,6 +31,7 @@ def make_setup(
     most: int = 0,
     engine: str = "",
     settings: str = "",
+    facts: bool = False,
     line: str = "",
     at_once: int = 1,
     lengths: str = "",
@@ -56,6 +57,8 @@ def make_setup(
         raise InvalidInput(f"--settings is {settings!r:.80}: give a JSON object")
     if (lengths or depths) and name != "niah":
         raise InvalidInput(f"--lengths and --depths are of niah: leave them out of {name}")
+    if facts and not model:
+        raise InvalidInput("--facts needs --model, which reads them")
     return Setup(
         name=name,
         data=_place(name, data),
@@ -68,6 +71,7 @@ def make_setup(
         most=most,
         line=where,
         settings={**given, **({"context_engine": engine} if engine else {})},
+        facts=facts,
         at_once=at_once,
         lengths=_numbers("--lengths", lengths, int, 100, 10_000_000),
         depths=_numbers("--depths", depths, float, 0, 100),

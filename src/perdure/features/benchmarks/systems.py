@@ -175,7 +175,12 @@ def system_of(name: str, perdure: AsyncPerdure, setup: Setup) -> System:
 async def plain_agent(perdure: AsyncPerdure, name: str, model: str, prompt: str) -> AsyncAgent:
     """Return the agent of this name, which has a prompt of `texts()` and nothing else."""
     return await perdure.get_or_create_agent(
-        name, model=model, system=texts()["prompts"][prompt], tools=[], archival=False, settings={"auto_recall": False}
+        name,
+        model=model,
+        system=texts()["prompts"][prompt],
+        tools=[],
+        archival=False,
+        settings={"auto_recall": False, "facts": False},
     )
 
 

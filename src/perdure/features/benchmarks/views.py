@@ -34,6 +34,10 @@ def result_view(result: Mapping[str, Any]) -> Iterator[RenderableType]:
         counts = [f"{system['answers']:,}", f"{system['failed']:,}", f"{system['tokens_per_answer']:,.0f}"]
         table.add_row(system["name"], *counts, cost(system["price"]), cost(system["price_per_right"]), time)
     yield table
+    if "facts" in result:
+        took = result["facts"]
+        calls = f"{plural(took['requests'], 'request')}, {took['tokens']:,} tokens, {cost(took['price'])}"
+        yield Text(f"Perdure read {plural(took['facts'], 'fact')} from the histories: {calls}.", style="dim")
     judging = result["judging"]
     if judging["wrong_answers"]:
         share = f"{_percent(judging['error_rate'])} % of {plural(judging['wrong_answers'], 'wrong answer')}"

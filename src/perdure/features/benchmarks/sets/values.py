@@ -113,6 +113,7 @@ class Setup:
         kinds: only questions of these kinds; empty: of all.
         most: so many questions of a case at most; 0: all.
         settings: of the agent that answers.
+        facts: whether facts are extracted from each history first, by the model that answers.
         at_once: how many histories are worked on at the same time.
         lengths, depths: the grid of `niah`, in tokens and in percent.
     """
@@ -128,6 +129,7 @@ class Setup:
     most: int = 0
     line: Line = "new"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    facts: bool = False
     at_once: int = 1
     lengths: Sequence[int] = ()
     depths: Sequence[float] = ()
