@@ -17,8 +17,8 @@ from pathlib import Path
 
 from perdure.core.models import EXTRACTIVE, Model, ModelReply, ModelRequest
 from perdure.features.benchmarks.figures import build_result
+from perdure.features.benchmarks.opening import open_benchmark
 from perdure.features.benchmarks.page import render_grid
-from perdure.features.benchmarks.running import open_benchmark
 from perdure.features.benchmarks.sets import DATA_SETS
 from perdure.features.benchmarks.setups import make_setup
 from perdure.testing import ScriptedModel, calls, says

@@ -17,8 +17,8 @@ from typing import Any
 
 from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest
 from perdure.features.benchmarks.figures import build_result
+from perdure.features.benchmarks.opening import open_benchmark
 from perdure.features.benchmarks.page import write_result
-from perdure.features.benchmarks.running import open_benchmark
 from tests.features.benchmarks.scripted import JUDGE, last_text, models_of, setup_of
 
 

@@ -11,8 +11,8 @@ import pytest
 from perdure import InvalidInput, Usage
 from perdure.core.models import ModelReply
 from perdure.features.benchmarks.figures import build_result
+from perdure.features.benchmarks.opening import open_benchmark
 from perdure.features.benchmarks.page import render_page
-from perdure.features.benchmarks.running import open_benchmark
 from perdure.features.benchmarks.sets.values import Setup
 from perdure.features.benchmarks.setups import make_setup
 from perdure.features.benchmarks.views import result_view

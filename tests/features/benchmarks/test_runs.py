@@ -12,9 +12,9 @@ import pytest
 from perdure import AsyncPerdure, InvalidInput
 from perdure.core.models import Model
 from perdure.features.benchmarks.figures import build_result
+from perdure.features.benchmarks.opening import open_benchmark
 from perdure.features.benchmarks.page import render_page
 from perdure.features.benchmarks.rows import Rows
-from perdure.features.benchmarks.running import open_benchmark
 from perdure.features.benchmarks.sets.values import Setup
 from perdure.testing import ScriptedModel, fails, says
 from perdure.testing.http_model import HttpModel

@@ -17,9 +17,9 @@ from perdure import InvalidInput
 from perdure.core.messages import Text
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.features.benchmarks.figures import build_result
+from perdure.features.benchmarks.opening import open_benchmark
 from perdure.features.benchmarks.page import render_page
 from perdure.features.benchmarks.rows import Rows
-from perdure.features.benchmarks.running import open_benchmark
 from perdure.features.benchmarks.sets.reading import SAMPLES
 from perdure.features.benchmarks.sets.values import Setup
 from perdure.testing import ScriptedModel, fails, says

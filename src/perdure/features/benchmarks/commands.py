@@ -15,8 +15,9 @@ if for_work(__name__):
     from perdure.cli.views.view import Output, plural
     from perdure.core.errors import InvalidInput
     from perdure.features.benchmarks.figures import build_result
+    from perdure.features.benchmarks.opening import open_benchmark
     from perdure.features.benchmarks.page import write_page, write_result
-    from perdure.features.benchmarks.running import Estimate, open_benchmark
+    from perdure.features.benchmarks.running import Estimate
     from perdure.features.benchmarks.sets.values import Setup
     from perdure.features.benchmarks.setups import make_setup
     from perdure.features.benchmarks.views import result_view

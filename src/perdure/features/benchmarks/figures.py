@@ -12,8 +12,9 @@ from statistics import fmean, median
 from typing import Any
 
 from perdure.features.benchmarks.judging import JudgedAnswer, f1_of, is_exact
+from perdure.features.benchmarks.opening import OF_ENVIRONMENT
 from perdure.features.benchmarks.retrieval import recall_of
-from perdure.features.benchmarks.running import OF_ENVIRONMENT, Benchmark, SystemQuestion
+from perdure.features.benchmarks.running import Benchmark, SystemQuestion
 from perdure.features.benchmarks.sets import DATA_SETS
 from perdure.features.benchmarks.sets.locomo import EVENTS
 from perdure.features.benchmarks.sets.reading import hash_of

@@ -7,26 +7,22 @@ row; a question that was being asked then goes on as the run of the store that i
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput, ModelError, RunFailed
 from perdure.core.ids import ConversationId
-from perdure.core.models import EXTRACTIVE, Model, without_notice
+from perdure.core.models import EXTRACTIVE, without_notice
 from perdure.core.runs import Usage
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.features.benchmarks.judging import WORD_JUDGES, JudgedAnswer, known_claims, verdict_of
 from perdure.features.benchmarks.retrieval import ranks_of
-from perdure.features.benchmarks.rows import Rows, only_one
+from perdure.features.benchmarks.rows import Rows
 from perdure.features.benchmarks.sets import DATA_SETS
-from perdure.features.benchmarks.sets.reading import hash_of
 from perdure.features.benchmarks.sets.values import Case, CaseQuestion, Progress, Setup
 from perdure.features.benchmarks.systems import (
     AgentSystem,
@@ -34,13 +30,12 @@ from perdure.features.benchmarks.systems import (
     System,
     WordIndex,
     plain_agent,
+    search_by,
     system_of,
-    texts,
 )
 from perdure.library.agent import AsyncAgent
 from perdure.library.messages.reply import Reply
 from perdure.library.perdure import AsyncPerdure
-from perdure.settings import Settings
 
 T = TypeVar("T")
 
@@ -51,12 +46,7 @@ BATCH_TURNS, BATCH_ANSWER_TOKENS = 8, 400
 """About what a model reads and writes at once when it extracts facts."""
 MAX_STEPS = 12
 SEARCH_TURNS = 100
-MESSAGE_CHARS = 10_000_000
-"""So long a message may be that holds a whole history."""
 FAILURES_IN_A_ROW = 3
-_SAME = ("name", "model", "line", "settings", "facts", "lengths", "depths")
-OF_ENVIRONMENT = ("embedding", "context_window_tokens", "token_counter", "tool_output")
-"""The settings of Perdure that count here; they and `_SAME` are what all rows of a folder have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,60 +350,6 @@ class Benchmark:
         options: dict[str, Any] = {"temperature": 0.0, **({"extra": {field: seed}} if takes_seed else {})}
         await agent.change_conversation(found.id, ConversationChanges(options=options))
         return found.id
-
-
-@asynccontextmanager
-async def open_benchmark(setup: Setup, *, models: Mapping[str, Model] | None = None) -> AsyncIterator[Benchmark]:
-    """Open a benchmark, with its store and rows in `setup.out`. `models` are those of `AsyncPerdure.open`.
-
-    Raises: InvalidInput: the data is not what was published, or the folder has the rows of another run; ModelNotFound;
-        StoreError.
-    """
-    with only_one(setup.out):
-        rows, home = Rows(setup.out), setup.out / "home"
-        if len(rows.by_key) > 1 and not (home / "perdure.db").exists():
-            raise InvalidInput(f"{home} has lost the store of the rows: remove {rows.path}, or choose another --out")
-        try:
-            home.mkdir(exist_ok=True)
-        except OSError as error:
-            raise InvalidInput(f"{home} can't be used: {error.strerror or error}") from error
-        facts = "off" if not setup.facts else "patterns" if setup.model == EXTRACTIVE else "model"
-        settings = replace(
-            Settings.from_environment(),
-            **{"home": str(home), "store": "", "facts": facts, "schedules": "off", "hooks": "none"},  # type: ignore[arg-type]
-            message_limit_chars=MESSAGE_CHARS,
-        )
-        address, clock = home / "perdure.db", BenchClock()
-        async with await AsyncPerdure.open(address, settings=settings, models=models, clock=clock) as perdure:
-            about = _about(perdure, setup, settings)
-            before = rows.find("setup") or about
-            for name, value in about.items():
-                if name in before and before[name] != value:
-                    what = f"{name} was {before[name]!r:.60} and is {value!r:.60}"
-                    raise InvalidInput(
-                        f"{setup.out} has the rows of another run: {what}. Choose another folder with --out"
-                    )
-            for model in {setup.model, setup.judge} - {"", *WORD_JUDGES}:
-                await perdure.all_agents.check_model(model)
-            benchmark = await asyncio.to_thread(Benchmark, perdure, setup, rows, clock)
-            if before is about:
-                rows.add("setup", **about)
-            yield benchmark
-
-
-def _about(perdure: AsyncPerdure, setup: Setup, settings: Settings) -> Mapping[str, Any]:
-    """Return what all rows of a folder have in common, as JSON has it."""
-    about = {name: getattr(setup, name) for name in _SAME} | {name: getattr(settings, name) for name in OF_ENVIRONMENT}
-    prompts = hashlib.sha256(json.dumps(texts()["prompts"]).encode()).hexdigest()[:12]
-    about |= {"data": hash_of(setup.data), "search": search_by(perdure), "prompts": prompts}
-    same: Mapping[str, Any] = json.loads(json.dumps(about))
-    return same
-
-
-def search_by(perdure: AsyncPerdure) -> str:
-    """Return what the search goes by."""
-    embedder = perdure.app.embedder
-    return "words alone" if embedder is None else f"words and vectors of {embedder.handle}"
 
 
 def _answer_of(reply: Reply) -> str:

@@ -172,6 +172,12 @@ def system_of(name: str, perdure: AsyncPerdure, setup: Setup) -> System:
     return GrepSystem(perdure, setup) if name == "files" else PlainSystem(perdure, setup, name)
 
 
+def search_by(perdure: AsyncPerdure) -> str:
+    """Return what the search goes by."""
+    embedder = perdure.app.embedder
+    return "words alone" if embedder is None else f"words and vectors of {embedder.handle}"
+
+
 async def plain_agent(perdure: AsyncPerdure, name: str, model: str, prompt: str) -> AsyncAgent:
     """Return the agent of this name, which has a prompt of `texts()` and nothing else."""
     return await perdure.get_or_create_agent(
