@@ -47,7 +47,7 @@ def run(address: Path, source: str, place: Path | str, moment: int) -> int:
     """Import in a process that is killed at this moment; return the number of moments, -1: it was killed."""
     command = [sys.executable, "-m", "tests.faults.importing_program", str(address), source, str(place), str(moment)]
     ours = environment(address.parent, PERDURE_SCHEDULES="off")
-    done = subprocess.run(command, env=ours, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, env=ours, capture_output=True, timeout=300, check=False)
     assert done.returncode in (0, -9), done.stderr.decode()
     return int(done.stdout) if done.returncode == 0 else -1
 

@@ -36,7 +36,7 @@ def push(folder: Path, moment: int) -> int:
     program = [sys.executable, "-m", "tests.faults.memory_git_program"]
     command = [*program, str(folder / "perdure.db"), str(folder / "mine")]
     ours = environment(folder, TMPDIR=str(folder), PERDURE_SCHEDULES="off")
-    done = subprocess.run([*command, str(moment)], env=ours, capture_output=True, timeout=60, check=False)
+    done = subprocess.run([*command, str(moment)], env=ours, capture_output=True, timeout=300, check=False)
     assert done.returncode in (0, -9), done.stderr.decode()
     return int(done.stdout) if done.returncode == 0 else -1
 
