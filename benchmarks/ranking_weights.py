@@ -36,6 +36,7 @@ from perdure.search.ranking.late import LATE_ROWS, late_scores, pack_signs
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Column, Pool, PoolScope, QueryHints
 from perdure.search.ranking.query import without_names
+from perdure.search.ranking.related import FIRST_PERSON, related_degrees, related_words
 from perdure.search.ranking.weights import HYBRID, LEXICAL, Weights
 
 __all__ = ["main"]
@@ -47,10 +48,12 @@ MULTI_HOP = 1
 # The weights that are tried one at a time around the preset; round numbers on purpose.
 TRIED: Mapping[str, Sequence[float]] = {
     "session": (0.3, 0.5, 0.8),
+    "related": (0.03, 0.05, 0.07),
     "speaker": (1.2, 1.6, 2.0),
     "length": (0.2, 0.4, 0.6),
     "asks": (-0.4, -0.7, -1.0),
     "answers": (0.2, 0.5, 0.8),
+    "first_person": (0.2, 0.4, 0.6),
     "when": (0.3, 0.6, 1.0),
     "name": (0.2, 0.4, 0.7),
     "span": (2.0, 3.0, 4.0),
@@ -207,6 +210,7 @@ class _Rows:
             "chars": np.array([float(len(text)) for text in self.texts]),
             "asks": asks,
             "answers": np.r_[False, asks[:-1] & (sessions[1:] == sessions[:-1])],
+            "first_person": related_degrees([FIRST_PERSON], self.texts)[0] > 0,
         }
         self.scope = PoolScope(
             rows=len(turns),
@@ -216,8 +220,12 @@ class _Rows:
         )
 
     def pool(self, query: str, cosines: Column | None) -> tuple[Column, Pool]:
-        counts = clause_counts(parse_query(without_names(query, self.names)), self.texts)
+        parsed = parse_query(without_names(query, self.names))
+        counts = clause_counts(parsed, self.texts)
+        related = related_degrees(related_words(parsed), self.texts)
         found = np.asarray(counts.any(axis=0), bool)
+        if cosines is None and found.any():
+            found |= related.any(axis=0)
         scope = self.scope
         if cosines is not None:
             found[np.argsort(-cosines)[:NEAREST]] = True
@@ -231,6 +239,8 @@ class _Rows:
         columns = {name: values[rows] for name, values in self.columns.items()}
         if cosines is not None:
             columns["dense"] = cosines[rows].astype(float)
+        else:
+            columns["related"] = related[:, rows]
         if asked := kind_asked(query):
             columns["asked"] = np.array([count_asked(asked, self.texts[row]) for row in rows])
         return rows, Pool.of(rows, scope, counts=counts[:, rows], **columns)

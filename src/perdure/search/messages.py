@@ -23,6 +23,7 @@ from perdure.search.ranking.hits import HITS_MAX, Hits, MessageHit, SearchReport
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import AskedKind, Pool, PoolScope
 from perdure.search.ranking.query import VectorMatches, match_vectors, match_words, report_search, without_names
+from perdure.search.ranking.related import FIRST_PERSON, Related, related_degrees, related_query, related_words
 from perdure.search.ranking.weights import HYBRID, LEXICAL
 from perdure.storage.tx import Tx
 
@@ -36,10 +37,12 @@ NEIGHBOURS = 2
 """How far apart in a session rows may share their words, in places."""
 NEIGHBOUR_SHARE = 0.4
 """A row that matches only by its neighbours is a hit from this share of the best score on."""
-NEIGHBOURED_OF, WORDS_NEIGHBOURED = 3, 24
+NEIGHBOURED_OF, WORDS_NEIGHBOURED = 3, 12
 """The first third of the candidates bring their neighbours into the pool; without vectors, so many. More find nothing
 more."""
 SPAN_CANDIDATES = 60
+RELATED_CANDIDATES = 40
+"""Without vectors, so many rows that have related words only join the candidates."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,6 +117,11 @@ def rank_messages(
             tx.messages.match(agent.id, query, where=where, limit=max(words_max, min(limit, HITS_MAX)), known=scope)
         ],
     )
+    by_related: list[int] = []
+    related: Related = ()
+    if matches.seqs and not by_vectors.rows:
+        related = related_words(query)
+        by_related = _find_related(tx, agent, related_query(query), matches.seqs, where=where, scope=scope)
     now = _history_clock(history, request.now)
     times = spans(request.text, now=now, timezone=request.timezone)
     in_spans = history.seq[:0]
@@ -121,7 +129,8 @@ def rank_messages(
         in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.get_last_seqs(agent.id)), times)
     wordings = find_wordings(tx, agent, request, query, scope.graph_id)
     by_wordings = _select_masked(history, mask, np.array(list(wordings), np.int64))
-    candidates = np.concatenate([np.asarray(matches.seqs, np.int64), nearest, in_spans, by_wordings])
+    found = np.array([*matches.seqs, *by_related], np.int64)
+    candidates = np.concatenate([found, nearest, in_spans, by_wordings])
     seqs, indexes = _with_neighbours(
         history, mask, candidates, candidate_count // NEIGHBOURED_OF if by_vectors.rows else WORDS_NEIGHBOURED
     )
@@ -135,7 +144,7 @@ def rank_messages(
         spans=[(span.start.timestamp(), span.end.timestamp()) for span in times],
         now=now.timestamp(),
     )
-    pool = _pool(history, indexes, seqs, texts, query, matches, by_vectors, wordings, asked=hints.asked)
+    pool = _pool(history, indexes, seqs, texts, query, matches, by_vectors, wordings, related, asked=hints.asked)
     ranked = rank(pool, hints, HYBRID if by_vectors.rows else LEXICAL)
     ran = report_search(query, [by_vectors], times, rows=scope.count, pool=len(seqs))
     return RankedMessages(agent, history, seqs, ranked, texts, wordings, ran)
@@ -177,6 +186,15 @@ def why_message(tx: Tx, ranking: RankedMessages, row: int, same: Sequence[int] =
         same=tuple(ids[seq] for seq in same if seq in ids),
         facts=tuple(one.id for one in ranking.wordings.get(int(ranking.seqs[row]), ())),
     )
+
+
+def _find_related(
+    tx: Tx, agent: Agent, query: Query, known: Sequence[int], *, where: MessageFilter, scope: MessageScope
+) -> list[int]:
+    """Return the numbers of the newest rows that the query for related words finds, without the known ones."""
+    hidden = set(known)
+    found = tx.messages.match(agent.id, query, where=where, limit=RELATED_CANDIDATES + len(hidden), known=scope).seqs
+    return [seq for seq in found if seq not in hidden][:RELATED_CANDIDATES]
 
 
 def _select_masked(history: LogColumns, mask: NDArray[np.bool_] | None, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -229,6 +247,7 @@ def _pool(
     matches: Matches,
     by_vectors: VectorMatches,
     wordings: Mapping[int, Sequence[Wording]],
+    related: Related,
     *,
     asked: AskedKind,
 ) -> Pool:
@@ -239,6 +258,7 @@ def _pool(
         asked: what the query asks for.
     """
     row_texts = list(map(texts.__getitem__, seqs.tolist()))
+    degrees = related_degrees([*related, FIRST_PERSON], row_texts)
     spot, occurred_at, traits = history.columns(indexes)
     return Pool(
         seq=seqs,
@@ -249,6 +269,8 @@ def _pool(
         counts=add_words(clause_counts(query, row_texts), query, seqs, wordings),
         dense=by_vectors.scores_of(seqs),
         asked=np.array([count_asked(asked, text) for text in row_texts]) if asked else None,
+        related=degrees[:-1] if any(related) else None,
+        first_person=degrees[-1] > 0,
         scope=PoolScope(
             rows=max(history.rows, len(seqs)),
             sessions=max(1, len(history.sizes)),

@@ -53,6 +53,8 @@ def pools(draw: st.DrawFn, wild: bool = False) -> Pool:
         asked=column(st.integers(0, 4)),
         uses=column(numbers if wild else st.integers(0, 30)).astype(float),
         counts=counts.astype(float).reshape(clauses, size),
+        related=column(numbers if wild else st.integers(0, 9), clauses * size).astype(float).reshape(clauses, size),
+        first_person=column(st.booleans()),
         dense=column(numbers | st.just(float("nan"))).astype(float),
     )
 
@@ -91,7 +93,9 @@ def test_the_order_of_the_clauses_changes_nothing(pool: Pool, random: Any) -> No
     """What stands first in a query is not worth more."""
     shuffled = list(range(len(pool.counts)))
     random.shuffle(shuffled)
-    other = replace(pool, counts=pool.counts[np.array(shuffled, int)])
+    assert pool.related is not None
+    order = np.array(shuffled, int)
+    other = replace(pool, counts=pool.counts[order], related=pool.related[order])
 
     one, two = rank(pool, ANY_HINTS, HYBRID), rank(other, ANY_HINTS, HYBRID)
     assert sorted(np.round(one.scores, 9)) == sorted(np.round(two.scores, 9))
@@ -231,6 +235,28 @@ def test_a_rows_neighbours_share_its_words() -> None:
     assert ranked.order[2:4].tolist() == [4, 1]
     assert ranked.explain(3).parts["neighbour_words"] > 0
     assert ranked.relevant.tolist() == [True, False, False, False, False, False]
+
+
+def test_a_related_word_lifts_its_row_but_never_over_the_word_itself() -> None:
+    """A row with a related word is before one without, and behind one with the query's own word; it is no match of its
+    own, and not a neighbour's word."""
+    words = {"counts": np.array([[1.0, 0, 0, 0]]), "related": np.array([[0, 9.0, 0, 0]])}
+    pool = Pool.of(np.arange(4), PoolScope(rows=100), session=np.arange(4), place=np.zeros(4, int), **words)
+
+    ranked = rank(pool, QueryHints(), LEXICAL)
+    assert ranked.order[:2].tolist() == [0, 1]
+    assert ranked.relevant.tolist() == [True, False, False, False]
+    assert ranked.evidence()[1] == 0
+    assert ranked.explain(1).parts["related_words"] > 0
+    assert "related_words" not in ranked.explain(0).parts
+
+
+def test_the_first_person_lifts_its_row_but_no_neighbour_over_a_match() -> None:
+    """Of two matches, the one that says "I" is first; a row without a match stays behind them."""
+    counts = np.array([[1.0, 1.0, 0]])
+
+    pool = small(counts=counts, place=np.arange(3), first_person=np.array([True, False, True]))
+    assert rank(pool, QueryHints(), replace(LEXICAL, first_person=9.0)).order.tolist() == [0, 1, 2]
 
 
 def test_a_session_that_holds_the_words_lifts_its_rows() -> None:

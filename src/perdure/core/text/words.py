@@ -47,7 +47,7 @@ _WORDS = (
     "|(?P<symbol>[\u2190-\u21ff\u2300-\u27bf\u2900-\u2bff\U0001f000-\U0001faff])"
 )
 # What _WORDS finds in ASCII stands between spaces after this, in lower case.
-_ASCII_LOWER = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
+ASCII_LOWER = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else 32 for byte in range(256))
 _LATIN = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _MARKS = re.compile("[\u0300-\u036f]+")
@@ -68,7 +68,7 @@ class _Stemmers(threading.local):
     """Stemmers keep state while they work, so each thread has its own."""
 
     def __init__(self) -> None:
-        self.english = Stemmer.Stemmer("english", 0)  # `_english_stem` caches
+        self.english = Stemmer.Stemmer("english", 0)  # `english_stem` caches
         self.russian = Stemmer.Stemmer("russian")
 
 
@@ -76,7 +76,7 @@ _stemmers = _Stemmers()
 
 
 @functools.lru_cache(maxsize=MAX_STEMS)
-def _english_stem(word: str) -> str:
+def english_stem(word: str) -> str:
     """Return the Snowball stem of a word in lower case."""
     stem: str = _stemmers.english.stemWord(word)
     return stem
@@ -84,10 +84,12 @@ def _english_stem(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Tokens that must stand next to each other in a text; with `prefix`, the last one may be a word's beginning."""
+    """Tokens that must stand next to each other in a text, or any one of them with `either`; with `prefix`, the last
+    may be a word's beginning."""
 
     tokens: tuple[str, ...]
     prefix: bool = False
+    either: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +141,10 @@ def index_words(text: str) -> str:
 
 def _ascii_words(text: str) -> tuple[list[str], list[str]]:
     """Return (the stems of an ASCII text in order, those of its words that differ from their stems)."""
-    words = text.encode().translate(_ASCII_LOWER).decode().split()
+    words = text.encode().translate(ASCII_LOWER).decode().split()
     if len(text) > MAX_TOKEN_CHARS and max(map(len, words), default=0) > MAX_TOKEN_CHARS:
         words = [word[:MAX_TOKEN_CHARS] for word in words]
-    stem_list = list(map(_english_stem, words))
+    stem_list = list(map(english_stem, words))
     return stem_list, [word for word, stem in zip(words, stem_list, strict=True) if word != stem]
 
 
@@ -222,9 +224,9 @@ def _words() -> re.Pattern[str]:
 def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield (kind, tokens): a word is (stem, original), a run its bigrams and last character, a symbol itself."""
     if text.isascii():
-        for word in text.encode().translate(_ASCII_LOWER).decode().split():
+        for word in text.encode().translate(ASCII_LOWER).decode().split():
             word = word[:MAX_TOKEN_CHARS]
-            yield "word", (_english_stem(word), word)
+            yield "word", (english_stem(word), word)
         return
     normal = unicodedata.normalize("NFKC", text).casefold()
     for match in _words().finditer(normal):
@@ -235,7 +237,7 @@ def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
             yield kind, (text,)
         else:
             word = (text if text.isascii() else _without_marks(text))[:MAX_TOKEN_CHARS]
-            stem = _stemmers.russian.stemWord(word) if _CYRILLIC.match(word) else _english_stem(word)
+            stem = _stemmers.russian.stemWord(word) if _CYRILLIC.match(word) else english_stem(word)
             yield kind, (stem, word)
 
 

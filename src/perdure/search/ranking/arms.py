@@ -77,7 +77,7 @@ def _shares(before: tuple[float, ...], after: tuple[float, ...]) -> Column:
 def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool = False) -> Column:
     """Return (n) the bm25 of each row as a share of the best possible score, 0 to about 1.
 
-    Words of its neighbours count in part, unless `alone`.
+    Words of its neighbours count in part, and related words, unless `alone`.
 
     Source: Robertson and Walker, SIGIR 1994; sharing counts before saturation as in BM25F (CIKM 2004).
     """
@@ -87,17 +87,20 @@ def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool =
         clause_rows = np.add.reduce(pool.counts >= 1, axis=1).tolist()
     rarity = _rarity(clause_rows, pool.scope.rows)
     counts = pool.counts if alone else near.share(pool.counts, weights.before, weights.after)
+    if pool.related is not None and not alone:
+        counts = np.maximum(counts, weights.related * pool.related)
     mean = pool.scope.mean_chars
     length = pool.chars * (k1 * share / (float(mean) if 1.0 <= mean < np.inf else 1.0))  # 1: it is unknown
     length += max(k1 * (1 - share), NO_SPREAD)
     return _weighted_mean(rarity, counts, length, most=k1 + 1)
 
 
-def session_scores(pool: Pool, near: Neighbours) -> tuple[Column, Column, int]:
+def session_scores(pool: Pool, near: Neighbours, weights: Weights) -> tuple[Column, Column, int]:
     """Return (bm25 of each session by its rows with any clause, its rows in the pool, the number of sessions)."""
     first, pool_sizes = near.firsts()
     session_count = max(pool.scope.sessions, len(first))
-    counts = np.add.reduceat(pool.counts, first, axis=1)
+    counts = pool.counts if pool.related is None else np.maximum(pool.counts, weights.related * pool.related)
+    counts = np.add.reduceat(counts, first, axis=1)
     rarity = _rarity(np.add.reduce(counts > 0, axis=1).tolist(), session_count)
     length = _session_rows(pool, first) * (2.0 * 0.75 * session_count / max(pool.scope.rows, 1))
     length += 2.0 * 0.25

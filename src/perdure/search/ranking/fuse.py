@@ -89,10 +89,11 @@ class Ranking:
         parts["answers"] = weights.answers * float(pool.traits[ANSWERS, row])
         rows, near, back = _sort_by_session(pool)
         at = row if back is None else int(back[row])
-        with_neighbours, alone = (word_scores(rows, near, weights, alone=only) for only in (False, True))
-        own = parts.get("words", 0.0) * (float(alone[at] / with_neighbours[at]) if with_neighbours[at] > 0 else 1.0)
-        neighbours = parts.pop("words", 0.0) - own
-        parts = {"words": own, "neighbour_words": neighbours, **parts}
+        alone = word_scores(rows, near, weights, alone=True)
+        with_neighbours = word_scores(replace(rows, related=None), near, weights)
+        whole, score = word_scores(rows, near, weights)[at], parts.pop("words", 0.0)
+        own, exact = (score * (float(one[at] / whole) if whole > 0 else 1.0) for one in (alone, with_neighbours))
+        parts = {"words": own, "neighbour_words": exact - own, "related_words": score - exact, **parts}
         own_cosine = 0.0
         if (dense := dense_scores(rows, near, weights)) is not None:
             own_cosine = float(dense[0][at])
@@ -100,7 +101,7 @@ class Ranking:
             own = weights.dense * own_cosine
             parts = {**parts, "dense": own, "neighbour_dense": parts["dense"] - own}
         cosine = float(pool.dense[row])
-        sessions, session_sizes, _ = session_scores(rows, near)
+        sessions, session_sizes, _ = session_scores(rows, near, weights)
         return Why(
             score=sum(parts.values()),
             parts={name: value for name, value in parts.items() if value},
@@ -132,7 +133,7 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranking:
     if len(rows.counts):
         raw = word_scores(rows, near, weights)
         parts["words"] = standard_scores(raw, of=scope.rows, floor=weights.floor, weight=weights.lexical)
-        raw, session_sizes, sessions = session_scores(rows, near)
+        raw, session_sizes, sessions = session_scores(rows, near, weights)
         raw = standard_scores(raw, of=sessions, floor=weights.session_floor, weight=weights.session)
         parts["session"] = raw.repeat(session_sizes)
     if (dense := dense_scores(rows, near, weights)) is not None:
@@ -153,6 +154,11 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranking:
     plain = score
     parts["length"] = weights.length * length_scores(rows.chars)
     score = plain + parts["length"]
+    if weights.first_person and rows.first_person is not None:
+        # A text that waits for its vector must not fall behind for what it lacks meanwhile.
+        lifted = rows.first_person if dense is None else rows.first_person | np.isnan(rows.dense)
+        parts["first_person"] = weights.first_person * lifted
+        score += parts["first_person"]
     relevance = np.maximum(score, 0.0)
     if weights.recency and hints.now == hints.now:
         parts["recency"] = recency = _recency(rows, hints, weights)

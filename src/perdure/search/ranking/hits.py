@@ -37,8 +37,8 @@ class Why:
 
     Args:
         score: the sum of `parts`.
-        parts: name of a signal -> its addend: words, neighbour_words, session, dense, neighbour_dense, late, speaker,
-            role, length, asks, answers, when, span, recency, use; without zeros.
+        parts: name of a signal -> its addend: words, neighbour_words, related_words, session, dense, neighbour_dense,
+            late, speaker, role, length, asks, answers, when, span, recency, use; without zeros.
         words: the share of the query's words that the text holds, 0 to about 1, by bm25.
         session_words: the same of its session.
         cosine: of its vector and the query's; None if there is none, or vectors were not searched.

@@ -81,6 +81,8 @@ class Pool:
         chars: (n) length of the text.
         occurred_at: (n) epoch seconds; minus infinity: unknown.
         counts: (k, n) how often each clause of the query occurs in the text, from `matching.clause_counts`.
+        related: (k, n) the degree of its word that is most related to each clause, 0 to 9; None: they do not count.
+        first_person: (n) whether it says "I" or "we"; None: it does not matter.
         dense: (n) cosine to the query; nan: unknown.
         asked: (n) how much of what the query asks for it holds, from `hints.count_asked`; None: it does not matter.
         uses: (n) how often the row was used; None: never.
@@ -95,6 +97,8 @@ class Pool:
     dense: Column
     asked: Column | None = None
     uses: Column | None = None
+    related: Column | None = None
+    first_person: Column | None = None
     scope: PoolScope
 
     @property
@@ -115,6 +119,8 @@ class Pool:
             dense=self.dense[rows],
             asked=None if self.asked is None else self.asked[rows],
             uses=None if self.uses is None else self.uses[rows],
+            first_person=None if self.first_person is None else self.first_person[rows],
+            related=None if self.related is None else self.related.take(rows, axis=1),
         )
 
     @classmethod
@@ -123,19 +129,19 @@ class Pool:
 
         Args:
             columns_by_name: `session`, `place`, `speaker`, `role`, `occurred_at`, `chars`, `asks`, `answers`, `asked`,
-                `uses`, `counts`, `dense`; None means unknown. Sessions and places are whole numbers, places from 0 to
-                2^31. Without places no row has neighbours.
+                `uses`, `counts`, `related`, `first_person`, `dense`; None means unknown. Sessions and places are whole
+                numbers, places from 0 to 2^31. Without places no row has neighbours.
         Raises: ValueError: columns of different lengths, or with other names.
         """
         size = len(seq)
         columns = {name: column for name, column in columns_by_name.items() if column is not None}
-        if others := columns.keys() - _NEUTRAL.keys() - {"chars", "asked", "uses"}:
+        if others := columns.keys() - _NEUTRAL.keys() - {"chars", "asked", "uses", "related", "first_person"}:
             raise ValueError(f"no columns of a pool: {', '.join(sorted(others))}")
         lengths = {name: np.shape(column)[-1] for name, column in columns.items()}
         if set(lengths.values()) - {size}:
             raise ValueError(f"columns of different lengths: seq has {size} rows, {lengths}")
         known = {**{name: neutral(size) for name, neutral in _NEUTRAL.items()}, **columns}
-        occurred_at, uses = known["occurred_at"], columns.get("uses")
+        occurred_at, uses, related = known["occurred_at"], columns.get("uses"), columns.get("related")
         return cls(
             seq=seq,
             spot=known["session"].astype(np.int64) * SESSION_SPAN + known["place"],
@@ -148,6 +154,8 @@ class Pool:
             dense=known["dense"],
             asked=columns.get("asked"),
             uses=None if uses is None else clip(uses),
+            related=None if related is None else clip(related),
+            first_person=columns.get("first_person"),
             scope=scope,
         )
 

@@ -137,8 +137,10 @@ def matches(
             indexed = np.fromstring(joined or "", np.int64, sep=",")
             if few:  # an index is read faster forwards than backwards
                 indexed = indexed[::-1]
-            held = [f" {' '.join(clause.tokens)}{'' if clause.prefix else ' '}" for clause in clauses]
-            not_indexed = [seq for seq, words in waiting if all(one in f" {words} " for one in held)]
+            held = [_spelled(clause) for clause in clauses]
+            not_indexed = [
+                seq for seq, words in waiting if all(any(one in f" {words} " for one in either) for either in held)
+            ]
             if not_indexed:
                 indexed = np.concatenate((np.array(not_indexed, np.int64), indexed))[:most]
             postings[clauses, most] = indexed
@@ -156,6 +158,12 @@ def matches(
 
     read(*(((clause,), CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses))
     return _choose(query, rows_with, limit, few=few)
+
+
+def _spelled(clause: Clause) -> Sequence[str]:
+    """What a row's words, with a space at both ends, hold one of if the row holds the clause."""
+    spelled = clause.tokens if clause.either else (" ".join(clause.tokens),)
+    return [f" {one}{'' if clause.prefix else ' '}" for one in spelled]
 
 
 def _choose(query: Query, rows_with: Callable[..., NDArray[Any]], limit: int, *, few: bool) -> Matches:

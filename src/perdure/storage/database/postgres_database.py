@@ -191,7 +191,10 @@ class PostgresDatabase:
         below: int | None = None,
     ) -> FullText:
         match = " & ".join(
-            "(" + " <-> ".join(f"'{token}'" for token in clause.tokens) + (":*" if clause.prefix else "") + ")"
+            "("
+            + (" | " if clause.either else " <-> ").join(f"'{token}'" for token in clause.tokens)
+            + (":*" if clause.prefix else "")
+            + ")"
             for clause in clauses
         )
         listed = ", ".join(f"'{label}'" for label in labels)

@@ -53,6 +53,7 @@ FILTERS = ("q", "state", "entity", "relation", "at", "as_of")
 SIGNALS: Mapping[str, str] = {
     "words": "its words",
     "neighbour_words": "the words beside it",
+    "related_words": "words of related meaning",
     "session": "the words of its conversation",
     "dense": "its meaning",
     "neighbour_dense": "the meaning of what stands beside it",
