@@ -65,7 +65,7 @@ def build_result(benchmark: Benchmark) -> dict[str, Any]:
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"perdure": version("perdure"), "python": platform.python_version()},
         "data": {
-            "file": "made from words" if setup.data is None else setup.data.name,
+            "file": "texts made from words" if setup.data is None else setup.data.name,
             "sha256": hash_of(setup.data),
             "cases": len(cases),
             "turns": sum(len(case.turns) for case in cases),
