@@ -34,7 +34,7 @@ from perdure.server.serving.app import create_app
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel, says
-from perdure.ui.pages.routes import PAGES, build_routes
+from perdure.ui.pages.routes import build_routes, page_modules
 
 __all__ = ["fill", "main", "paths_of"]
 
@@ -176,7 +176,7 @@ async def paths_of(agent: AsyncAgent) -> list[str]:
     """
     step, block = (await agent.steps(limit=1))[0], (await agent.blocks.list())[0]
     ids = {"agent_id": agent.id, "run_id": step.run_id, "step_id": step.id, "block_id": block.id}
-    pages = [path for module in PAGES for path in module.pages.paths]
+    pages = [path for module in page_modules() for path in module.pages.paths]
     return [(path + form).format_map(ids) for path in pages for form in FORMS.get(path, ("",))]
 
 

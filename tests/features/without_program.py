@@ -20,7 +20,7 @@ from perdure.core.features import feature_models  # noqa: E402
 from perdure.server.config import ServerConfig  # noqa: E402
 from perdure.server.serving.app import build_document, create_app  # noqa: E402
 from perdure.testing import ScriptedModel, says  # noqa: E402
-from perdure.ui.pages.routes import PAGES, build_routes  # noqa: E402
+from perdure.ui.pages.routes import build_routes, page_modules  # noqa: E402
 
 OUTSIDE = (".sandbox.inside.", ".adapters.")
 for module in pkgutil.walk_packages(perdure.__path__, "perdure."):
@@ -45,7 +45,7 @@ async def main() -> None:
         assert (await agent.send("What is my name?")).text
         app = create_app(library, ServerConfig(), pages=build_routes())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8283") as client:
-            for page in PAGES:
+            for page in page_modules():
                 for path in page.pages.paths:
                     if "{" not in path and path != "/why":  # which needs something to ask about
                         answer = await client.get(path)

@@ -17,7 +17,7 @@ from perdure.core.text.reprs import plural
 from perdure.features.access.service import Access
 from perdure.server.config import ServerConfig
 from perdure.testing import calls, says
-from perdure.ui.pages.routes import PAGES
+from perdure.ui.pages.routes import page_modules
 from tests.ui.browser import BASE, dashboard, tags_of, text_of, undo
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"
@@ -113,7 +113,7 @@ async def test_each_page_has_a_json_twin() -> None:
 
 def paths_without_ids() -> list[str]:
     """The pages that are about everything there is."""
-    paths = [path for module in PAGES for path in module.pages.paths]
+    paths = [path for module in page_modules() for path in module.pages.paths]
     return [path for path in paths if "{" not in path and path != "/why"]
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from perdure.context.sections.envelopes import envelope
 from perdure.core.errors import HookBlocked
 from perdure.core.events import HookAnswered
-from perdure.core.hooks import Hook, HookInfo, HookPayload, HookPoint, Verdict
+from perdure.core.hooks import Hook, HookPayload, HookPoint, Verdict
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +51,6 @@ class Hooks:
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self._hooks = tuple(hooks)
         self.points = frozenset(point for hook in self._hooks for point in hook.info.points)
-
-    @property
-    def infos(self) -> tuple[HookInfo, ...]:
-        """What is known of each hook, in their order."""
-        return tuple(hook.info for hook in self._hooks)
 
     async def fire(self, payload: HookPayload) -> HookOutcome:
         """Call the hooks of the payload's point. Never raises for what a hook does."""

@@ -16,7 +16,7 @@ from perdure.features.access.service import Access
 from perdure.features.access.values import AuditFilter
 from perdure.server.config import ServerConfig
 from perdure.server.routes.health import VERSION
-from perdure.ui.pages.routes import PAGES as MODULES
+from perdure.ui.pages.routes import page_modules
 from tests.ui.browser import dashboard, text_of
 from tests.ui.chromium import needs_chromium, open_page, serious_findings
 from tests.ui.test_browser import chromium, open_dashboard
@@ -148,7 +148,9 @@ async def test_every_page_opens_for_who_is_signed_in() -> None:
         cookie = {"cookie": signed.headers["set-cookie"].partition(";")[0]}
         client.headers.pop("hx-request")
         client.cookies.clear()
-        paths = [path for module in MODULES for path in module.pages.paths if "{" not in path or "{agent_id}" in path]
+        paths = [
+            path for module in page_modules() for path in module.pages.paths if "{" not in path or "{agent_id}" in path
+        ]
         assert {"/groups", "/why", "/settings", "/approvals"} <= {*paths}
         for path in paths:
             where = path.format(agent_id=agent.id) + "?of=human"

@@ -339,14 +339,11 @@ class AsyncArchive(AsyncArchiveById):
 class AsyncAgentArchives(AsyncPart):
     """The archives of one agent; the first of them takes the texts that the agent stores."""
 
-    async def list(self) -> list[AsyncArchive]:
+    @reads
+    def list(self, tx: Tx) -> list[AsyncArchive]:
         """The archives, in the order in which they were attached."""
-
-        def load(tx: Tx) -> Sequence[ArchiveInfo]:
-            tx.agents.model(self._id)
-            return tx.archives.list_by_agent(self._id)
-
-        return [AsyncArchive(self._app, archive) for archive in await self._ports.store.read(load)]
+        tx.agents.model(self._id)
+        return [AsyncArchive(self._app, archive) for archive in tx.archives.list_by_agent(self._id)]
 
     async def attach(self, archive_id: ArchiveId) -> None:
         """Let the agent find what is in an archive. Attaching twice is no error. Raises: NotFound."""

@@ -87,26 +87,27 @@ class AsyncPassages(AsyncPart):
         where = passage_filter(**conditions)
         return await self._ports.store.read(list_passages, self.id, where=where, limit=limit, after_seq=after_seq)
 
-    async def passage(self, passage_id: PassageId) -> Passage:
+    @reads
+    def passage(self, tx: Tx, passage_id: PassageId) -> Passage:
         """The passage of this id. Raises: NotFound, also for another owner's."""
+        return self._own(tx, passage_id)
+
+    def _own(self, tx: Tx, passage_id: PassageId) -> Passage:
+        """The owner's passage of this id. Raises: InvalidInput; NotFound, also for another owner's."""
         check_text("passage_id", passage_id)
-        return await self._ports.store.read(get_passage, self.id, passage_id)
+        return get_passage(tx, self.id, passage_id)
 
     @writes
     def update_passage(self, tx: Tx, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it. Raises: NotFound,
         also for another owner's; InvalidInput: a value that can't be used, no such field."""
-        check_text("passage_id", passage_id)
-        fields, now = changes_in_utc(changes), self._ports.clock.now()
-        return update_passage(tx, get_passage(tx, self.id, passage_id), fields, at=now)
+        return update_passage(tx, self._own(tx, passage_id), changes_in_utc(changes), at=self._ports.clock.now())
 
     @writes
     def restore_passage(self, tx: Tx, passage_id: PassageId) -> Passage:
         """Have a faded or archived passage recalled and found again; return it. Raises: NotFound, also for another
         owner's."""
-        check_text("passage_id", passage_id)
-        now = self._ports.clock.now()
-        return restore_passage(tx, get_passage(tx, self.id, passage_id), at=now)
+        return restore_passage(tx, self._own(tx, passage_id), at=self._ports.clock.now())
 
     @writes
     def shelve_passage(self, tx: Tx, passage_id: PassageId) -> Passage:
@@ -114,15 +115,12 @@ class AsyncPassages(AsyncPart):
 
         Raises: NotFound, also for another owner's.
         """
-        check_text("passage_id", passage_id)
-        now = self._ports.clock.now()
-        return shelve_passage(tx, get_passage(tx, self.id, passage_id), at=now)
+        return shelve_passage(tx, self._own(tx, passage_id), at=self._ports.clock.now())
 
-    async def delete_passage(self, passage_id: PassageId) -> None:
+    @writes
+    def delete_passage(self, tx: Tx, passage_id: PassageId) -> None:
         """Remove a passage. Raises: NotFound, also for another owner's."""
-        check_text("passage_id", passage_id)
-        now = self._ports.clock.now()
-        await self._ports.store.write(lambda tx: delete_passage(tx, get_passage(tx, self.id, passage_id), at=now))
+        delete_passage(tx, self._own(tx, passage_id), at=self._ports.clock.now())
 
 
 class AsyncArchival(AsyncSearch, AsyncPassages):
@@ -153,15 +151,12 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         """
         return await self._ports.store.read(_load_agent_page, self.id, page, text, where)
 
-    async def count_passages(self, **conditions: Unpack[PassageConditions]) -> int:
+    @reads
+    def count_passages(self, tx: Tx, **conditions: Unpack[PassageConditions]) -> int:
         """How many passages of the agent's archives meet these `PassageConditions`. Raises: InvalidInput; NotFound."""
         where = passage_filter(**conditions)
-
-        def count(tx: Tx) -> int:
-            tx.agents.model(self.id)
-            return sum(len(tx.passages.seqs(one.id, where=where)) for one in tx.archives.list_by_agent(self.id))
-
-        return await self._ports.store.read(count)
+        tx.agents.model(self.id)
+        return sum(len(tx.passages.seqs(one.id, where=where)) for one in tx.archives.list_by_agent(self.id))
 
     async def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it; `undo` takes it
@@ -169,11 +164,10 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
 
         Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
         """
-        check_text("passage_id", passage_id)
         fields, now = changes_in_utc(changes), self._ports.clock.now()
 
         def write(tx: Tx) -> Passage:
-            before = get_passage(tx, self.id, passage_id)
+            before = self._own(tx, passage_id)
             after = update_passage(tx, before, fields, at=now)
             if after != before:
                 item = passage_item(before, after)
@@ -260,12 +254,10 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
     ) -> Correction:
         """Change each of these passages by `correct`, in one transaction and as one correction, whose text begins with
         `verb`. Raises: NotFound."""
-        for passage_id in ids:
-            check_text("passage_id", passage_id)
         now = self._ports.clock.now()
 
         def write(tx: Tx) -> Correction:
-            passages = [get_passage(tx, self.id, passage_id) for passage_id in dict.fromkeys(ids)]
+            passages = [self._own(tx, passage_id) for passage_id in dict.fromkeys(ids)]
             what = f"passage: {passages[0].text}" if len(passages) == 1 else f"{len(passages)} passages"
             return record(tx, self.id, "passage", f"{verb}{what}", [correct(tx, one) for one in passages], at=now)
 

@@ -69,19 +69,16 @@ def _is_lines(value: object) -> bool:
 class AsyncApproval(AsyncRequests):
     """The calls of an agent that wait; `AsyncAgent` has these methods."""
 
-    async def pending(self, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
+    @reads
+    def pending(self, tx: Tx, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
         """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
         there are any, the conversation takes answers only. Else those of the helpers that work for it, whose answers
         are given here too. Raises: InvalidInput, NotFound."""
-
-        def load(tx: Tx) -> Sequence[PendingCall]:
-            found = find_conversation(tx, self.id, conversation)
-            if found.pending_run_seq is not None or tx.runs.find_active(*found.key) is None:
-                return pending_calls(tx, found)
-            waiting = helpers_waiting(tx, [found.key]).get(found.key, ())
-            return [call for one in waiting for call in pending_calls(tx, one)]
-
-        return await self._ports.store.read(load)
+        found = find_conversation(tx, self.id, conversation)
+        if found.pending_run_seq is not None or tx.runs.find_active(*found.key) is None:
+            return pending_calls(tx, found)
+        waiting = helpers_waiting(tx, [found.key]).get(found.key, ())
+        return [call for one in waiting for call in pending_calls(tx, one)]
 
     async def pending_edits(self, call: PendingCall) -> Sequence[MemoryEdit]:
         """The changes of blocks that a pending call would make if it ran now; nothing is changed. None of a tool that

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -12,36 +16,18 @@ from starlette.routing import BaseRoute, Route
 from perdure.server.access.gate import Gate
 from perdure.server.access.session import COOKIE, SESSION_S
 from perdure.ui.answers import asset_answer, assets
-from perdure.ui.pages import (
-    agent_settings,
-    approvals,
-    changes,
-    chat,
-    chat_stream,
-    connections,
-    context,
-    conversations,
-    data,
-    home,
-    memory,
-    pictures,
-    runs,
-    search,
-    settings,
-    tools,
-)
 from perdure.ui.render import HEADERS, Notice, environment, feature_pages, form_of, html
 
-PAGES = (
-    *(home, changes, chat, conversations, pictures, chat_stream, approvals, context, memory, tools, agent_settings),
-    *(runs, search, connections, data, settings),
-    *feature_pages(),
-)
+
+def page_modules() -> Sequence[Any]:
+    """The modules of `ui.pages` and of the features that have `pages`."""
+    names = sorted(one.name for one in pkgutil.iter_modules([str(Path(__file__).parent)], f"{__package__}."))
+    return [module for module in (*map(import_module, names), *feature_pages()) if hasattr(module, "pages")]
 
 
 def build_routes() -> list[BaseRoute]:
     """Every route of the dashboard, in the order in which they are looked up."""
-    routes: Sequence[BaseRoute] = [route for module in PAGES for route in module.pages.routes]
+    routes: Sequence[BaseRoute] = [route for module in page_modules() for route in module.pages.routes]
     return [
         Route("/static/{name}", static, methods=["GET"]),
         Route("/sign-in", sign_in, methods=["GET"]),
