@@ -12,19 +12,8 @@ from typing import TypeVar
 
 from perdure.context.engines.sliding_window import tokens_leaving
 from perdure.context.sections.stubs import row_tokens, stub_chars
+from perdure.context.window import plan as plans
 from perdure.context.window.atoms import atoms
-from perdure.context.window.plan import (
-    NODE_OVERHEAD,
-    Evict,
-    Merge,
-    Plan,
-    Situation,
-    Stub,
-    evict_atoms,
-    input_rows,
-    messages_of,
-    split_atoms,
-)
 from perdure.core.errors import PerdureError
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
@@ -36,34 +25,34 @@ class PlanRefused(PerdureError):
     """A plan of a context engine that can't be carried out."""
 
 
-def check_plan(situation: Situation, plan: object) -> Plan:
+def check_plan(situation: plans.Situation, plan: object) -> plans.Plan:
     """Return the plan that an engine returned, rebuilt from what the situation holds. Raises: PlanRefused. A plan cuts
     between atoms, takes only what a model has answered, keeps the run's input, and makes the view smaller."""
     match plan:
-        case Evict():
+        case plans.Evict():
             return _check_evict(situation, plan)
-        case Merge():
+        case plans.Merge():
             return _check_merge(situation, plan)
-        case Stub():
+        case plans.Stub():
             return _check_stub(situation, plan)
         case _:
             raise PlanRefused(f"it returned {type(plan).__name__}: a plan is Evict, Merge or Stub")
 
 
-def _check_evict(situation: Situation, plan: Evict) -> Evict:
+def _check_evict(situation: plans.Situation, plan: plans.Evict) -> plans.Evict:
     """Return the eviction, rebuilt from the situation's rows and nodes. Raises: PlanRefused."""
-    candidates, fixed = split_atoms(situation)
+    candidates, fixed = plans.split_atoms(situation)
     leaving = candidates[: len(plan.atoms)]
     named = _numbers([message for atom in plan.atoms for message in atom.messages])
-    if named != _numbers(messages_of(leaving)):
-        unseen = _numbers(messages_of(fixed))
+    if named != _numbers(plans.messages_of(leaving)):
+        unseen = _numbers(plans.messages_of(fixed))
         if set(named) & set(unseen):
             raise PlanRefused(f"it evicts message {min({*named} & {*unseen})}, which no model has answered yet")
         raise PlanRefused("what it evicts is not the oldest messages in view, cut where calls have all their results")
-    rows = [*situation.pinned, *messages_of(leaving)]
+    rows = [*situation.pinned, *plans.messages_of(leaving)]
     pinned = _own_values(_numbers(plan.pinned), rows, "it pins a message that is not among those that leave")
     stay = {message.seq for message in pinned}
-    needed = {message.seq for message in input_rows(situation)} & set(_numbers(rows))
+    needed = {message.seq for message in plans.input_rows(situation)} & set(_numbers(rows))
     if not needed <= stay:
         raise PlanRefused(f"message {min(needed - stay)} leaves, which the run answers")
     if any(set(_numbers(atom.messages)) & stay and not set(_numbers(atom.messages)) <= stay for atom in atoms(rows)):
@@ -76,29 +65,31 @@ def _check_evict(situation: Situation, plan: Evict) -> Evict:
     )
     if absorbed != situation.nodes[len(situation.nodes) - len(absorbed) :]:
         raise PlanRefused("it absorbs other summaries than the newest")
-    if prepared and (absorbed or not _covers(prepared, messages_of(leaving))):
+    if prepared and (absorbed or not _covers(prepared, plans.messages_of(leaving))):
         raise PlanRefused("the prepared summaries stand for other messages than those that leave")
     if not leaving and absorbed:
         raise PlanRefused("it absorbs summaries without evicting a message")
     limit, spent = plan.summary_tokens, 0
     if prepared:
-        spent = sum(node.tokens + NODE_OVERHEAD for node in prepared)
+        spent = sum(node.tokens + plans.NODE_OVERHEAD for node in prepared)
     elif leaving:
         _check_limit(situation, limit, plan.text)
-        spent = limit + NODE_OVERHEAD
+        spent = limit + plans.NODE_OVERHEAD
     _check_gain(tokens_leaving(situation, leaving, absorbed, stay=stay), spent)
-    removal = evict_atoms(situation, leaving, limit if leaving else 0, stay=stay, prepared=prepared, absorbed=absorbed)
+    removal = plans.evict_atoms(
+        situation, leaving, limit if leaving else 0, stay=stay, prepared=prepared, absorbed=absorbed
+    )
     return replace(removal, text=plan.text)
 
 
-def _check_merge(situation: Situation, plan: Merge) -> Merge:
+def _check_merge(situation: plans.Situation, plan: plans.Merge) -> plans.Merge:
     """Return the merge, rebuilt from the situation's nodes. Raises: PlanRefused."""
     nodes = _own_values([node.seq for node in plan.nodes], situation.nodes, "it merges a summary that is not in view")
     seqs = [node.seq for node in situation.nodes]
     first = seqs.index(nodes[0].seq) if nodes else 0
     if not nodes or nodes != situation.nodes[first : first + len(nodes)]:
         raise PlanRefused("it merges no summaries, or summaries that are not neighbours")
-    merge = Merge(nodes, plan.summary_tokens, text=plan.text)
+    merge = plans.Merge(nodes, plan.summary_tokens, text=plan.text)
     if plan.prepared:
         prepared = _own_values(
             [node.seq for node in plan.prepared], situation.prepared, "it takes a summary that is not prepared"
@@ -107,12 +98,12 @@ def _check_merge(situation: Situation, plan: Merge) -> Merge:
             raise PlanRefused("the prepared summary stands for other summaries than those that it merges")
         return replace(merge, prepared=prepared, text=None)
     _check_limit(situation, plan.summary_tokens, plan.text)
-    overhead = NODE_OVERHEAD * (len(nodes) - 1)
+    overhead = plans.NODE_OVERHEAD * (len(nodes) - 1)
     _check_gain(sum(node.tokens for node in nodes) + overhead, plan.summary_tokens)
     return merge
 
 
-def _check_stub(situation: Situation, plan: Stub) -> Stub:
+def _check_stub(situation: plans.Situation, plan: plans.Stub) -> plans.Stub:
     """Return the stubs, with those that the situation has already. Raises: PlanRefused."""
     if not situation.can_open:
         raise PlanRefused("it cuts a message, but the agent has no tool to open the rest")
@@ -128,7 +119,7 @@ def _check_stub(situation: Situation, plan: Stub) -> Stub:
     before = sum(map(situation.tokens_of, changed))
     _check_gain(before, sum(row_tokens(row, stubs, situation.counter) for row in changed))
     sent = any(row.run_seq != situation.run_seq or row.seq <= situation.sent_upto for row in changed)
-    return Stub(stubs, sent=sent)
+    return plans.Stub(stubs, sent=sent)
 
 
 def _numbers(rows: Sequence[Message]) -> list[int]:
@@ -150,7 +141,7 @@ def _covers(nodes: Sequence[SummaryNode], rows: Sequence[Message]) -> bool:
     return edges and all(any(first <= row.seq <= last for first, last in spans) for row in rows)
 
 
-def _check_limit(situation: Situation, limit: object, text: object) -> None:
+def _check_limit(situation: plans.Situation, limit: object, text: object) -> None:
     """Check the size of a new summary, and its text if the engine wrote it. Raises: PlanRefused."""
     if type(limit) is not int or not 0 < limit <= situation.certificate.budget_tokens:
         raise PlanRefused(f"summary_tokens is {limit!r:.40}: a whole number of tokens, within the budget, is needed")

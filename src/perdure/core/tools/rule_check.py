@@ -10,30 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from perdure.core.errors import ToolRulesInvalid
-from perdure.core.tools.rules import (
-    NO_RULES,
-    ChildTools,
-    Conditional,
-    ContinueLoop,
-    ExitLoop,
-    MaxCount,
-    ParentTool,
-    RequiredBeforeExit,
-    RequiresApproval,
-    RunFirst,
-    ToolRule,
-    ToolRules,
-    output_word,
-    parse_rules,
-    rule_to_dict,
-)
+from perdure.core.tools import rules as kinds
 
 NAME_CHARS_MAX, LISTED_MAX, COUNT_MAX = 200, 1_000, 1_000_000
 NAMES_SHOWN = 5
 
 
 def rules_to_settings(
-    rules: Iterable[Mapping[str, Any] | ToolRule], *, before: Sequence[Any] = (), names: Mapping[str, str] | None = None
+    rules: Iterable[Mapping[str, Any] | kinds.ToolRule],
+    *,
+    before: Sequence[Any] = (),
+    names: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Check rules and return them in stored form, with every field.
 
@@ -45,11 +32,13 @@ def rules_to_settings(
     """
     if isinstance(rules, (str, Mapping)) or not isinstance(rules, Iterable):
         raise ToolRulesInvalid(f"tool_rules is {rules!r:.80}: give a list of rules")
-    parsed = parse_rules([rule_to_dict(rule) if isinstance(rule, ToolRule) else rule for rule in rules])
+    parsed = kinds.parse_rules(
+        [kinds.rule_to_dict(rule) if isinstance(rule, kinds.ToolRule) else rule for rule in rules]
+    )
     if names:
-        parsed = parse_rules([_rename_tools(rule_to_dict(rule), names) for rule in parsed.rules])
-    check_rules(parsed, before=parse_rules(before))
-    return [rule_to_dict(rule) for rule in parsed.rules]
+        parsed = kinds.parse_rules([_rename_tools(kinds.rule_to_dict(rule), names) for rule in parsed.rules])
+    check_rules(parsed, before=kinds.parse_rules(before))
+    return [kinds.rule_to_dict(rule) for rule in parsed.rules]
 
 
 def _rename_tools(value: Any, names: Mapping[str, str]) -> Any:
@@ -59,12 +48,12 @@ def _rename_tools(value: Any, names: Mapping[str, str]) -> Any:
     return [_rename_tools(one, names) for one in value] if isinstance(value, list) else names.get(value, value)
 
 
-def check_rules(rules: ToolRules, *, before: ToolRules = NO_RULES) -> None:
+def check_rules(rules: kinds.ToolRules, *, before: kinds.ToolRules = kinds.NO_RULES) -> None:
     """Check that no value is out of range and no two rules contradict each other. `before`: the agent's rules until
     now; if only approvals differ from them, the rest is not checked. Raises: ToolRulesInvalid."""
     same = bool(before) and rules.order_rules == before.order_rules
     for place, rule in enumerate(rules.rules):
-        if not same or isinstance(rule, RequiresApproval):
+        if not same or isinstance(rule, kinds.RequiresApproval):
             _check_values(rule, f"tool_rules.{place}")
     if not same:
         # Two values where only one can hold: an argument, the child for an output.
@@ -80,25 +69,25 @@ def check_rules(rules: ToolRules, *, before: ToolRules = NO_RULES) -> None:
             pairs.check(rule)
 
 
-def _check_values(rule: ToolRule, where: str) -> None:
+def _check_values(rule: kinds.ToolRule, where: str) -> None:
     """Check sizes, names and arguments of one rule; `where` is its place in error texts. Raises: ToolRulesInvalid."""
     names: list[str] = [rule.tool_name]
     args: list[Mapping[str, Any] | None] = []
     match rule:
-        case RunFirst() | RequiredBeforeExit():
+        case kinds.RunFirst() | kinds.RequiredBeforeExit():
             args = [rule.args]
-        case ChildTools():
+        case kinds.ChildTools():
             names, args = [*names, *rule.children], [*rule.child_args.values()]
-        case ParentTool() | Conditional():
+        case kinds.ParentTool() | kinds.Conditional():
             names += rule.children
-        case MaxCount(max_count_limit=limit) if limit > COUNT_MAX:
+        case kinds.MaxCount(max_count_limit=limit) if limit > COUNT_MAX:
             number = str(limit) if limit < 10**20 else "a number of more than 20 digits"
             raise ToolRulesInvalid(f"{where}.max_count_limit is {number}: give at most {COUNT_MAX:,}")
         case _:
             pass
     if len(names) > LISTED_MAX + 1:
         raise ToolRulesInvalid(f"{where} names {len(names) - 1:,} tools: give at most {LISTED_MAX:,}")
-    if isinstance(rule, Conditional) and len(rule.child_output_mapping) > LISTED_MAX:
+    if isinstance(rule, kinds.Conditional) and len(rule.child_output_mapping) > LISTED_MAX:
         raise ToolRulesInvalid(
             f"{where} maps {len(rule.child_output_mapping):,} outputs: give at most {LISTED_MAX:,}, and default_child"
             " for the others"
@@ -114,19 +103,19 @@ def _check_values(rule: ToolRule, where: str) -> None:
         raise ToolRulesInvalid(f"{where}: its arguments can't be written as JSON: {error}") from error
 
 
-def _single_values(rule: ToolRule) -> Iterator[tuple[tuple[str, ...], Any, str]]:
+def _single_values(rule: kinds.ToolRule) -> Iterator[tuple[tuple[str, ...], Any, str]]:
     """Yield (key, value, both in words) of every value that a second rule must not contradict."""
     name = rule.tool_name
     match rule:
-        case RunFirst(args=args):
+        case kinds.RunFirst(args=args):
             for key, value in (args or {}).items():
                 yield (name, key), value, f"{name} is called with {key}={value!r:.40}"
-        case ChildTools(child_args=child_args):
+        case kinds.ChildTools(child_args=child_args):
             for child, args in child_args.items():
                 for key, value in args.items():
                     yield (name, child, key), value, f"{child} is called with {key}={value!r:.40}"
-        case Conditional(child_output_mapping=mapping, default_child=default):
-            words = {output_word(text): (text, child) for text, child in reversed(list(mapping.items()))}
+        case kinds.Conditional(child_output_mapping=mapping, default_child=default):
+            words = {kinds.output_word(text): (text, child) for text, child in reversed(list(mapping.items()))}
             for word, (text, child) in words.items():
                 yield (name, word), child, f"when {name} returns {text!r:.40} comes {child}"
             if default is not None:
@@ -138,7 +127,7 @@ def _single_values(rule: ToolRule) -> Iterator[tuple[tuple[str, ...], Any, str]]
 class _Pairs:
     """The rules by tool, so that one rule is compared with all others at once."""
 
-    def __init__(self, rules: Iterable[ToolRule]) -> None:
+    def __init__(self, rules: Iterable[kinds.ToolRule]) -> None:
         self._exits: set[str] = set()
         self._forbidden: set[str] = set()
         self._parents: dict[str, set[str]] = {}  # child -> the tools right after which it may be called
@@ -147,14 +136,14 @@ class _Pairs:
         for rule in rules:
             name = rule.tool_name
             match rule:
-                case ExitLoop():
+                case kinds.ExitLoop():
                     self._exits.add(name)
-                case MaxCount(max_count_limit=0):
+                case kinds.MaxCount(max_count_limit=0):
                     self._forbidden.add(name)
-                case ChildTools(children=children):
+                case kinds.ChildTools(children=children):
                     listed = frozenset(children)
                     self._children[name] = self._children.get(name, listed) & listed
-                case ParentTool(children=children):
+                case kinds.ParentTool(children=children):
                     self._heirs.setdefault(name, set()).update(children)
                     for child in children:
                         self._parents.setdefault(child, set()).add(name)
@@ -171,30 +160,30 @@ class _Pairs:
                 after = _join_names(parents, " or ")
                 _contradiction(f"{child} may come right after {after} only (parent_last_tool), and that never happens")
 
-    def check(self, rule: ToolRule) -> None:
+    def check(self, rule: kinds.ToolRule) -> None:
         """Check one rule against all others. Raises: ToolRulesInvalid: another rule contradicts it."""
         name, why = rule.tool_name, None
         match rule:
-            case ContinueLoop() if name in self._exits:
+            case kinds.ContinueLoop() if name in self._exits:
                 why = f"{name} ends the run (exit_loop) and must go on (continue_loop)"
-            case ChildTools() | ParentTool() | Conditional() if name in self._exits:
+            case kinds.ChildTools() | kinds.ParentTool() | kinds.Conditional() if name in self._exits:
                 why = f"{name} ends the run (exit_loop), but another tool has to come after it ({rule.type})"
-            case RunFirst() | RequiredBeforeExit() if name in self._forbidden:
+            case kinds.RunFirst() | kinds.RequiredBeforeExit() if name in self._forbidden:
                 why = f"{name} has to be called ({rule.type}), but max_count_per_step is 0"
-            case RunFirst() if name in self._parents:
+            case kinds.RunFirst() if name in self._parents:
                 after = _join_names(self._parents[name], " or ")
                 why = f"{name} has to come first (run_first), but only right after {after} (parent_last_tool)"
-            case ParentTool(children=heirs):
+            case kinds.ParentTool(children=heirs):
                 children = self._children.get(name)
                 if children is not None and children.isdisjoint(heirs):
                     both = f"{_join_names(children)} (constrain_child_tools) and {_join_names(heirs)} ({rule.type})"
                     why = f"right after {name} may come {both}, which have no tool in common"
-            case ChildTools(children=children) | Conditional(children=children):
+            case kinds.ChildTools(children=children) | kinds.Conditional(children=children):
                 missing = [child for child in children if self._why_not(name, child)]
-                if missing and (isinstance(rule, Conditional) or len(missing) == len(children)):
+                if missing and (isinstance(rule, kinds.Conditional) or len(missing) == len(children)):
                     reason = self._why_not(name, min(missing))
                     why = f"after {name} comes {_join_names(missing)} ({rule.type}), but {reason}"
-                elif children == (name,) and isinstance(rule, ChildTools):
+                elif children == (name,) and isinstance(rule, kinds.ChildTools):
                     why = f"after {name} comes only {name} again ({rule.type}), so the run can't end"
             case _:
                 pass

@@ -17,21 +17,9 @@ from perdure.core.incoming.json_limits import parse_json
 from perdure.core.loops import FREE, AgentLoop
 from perdure.core.messages import SEND_MESSAGE, Message, ToolCall, ToolDecision
 from perdure.core.models import ToolChoice
+from perdure.core.tools import rules as kinds
 from perdure.core.tools.arguments import ARGUMENTS
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
-from perdure.core.tools.rules import (
-    ChildTools,
-    Conditional,
-    ContinueLoop,
-    ExitLoop,
-    MaxCount,
-    ParentTool,
-    RequiredBeforeExit,
-    RunFirst,
-    ToolRule,
-    ToolRules,
-    output_word,
-)
 
 EDITED = "\n\n[NOTE: run with arguments that a person changed: "
 """What follows this in a result is ours, not the tool's."""
@@ -54,7 +42,7 @@ class PastCall:
     answer: int = -1
     arguments: str = ""
 
-    def meets(self, rule: RequiredBeforeExit) -> bool:
+    def meets(self, rule: kinds.RequiredBeforeExit) -> bool:
         """Whether this call is one that a rule demands."""
         if self.name != rule.tool_name or not rule.args or self.denied:
             return self.name == rule.tool_name
@@ -69,7 +57,7 @@ class PastCall:
 class RuleScope:
     """The rules of a run, the names of its tools, the calls of the runs that it resumes, and its agent's loop."""
 
-    rules: ToolRules
+    rules: kinds.ToolRules
     tools: frozenset[str]
     earlier: tuple[PastCall, ...] = ()
     loop: AgentLoop = FREE
@@ -99,7 +87,7 @@ class RuleState:
     exit_tool: str | None = None
     problem: str | None = None
     arguments: Mapping[str, Mapping[str, Any]]
-    active: tuple[tuple[ToolRule, frozenset[str]], ...] = ()
+    active: tuple[tuple[kinds.ToolRule, frozenset[str]], ...] = ()
     """Rule -> the tools that it leaves."""
 
     @property
@@ -136,13 +124,13 @@ def why_not_for_run(tools: Sequence[str], name: str) -> str | None:
 class _Constraints:
     """The fields of a `RuleState`, collected from one kind of rule after the other."""
 
-    active: list[tuple[ToolRule, frozenset[str]]] = field(default_factory=list)
+    active: list[tuple[kinds.ToolRule, frozenset[str]]] = field(default_factory=list)
     arguments: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     requires_call: bool = False
     refuses_answer: bool = False
     problem: str | None = None
 
-    def demand(self, rule: ToolRule, tools: frozenset[str]) -> None:
+    def demand(self, rule: kinds.ToolRule, tools: frozenset[str]) -> None:
         """Demand that one of these tools is called next."""
         self.refuses_answer = True
         self.active.append((rule, tools))
@@ -168,12 +156,12 @@ def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer:
     constraints.active += [
         (rule, tools - {rule.tool_name})
         for rule in rules
-        if isinstance(rule, MaxCount) and counts[rule.tool_name] >= rule.max_count_limit
+        if isinstance(rule, kinds.MaxCount) and counts[rule.tool_name] >= rule.max_count_limit
     ]
-    required = [rule for rule in rules if isinstance(rule, RequiredBeforeExit) and rule.tool_name in tools]
+    required = [rule for rule in rules if isinstance(rule, kinds.RequiredBeforeExit) and rule.tool_name in tools]
     open_rules = (rule for rule in required if not any(call.meets(rule) for call in past_calls))
     missing = tuple(dict.fromkeys(map(_demand, open_rules)))
-    exits = {rule.tool_name: rule for rule in rules if isinstance(rule, ExitLoop)}
+    exits = {rule.tool_name: rule for rule in rules if isinstance(rule, kinds.ExitLoop)}
     exit_tool = last.name if last is not None and last.name in exits and last.answer == answer else None
     if exit_tool is not None and not missing:
         constraints.active.append((exits[exit_tool], frozenset()))
@@ -182,7 +170,7 @@ def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer:
     free = not allowed or (bool(past_calls) and past_calls[-1].denied)
     demands = constraints.refuses_answer and not free
     refuses_answer = demands or (rule_scope.loop.heartbeats and bool(allowed))
-    continued = {rule.tool_name for rule in rules if isinstance(rule, ContinueLoop)}
+    continued = {rule.tool_name for rule in rules if isinstance(rule, kinds.ContinueLoop)}
     return RuleState(
         allowed=allowed,
         tools=tools,
@@ -197,14 +185,14 @@ def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer:
     )
 
 
-def _demand(rule: RequiredBeforeExit) -> str:
+def _demand(rule: kinds.RequiredBeforeExit) -> str:
     """What a rule demands to be called, for the model."""
     return f"{rule.tool_name} with {json.dumps(rule.args, ensure_ascii=False)}" if rule.args else rule.tool_name
 
 
-def _constrain_first(constraints: _Constraints, rules: Sequence[ToolRule], tools: frozenset[str]) -> None:
+def _constrain_first(constraints: _Constraints, rules: Sequence[kinds.ToolRule], tools: frozenset[str]) -> None:
     """Before the first call: demand one of the tools that may come first, and set their arguments."""
-    first_rules = [rule for rule in rules if isinstance(rule, RunFirst)]
+    first_rules = [rule for rule in rules if isinstance(rule, kinds.RunFirst)]
     if first := tools & {rule.tool_name for rule in first_rules}:
         for rule in first_rules:
             constraints.demand(rule, first)
@@ -213,17 +201,17 @@ def _constrain_first(constraints: _Constraints, rules: Sequence[ToolRule], tools
 
 
 def _constrain_followers(
-    constraints: _Constraints, rules: Sequence[ToolRule], tools: frozenset[str], last: PastCall
+    constraints: _Constraints, rules: Sequence[kinds.ToolRule], tools: frozenset[str], last: PastCall
 ) -> None:
     """After a call: demand one of the tools that must follow it, and set their arguments."""
     for rule in rules:
         if rule.tool_name != last.name:
             continue
-        if isinstance(rule, ChildTools) and (children := tools & {*rule.children}):
+        if isinstance(rule, kinds.ChildTools) and (children := tools & {*rule.children}):
             constraints.demand(rule, children)
             for name, arguments in rule.child_args.items():
                 constraints.fill(name, arguments)
-        elif isinstance(rule, Conditional):
+        elif isinstance(rule, kinds.Conditional):
             followers, is_unmapped = _followers(rule, last.output)
             if is_unmapped:
                 constraints.active.append((rule, frozenset()))
@@ -235,10 +223,10 @@ def _constrain_followers(
 
 
 def _constrain_children(
-    constraints: _Constraints, rules: Sequence[ToolRule], tools: frozenset[str], last: PastCall | None
+    constraints: _Constraints, rules: Sequence[kinds.ToolRule], tools: frozenset[str], last: PastCall | None
 ) -> None:
     """Allow tools with parents only right after a parent, and after a parent only its children."""
-    parent_rules = [rule for rule in rules if isinstance(rule, ParentTool)]
+    parent_rules = [rule for rule in rules if isinstance(rule, kinds.ParentTool)]
     own_rules = [rule for rule in parent_rules if last is not None and rule.tool_name == last.name]
     open_children = {child for rule in own_rules for child in rule.children}
     children = tools & open_children
@@ -299,15 +287,15 @@ def prefill(arguments: str, filled: Mapping[str, Any] | None) -> str:
     return json.dumps(own | dict(filled), ensure_ascii=False)
 
 
-def _followers(rule: Conditional, output: str | None) -> tuple[frozenset[str] | None, bool]:
+def _followers(rule: kinds.Conditional, output: str | None) -> tuple[frozenset[str] | None, bool]:
     """Return (the tools that may come next by the rule, None: any; whether the output lacks a mapping that it must
     have)."""
     if output is None:  # it is not known before the call has run
         free = rule.default_child is None and not rule.require_output_mapping
         return (None if free else frozenset(rule.children)), False
-    word = output_word(output)
+    word = kinds.output_word(output)
     for text, child in rule.child_output_mapping.items():
-        if output_word(text) == word:
+        if kinds.output_word(text) == word:
             return frozenset({child}), False
     if rule.default_child is not None:
         return frozenset({rule.default_child}), False

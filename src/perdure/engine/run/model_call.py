@@ -11,19 +11,8 @@ from dataclasses import replace
 from perdure.context.sections.assemble import assemble, tools_text
 from perdure.context.sections.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.context.window.budget import measure_overcount
+from perdure.core import errors
 from perdure.core.agents import Agent
-from perdure.core.errors import (
-    HookBlocked,
-    LeaseLost,
-    ModelError,
-    ModelNotFound,
-    ModelOverflow,
-    ModelReplyEmpty,
-    ModelReplyInvalid,
-    ModelStreamCut,
-    PerdureError,
-    StoreError,
-)
 from perdure.core.events import Delta, Event, MessageAdded, StepAbandoned
 from perdure.core.features import Point, find_features
 from perdure.core.ids import MessageId, id_in_run
@@ -99,14 +88,14 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
         tokens = ports.counter.count(parts_to_json(draft.parts)) + MESSAGE_OVERHEAD_TOKENS
         ends = "run_end" not in ports.hooks.points
         return await ports.store.write(_store_said, log, step, ports.inputs(), draft=draft, tokens=tokens, ends=ends)
-    except (GivenBack, LeaseLost, StoreError):
+    except (GivenBack, errors.LeaseLost, errors.StoreError):
         raise
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
-        if not isinstance(error, PerdureError | asyncio.CancelledError):
+        if not isinstance(error, errors.PerdureError | asyncio.CancelledError):
             logger.exception("%s: the call of %s stopped at a defect", log.run.id, step.model)
-        if isinstance(error, ModelOverflow):
+        if isinstance(error, errors.ModelOverflow):
             _guess_window(request, step, error, ports)
         failure, reason = _failure(error)
         return await ports.store.write(
@@ -119,8 +108,10 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             reason=reason,
             exchange=_exchange(error, work.reply),
             usage=_usage(error, work.reply),
-            measured=error.prompt_tokens if isinstance(error, ModelOverflow) else None,
-            again=isinstance(error, ModelStreamCut) and log.cuts < CUTS and ports.models.traits(step.model).local,
+            measured=error.prompt_tokens if isinstance(error, errors.ModelOverflow) else None,
+            again=isinstance(error, errors.ModelStreamCut)
+            and log.cuts < CUTS
+            and ports.models.traits(step.model).local,
             ends="run_end" not in ports.hooks.points,
         )
     _notice_template(log, request, reply, ports)
@@ -155,7 +146,7 @@ async def _ask(
     async with holding(log.run, ports):
         model = ports.models.find(step.model)
         if model is None:
-            raise ModelNotFound(step.model, known=ports.models.handles())
+            raise errors.ModelNotFound(step.model, known=ports.models.handles())
         work.request = assemble(step.model, request.view, step.recipe, options=options)
         if await _yields(log, request.agent, ports) and await _ask_in_silence(log, request.agent, model, work, ports):
             return _checked_reply(work.reply, work.request, choice)
@@ -295,7 +286,7 @@ def _notice_template(log: RunLog, request: RequestParts, reply: ModelReply, port
         ports.models.learn(model, takes_tools=False, calling="none")
 
 
-def _guess_window(request: RequestParts, step: Step, error: ModelOverflow, ports: Ports) -> None:
+def _guess_window(request: RequestParts, step: Step, error: errors.ModelOverflow, ports: Ports) -> None:
     """Learn that a local model's window is smaller than a refused request, if the refusal names no size of it."""
     traits, view = ports.models.traits(step.model), request.view
     if not traits.local or error.window_tokens is not None or error.status == 413:  # a proxy's, of bytes
@@ -389,32 +380,32 @@ def _exchange(error: BaseException, reply: ModelReply | None) -> Exchange | None
 
 def _usage(error: BaseException, reply: ModelReply | None) -> Usage:
     """Return the tokens of an answer that is not used, which the provider bills all the same."""
-    return reply.usage if reply is not None else error.usage if isinstance(error, ModelError) else NO_USAGE
+    return reply.usage if reply is not None else error.usage if isinstance(error, errors.ModelError) else NO_USAGE
 
 
 def _checked_reply(reply: ModelReply | None, request: ModelRequest, tool_choice: ToolChoice) -> ModelReply:
     """Return the reply, if it is what the tool choice asks for: a provider may be unable to force a tool, or ignore it.
     Raises: ModelReplyEmpty, ModelReplyInvalid."""
     if reply is None:
-        raise ModelReplyEmpty(f"{request.model} ended its answer without a reply")
+        raise errors.ModelReplyEmpty(f"{request.model} ended its answer without a reply")
     is_empty = not any(
         isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in reply.parts
     )
     if is_empty and reply.stop_reason == "end_turn":
         if request.may_stay_empty:
             return replace(reply, parts=tuple(part for part in reply.parts if not isinstance(part, Text)))
-        raise ModelReplyEmpty(f"{request.model} answered nothing: neither text nor a tool call")
+        raise errors.ModelReplyEmpty(f"{request.model} answered nothing: neither text nor a tool call")
     names = [part.name for part in reply.parts if isinstance(part, ToolCall)]
     if tool_choice == "none" and names:
-        raise ModelReplyInvalid(
+        raise errors.ModelReplyInvalid(
             f"{request.model} called {names[0]!r} although it may call no tool", stop_reason="invalid_tool_call"
         )
     if tool_choice in ("auto", "none"):
         return reply
     if not names:
-        raise ModelReplyInvalid(f"{request.model} called no tool although it had to", stop_reason="no_tool_call")
+        raise errors.ModelReplyInvalid(f"{request.model} called no tool although it had to", stop_reason="no_tool_call")
     if isinstance(tool_choice, tuple) and (others := sorted({*names} - {*tool_choice})):
-        raise ModelReplyInvalid(
+        raise errors.ModelReplyInvalid(
             f"{request.model} called {', '.join(others)} although it had to call {' or '.join(tool_choice)}",
             stop_reason="invalid_tool_call",
         )
@@ -424,11 +415,11 @@ def _checked_reply(reply: ModelReply | None, request: ModelRequest, tool_choice:
 def _failure(error: BaseException) -> tuple[Failure, StopReason]:
     """Return the failure of a step, and its stop reason."""
     match error:
-        case ModelError():
+        case errors.ModelError():
             return Failure(kind=error.kind, message=_cut(str(error))), error.stop_reason
-        case HookBlocked():
+        case errors.HookBlocked():
             return Failure(kind=error.code, message=_cut(str(error))), "error"
-        case PerdureError():
+        case errors.PerdureError():
             return Failure(kind="internal_error", message=_cut(str(error))), "error"
         case _:
             return Failure(kind="internal_error", message=_cut(f"{type(error).__name__}: {error}")), "error"

@@ -17,19 +17,7 @@ from perdure.core.specs import Tool, ToolCode, ToolFilter, ToolOutcome
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ToolRule, rules_in
-from perdure.domain.tools.units import (
-    NewTool,
-    ToolChanges,
-    ToolHit,
-    ToolOptions,
-    build_tool,
-    create_tool,
-    delete_tool,
-    put_tools,
-    search_tools,
-    update_tool,
-    upsert_tool,
-)
+from perdure.domain.tools import units
 from perdure.engine.conversations.reset import delete
 from perdure.library.agents.agents import AsyncAgentRecord
 from perdure.library.parts.checks import Page, check_limit, check_page, check_text, outside
@@ -41,7 +29,7 @@ NAMED_TOOLS = 20
 UNSAVED = ToolId("tool-tried")
 """Stands for the id of a tool that is not stored."""
 
-Changes = ToolChanges | Callable[[Tool], ToolChanges]
+Changes = units.ToolChanges | Callable[[Tool], units.ToolChanges]
 """New values of some fields, or a function that makes them from the tool as it is."""
 
 
@@ -56,7 +44,7 @@ class ToolState:
 class AsyncTools(AsyncPart):
     """All tools of the store. An agent has those that are attached to it."""
 
-    async def create(self, source: str | Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
+    async def create(self, source: str | Callable[..., Any], **options: Unpack[units.ToolOptions]) -> Tool:
         """Create a tool from a source: Python text, or a function whose text is used. It runs in the sandbox, not here.
         The same name and source again returns the existing tool.
 
@@ -72,7 +60,7 @@ class AsyncTools(AsyncPart):
         """
         return (await self.add(_new_tool(source, options), fields=tuple(options))).tool
 
-    async def add(self, new: NewTool, *, fields: Sequence[str] | None = None) -> ToolState:
+    async def add(self, new: units.NewTool, *, fields: Sequence[str] | None = None) -> ToolState:
         """A new tool of a source. The same name and source again is the tool that is there.
 
         Args:
@@ -81,19 +69,19 @@ class AsyncTools(AsyncPart):
         Raises: SourceInvalid, SchemaMismatch, InvalidInput, ToolBuiltIn; AlreadyExists: another tool has the name, or
             the same one is there with other fields.
         """
-        return await self._save(new, lambda tx, *args, **ports: create_tool(tx, *args, fields=fields, **ports))
+        return await self._save(new, lambda tx, *args, **ports: units.create_tool(tx, *args, fields=fields, **ports))
 
-    async def upsert(self, source: str | Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
+    async def upsert(self, source: str | Callable[..., Any], **options: Unpack[units.ToolOptions]) -> Tool:
         """Create the tool of this name, or change it. Options and Raises: as `create`."""
         return (await self.put(_new_tool(source, options))).tool
 
-    async def put(self, new: NewTool, *, fields: Sequence[str] | None = None) -> ToolState:
+    async def put(self, new: units.NewTool, *, fields: Sequence[str] | None = None) -> ToolState:
         """Add the tool of this name, or change it; return it. Raises: as `create`.
 
         Args:
             fields: the fields to replace of a tool that is there; by default all.
         """
-        return await self._save(new, lambda tx, *args, **ports: upsert_tool(tx, *args, fields=fields, **ports))
+        return await self._save(new, lambda tx, *args, **ports: units.upsert_tool(tx, *args, fields=fields, **ports))
 
     async def get(self, name_or_id: str) -> Tool:
         """The tool of this name or id. Raises: NotFound, naming what there is."""
@@ -133,23 +121,23 @@ class AsyncTools(AsyncPart):
         """How many tools the filter lets through."""
         return await self._ports.store.read(lambda tx: tx.tools.count(where))
 
-    async def search(self, query: str, *, limit: int = 10) -> Sequence[ToolHit]:
+    async def search(self, query: str, *, limit: int = 10) -> Sequence[units.ToolHit]:
         """The tools whose name, tags or description have the words, best first."""
         return [hit for hit, _ in await self.search_codes(query, ToolFilter(), limit=limit)]
 
     @reads
     def search_codes(
         self, tx: Tx, query: str, where: ToolFilter, *, limit: int
-    ) -> Sequence[tuple[ToolHit, ToolCode | None]]:
+    ) -> Sequence[tuple[units.ToolHit, ToolCode | None]]:
         """(hit, code) of tools whose name, tags or description have the words, best first; without words the newest."""
         check_limit(limit)
         check_text("query", query)
         tx.limits.check("query_limit_chars", len(query))
-        hits = search_tools(tx, query, where=where, limit=limit)
+        hits = units.search_tools(tx, query, where=where, limit=limit)
         states = _load_states(tx, [hit.tool for hit in hits])
         return [(replace(hit, tool=one.tool), one.code) for hit, one in zip(hits, states, strict=True)]
 
-    async def update(self, name_or_id: str, **changes: Unpack[ToolChanges]) -> Tool:
+    async def update(self, name_or_id: str, **changes: Unpack[units.ToolChanges]) -> Tool:
         """Change fields of a tool and return it; its agents have the change from their next model call on.
 
         Args:
@@ -168,12 +156,12 @@ class AsyncTools(AsyncPart):
         before = _resolve_tool(tx, name_or_id)
         fields = changes(before) if callable(changes) else changes
         check_sandbox_limits(self._app, memory_mb=fields.get("memory_mb"), timeout_s=fields.get("timeout_s"))
-        return _load_states(tx, [update_tool(tx, before.id, fields, cipher=cipher, at=now)])[0]
+        return _load_states(tx, [units.update_tool(tx, before.id, fields, cipher=cipher, at=now)])[0]
 
     async def delete(self, name_or_id: str) -> None:
         """Take the tool from all agents and remove it. Raises: NotFound, ToolBuiltIn."""
         check_text("a tool's name or id", name_or_id)
-        await delete(self._ports, lambda tx: delete_tool(tx, _resolve_tool(tx, name_or_id).id))
+        await delete(self._ports, lambda tx: units.delete_tool(tx, _resolve_tool(tx, name_or_id).id))
 
     async def test(
         self,
@@ -201,22 +189,22 @@ class AsyncTools(AsyncPart):
         arguments: Mapping[str, Any] | None = None,
         *,
         progress: Callable[[str], None] | None = None,
-        **options: Unpack[ToolOptions],
+        **options: Unpack[units.ToolOptions],
     ) -> ToolOutcome:
         """Run a source with these arguments, without storing it. Options and Raises: as `create` and `test`."""
         return await self.test_new(_new_tool(source, options), arguments or {}, progress=progress)
 
     async def test_new(
-        self, new: NewTool, arguments: Mapping[str, Any], *, progress: Callable[[str], None] | None = None
+        self, new: units.NewTool, arguments: Mapping[str, Any], *, progress: Callable[[str], None] | None = None
     ) -> ToolOutcome:
         """Run a source with these arguments, without storing it. Raises: as `create` and `test`."""
         check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
-        tool, code = build_tool(new, UNSAVED)
+        tool, code = units.build_tool(new, UNSAVED)
         return await run_tool(self._app, tool, code, arguments, author=outside(), progress=progress)
 
     def read_source(self, source: str, source_type: str) -> Tool:
         """The tool that a source makes, which is not stored. Raises: SourceInvalid, SchemaMismatch, InvalidInput."""
-        tool, _ = build_tool(NewTool(source=source, source_type=source_type, documented=True), UNSAVED)
+        tool, _ = units.build_tool(units.NewTool(source=source, source_type=source_type, documented=True), UNSAVED)
         return tool
 
     async def load(self, tools: Sequence[str | Callable[..., Any]]) -> tuple[str, ...]:
@@ -231,14 +219,14 @@ class AsyncTools(AsyncPart):
                 raise InvalidInput(f"a tool is {one!r:.80}: give the name of a tool, or a Python function")
         names = tuple(one if isinstance(one, str) else loaded.add(one).name for one in tools)
         if specs := loaded.specs():
-            await ports.store.write(put_tools, specs, ids=ports.ids, at=ports.clock.now())
+            await ports.store.write(units.put_tools, specs, ids=ports.ids, at=ports.clock.now())
             for function in tools:
                 if not isinstance(function, str):
                     self._app.functions.add(function)
         return names
 
     @writes
-    def _save(self, tx: Tx, new: NewTool, unit: Callable[..., Tool]) -> ToolState:
+    def _save(self, tx: Tx, new: units.NewTool, unit: Callable[..., Tool]) -> ToolState:
         """Store a tool by `unit`, with an id, the cipher and the time, and return it. Raises: as `create`."""
         ports = self._ports
         check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
@@ -357,14 +345,14 @@ def source_of(function: Callable[..., Any]) -> str:
     return "".join(lines)
 
 
-def _new_tool(source: str | Callable[..., Any], options: Mapping[str, Any]) -> NewTool:
+def _new_tool(source: str | Callable[..., Any], options: Mapping[str, Any]) -> units.NewTool:
     """A new tool of a source, Python text or a function, with the options of `create`. Raises: InvalidInput: there is
     no such option, or no source to read."""
-    if unknown := [name for name in options if name not in ToolOptions.__annotations__]:
+    if unknown := [name for name in options if name not in units.ToolOptions.__annotations__]:
         raise InvalidInput(
-            f"a tool has no {', '.join(map(repr, unknown))}: there are {', '.join(ToolOptions.__annotations__)}"
+            f"a tool has no {', '.join(map(repr, unknown))}: there are {', '.join(units.ToolOptions.__annotations__)}"
         )
-    return NewTool(source=source_of(source) if callable(source) else source, **options)
+    return units.NewTool(source=source_of(source) if callable(source) else source, **options)
 
 
 def _load_states(tx: Tx, tools: Sequence[Tool]) -> list[ToolState]:

@@ -13,20 +13,9 @@ from perdure.core.ids import AgentId, ToolId
 from perdure.core.loops import SLEEPTIME_TYPES
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
+from perdure.storage.tables import table
 from perdure.storage.tables.deleted import hide_agent
 from perdure.storage.tables.identities import add_identity_conditions
-from perdure.storage.tables.table import (
-    BY_ID,
-    OWN_AGENT,
-    OwnId,
-    Table,
-    first,
-    keep_places,
-    keep_revision,
-    lock_numbers,
-    next_number,
-    place_in,
-)
 from perdure.storage.tables.vectors import open_scope_of
 
 AGENT = row_format.RowFormat(Agent)
@@ -53,12 +42,12 @@ _KEPT = ("created", "updated", "used")
 """The keys of a deleted agent that stay, so that a list goes on behind it: not its name."""
 
 
-class Agents(Table):
+class Agents(table.Table):
     def add(self, agent: Agent) -> Agent:
         """Add an agent, and return it with its number. Raises: AlreadyExists."""
         if self._rows("SELECT 1 FROM agents WHERE id = :id", id=agent.id):
             raise AlreadyExists("agent", agent.id)
-        agent = replace(agent, number=next_number(self._db), org_id=self._org_id)
+        agent = replace(agent, number=table.next_number(self._db), org_id=self._org_id)
         params = AGENT.params(agent)
         self._run(row_format.insert_into("agents", _OWN_COLUMNS), **params)
         self._run(row_format.insert_into("agent_details", f"agent_id, {_DETAILS}"), agent_id=agent.id, **params)
@@ -67,18 +56,18 @@ class Agents(Table):
 
     def get(self, agent_id: AgentId) -> Agent:
         """The agent with this id. Raises: NotFound."""
-        return first([*self.list_by_ids([agent_id]).values()], "agent", agent_id)
+        return table.first([*self.list_by_ids([agent_id]).values()], "agent", agent_id)
 
     def list_by_ids(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Agent]:
         """Id -> agent; an id that no agent has is left out."""
-        sql = f"SELECT a.id, {AGENT.columns} FROM {AGENT_SOURCE} WHERE {{keys}} AND {BY_ID.format('a.')}"
+        sql = f"SELECT a.id, {AGENT.columns} FROM {AGENT_SOURCE} WHERE {{keys}} AND {table.BY_ID.format('a.')}"
         found = self._rows_of_each(sql, "a.id", agent_ids)
         return {id_: AGENT.read(rows[0]) for id_, rows in found.items() if rows}
 
     def model(self, agent_id: AgentId) -> str:
         """The handle of the agent's model. Raises: NotFound."""
         sql = "SELECT model FROM agents WHERE id = :id AND org_id = :org_id"
-        return row_format.restore(first(self._rows(sql, id=row_format.storable(agent_id)), "agent", agent_id)[0])
+        return row_format.restore(table.first(self._rows(sql, id=row_format.storable(agent_id)), "agent", agent_id)[0])
 
     def loop_settings(self, agent_id: AgentId) -> tuple[str, dict[str, Any]]:
         """(type of the agent, its settings if the loop depends on them, else {}). That is where the type is an unusual
@@ -98,7 +87,7 @@ class Agents(Table):
 
     def lock_names(self) -> None:
         """Keep others from adding agents until the end of this transaction, in a database with concurrent writers."""
-        lock_numbers(self._db)
+        table.lock_numbers(self._db)
 
     def find_by_name(self, name: str) -> Agent | None:
         """The newest agent of this name; None: there is none."""
@@ -150,10 +139,10 @@ class Agents(Table):
         before = self.get(agent.id)
         is_shaping = any(getattr(before, field) != getattr(agent, field) for field in _REQUEST_FIELDS)
         columns = "name, agent_type, model, follows_default, timezone, hidden, updated_at, updated_by"
-        own = OwnId(before.id)
+        own = table.OwnId(before.id)
         params = AGENT.params(agent) | {"id": own}
         if is_shaping:
-            keep_revision(self._db, own)
+            table.keep_revision(self._db, own)
         rows = self._rows(
             f"UPDATE agents SET {row_format.assignments(columns)}, settings_revision = settings_revision + :is_shaping"
             " WHERE id = :id RETURNING settings_revision",
@@ -168,8 +157,8 @@ class Agents(Table):
         NotFound."""
         self.lock(agent_id)
         columns = tuple(column for order, column in _ORDERS.items() if order in _KEPT)
-        place = place_in(self._db, self._org_id, "agent", "agents a", columns, agent_id)
-        keep_places(self._db, self._org_id, {agent_id: dict(zip(columns, place, strict=True))})
+        place = table.place_in(self._db, self._org_id, "agent", "agents a", columns, agent_id)
+        table.keep_places(self._db, self._org_id, {agent_id: dict(zip(columns, place, strict=True))})
         hide_agent(self._db, self._org_id, agent_id, self.get(agent_id).number)
 
     def _newest(self, condition: str, column: str, **params: str) -> Agent | None:
@@ -224,13 +213,13 @@ _REVISION = row_format.RowFormat(
 )
 
 
-class AgentRevisions(Table):
+class AgentRevisions(table.Table):
     """What agents were before their settings and tools changed; `keep_revision` writes it."""
 
     def find(self, agent_id: AgentId, revision: int) -> AgentRevision | None:
         """What the agent was at a settings revision; None: it is the same still, or nothing is known of it."""
         sql = (
             f"SELECT {_REVISION.columns} FROM agent_revisions WHERE agent_id = :agent_id AND revision >= :revision"
-            f" AND {OWN_AGENT} ORDER BY revision LIMIT 1"
+            f" AND {table.OWN_AGENT} ORDER BY revision LIMIT 1"
         )
         return self._one(_REVISION, sql, agent_id=agent_id, revision=revision)

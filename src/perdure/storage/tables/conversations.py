@@ -27,20 +27,10 @@ from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.runs import Prefix
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
+from perdure.storage.tables import table
 from perdure.storage.tables.agents import AGENT, AGENT_SOURCE, Agents
 from perdure.storage.tables.blocks import shown_blocks
 from perdure.storage.tables.message_rows import IN_VIEW, in_view_of, rows_in_view
-from perdure.storage.tables.table import (
-    BY_ID,
-    OWN_AGENT,
-    OWN_AGENT_OF,
-    Table,
-    first,
-    locate,
-    own_agent,
-    register,
-    revise_settings,
-)
 
 _STUBS = row_format.Codec(
     row_format.dump, lambda text: {int(seq): chars for seq, chars in row_format.load(text).items()}
@@ -49,9 +39,9 @@ _STUBS = row_format.Codec(
 
 _CONVERSATION = row_format.RowFormat(Conversation, {_STUBS: "stubs"})
 _C_COLUMNS = _CONVERSATION.columns_of("c")
-_OWN_C = OWN_AGENT_OF.format("c")
+_OWN_C = table.OWN_AGENT_OF.format("c")
 _SHOWN = "kind IN ('message', 'compaction')"
-_OWN = f"agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
+_OWN = f"agent_id = :agent_id AND seq = :seq AND {table.OWN_AGENT}"
 
 _ORDERS: dict[ConversationOrder, str] = {
     "created": "c.created_at",
@@ -91,7 +81,7 @@ _CONVERSATION_STATE = (
 )
 
 
-class Conversations(Table):
+class Conversations(table.Table):
     def add(
         self,
         agent_id: AgentId,
@@ -116,19 +106,19 @@ class Conversations(Table):
             "conversations", "agent_id, seq, id, summary, settings, hidden, seen, created_at, updated_at"
         )
         self._run(sql, hidden=int(hidden), **_CONVERSATION.params(conversation))
-        register(self._db, self._org_id, agent_id, [(conversation_id, conversation.seq)])
+        table.register(self._db, self._org_id, agent_id, [(conversation_id, conversation.seq)])
         return conversation
 
     def get(self, conversation_id: ConversationId) -> Conversation:
         """The conversation with this id. Raises: NotFound: it does not exist or was removed."""
-        agent_id, seq = locate(self._db, self._org_id, "conversation", conversation_id)
+        agent_id, seq = table.locate(self._db, self._org_id, "conversation", conversation_id)
         rows = self._rows(
             f"SELECT {_CONVERSATION.columns} FROM conversations WHERE agent_id = :agent_id AND seq = :seq"
             " AND removed_at IS NULL",
             agent_id=agent_id,
             seq=seq,
         )
-        return _CONVERSATION.read(first(rows, "conversation", conversation_id, hint="it was deleted"))
+        return _CONVERSATION.read(table.first(rows, "conversation", conversation_id, hint="it was deleted"))
 
     def get_agent(self, agent_id: AgentId, seq: int) -> Agent:
         """The agent with the model and settings that it has in this conversation. Raises: NotFound."""
@@ -137,7 +127,7 @@ class Conversations(Table):
     def put(self, conversation: Conversation, *, at: datetime, shapes_requests: bool = False) -> Conversation:
         """Update summary, settings and `archived_at`; `shapes_requests`: requests depend on them. Raises: NotFound."""
         if shapes_requests:
-            revise_settings(self._db, own_agent(self._db, self._org_id, conversation.agent_id))
+            table.revise_settings(self._db, table.own_agent(self._db, self._org_id, conversation.agent_id))
         conversation = replace(conversation, updated_at=at)
         self._update(conversation, "summary, settings, archived_at, updated_at", _CONVERSATION.params(conversation))
         return conversation
@@ -181,9 +171,9 @@ class Conversations(Table):
         if after is not None:
             of_last = "c.agent_id = :last_agent AND c.seq = :last_seq AND a.id = c.agent_id"
             sql = f"SELECT {', '.join(columns)} FROM {source} WHERE {of_last}"
-            last_agent, last_seq = locate(self._db, self._org_id, "conversation", after)  # also a removed one
+            last_agent, last_seq = table.locate(self._db, self._org_id, "conversation", after)  # also a removed one
             rows = self._rows(sql, last_agent=last_agent, last_seq=last_seq, **conditions.params)
-            place = first(rows, "conversation", after)
+            place = table.first(rows, "conversation", after)
         select = f"SELECT {_C_COLUMNS} FROM {source}"
         return self._page(_CONVERSATION, select, conditions, columns, (place, None), ascending=ascending, limit=limit)
 
@@ -231,7 +221,7 @@ class Conversations(Table):
         """The agent's conversation with this number, also a removed one. Raises: NotFound."""
         # Every agent has its first conversation, so it is the agent that is not there.
         missing = ("conversation", f"{seq} of {agent_id}") if seq else ("agent", agent_id)
-        return first(self.list_by_keys([(agent_id, seq)]), *missing)
+        return table.first(self.list_by_keys([(agent_id, seq)]), *missing)
 
     # The verbs live as long as their connection, so each statement is made once.
     @cached_property
@@ -245,11 +235,11 @@ class Conversations(Table):
     def get_state(self, agent_id: AgentId, seq: int) -> ConversationState:
         """The state of a conversation and its agent. A caller that writes by it holds the agent's lock (`Agents.lock`).
         Raises: NotFound: also for a conversation that was removed."""
-        state = first(self._rows(self._agent_state, agent_id=row_format.storable(agent_id)), "agent", agent_id)
+        state = table.first(self._rows(self._agent_state, agent_id=row_format.storable(agent_id)), "agent", agent_id)
         next_run_seq, next_message_seq, embedded, archives, *has = state[-4 - len(_HAS) :]
         agent = AGENT.read(state)
         rows = self._rows(self._conversation_state, agent_id=agent.id, seq=seq)
-        row = first(rows, "conversation", f"{seq} of {agent_id}")
+        row = table.first(rows, "conversation", f"{seq} of {agent_id}")
         conversation = _CONVERSATION.read(row)
         blocks = shown_blocks(self._db, self._org_id, f"b.id, b.version, b.label, {_IS_RULE}", [agent.id], seq)[
             agent.id
@@ -272,7 +262,7 @@ class Conversations(Table):
 
     def _count_passages(self, archives: Sequence[str]) -> int:
         """How many passages these archives have together. A deleted one, whose links stay for a while, counts none."""
-        where = Conditions(BY_ID.format(""))
+        where = Conditions(table.BY_ID.format(""))
         where.among("id", archives)
         return int(self._rows(f"SELECT SUM(passage_count) FROM archives WHERE {where}", **where.params)[0][0] or 0)
 
@@ -281,7 +271,7 @@ class Conversations(Table):
         return self._all(
             _CONVERSATION,
             f"SELECT {_CONVERSATION.columns} FROM conversations WHERE agent_id = :agent_id AND seq > :after"
-            f" AND removed_at IS NULL AND {OWN_AGENT} ORDER BY seq LIMIT :limit",
+            f" AND removed_at IS NULL AND {table.OWN_AGENT} ORDER BY seq LIMIT :limit",
             agent_id=agent_id,
             after=after_seq,
             limit=limit,
@@ -352,10 +342,10 @@ class Conversations(Table):
         self._set("conversations", key, view_tokens=view_tokens, stubs=shown, overcount=overcount)
 
 
-_OF_CONVERSATION = f"agent_id = :agent_id AND conversation_seq = :conversation_seq AND {OWN_AGENT}"
+_OF_CONVERSATION = f"agent_id = :agent_id AND conversation_seq = :conversation_seq AND {table.OWN_AGENT}"
 
 
-class Captures(Table):
+class Captures(table.Table):
     """Up to which message each conversation was captured: what was said in it stored as passages."""
 
     def last_seq(self, agent_id: AgentId, conversation_seq: int) -> int:

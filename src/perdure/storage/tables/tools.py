@@ -21,19 +21,8 @@ from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.sandbox import EVERY_HOST
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
+from perdure.storage.tables import table as tables
 from perdure.storage.tables.deleted import delete_shared
-from perdure.storage.tables.table import (
-    BY_ID,
-    AgentsTable,
-    OwnId,
-    PagedTable,
-    first,
-    keep_revision,
-    next_number,
-    own_agent,
-    parts,
-    revise_settings,
-)
 
 
 def _load_code(text: str) -> ToolCode:
@@ -63,7 +52,7 @@ _OTHER_NAMES = _OTHER_NAMES or "SELECT '' AS tool_id, '' AS name WHERE 1 = 0"
 log = logging.getLogger(__name__)
 
 
-class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
+class Tools(tables.PagedTable[ToolFilter, Tool], tables.AgentsTable[Tool]):
     _kind, _source, _format = "tool", "tools", _TOOL
     _links, _order = "agent_tools", "t.name"
 
@@ -74,14 +63,14 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
         if self._rows("SELECT 1 FROM tools WHERE id = :id", id=tool.id):
             raise AlreadyExists("tool", tool.id)
         sql = row_format.insert_into("tools", f"id, org_id, number, created_at, {_CHANGES}")
-        params = _params(tool, code, at) | {"number": next_number(self._db), "created_at": row_format.iso(at)}
+        params = _params(tool, code, at) | {"number": tables.next_number(self._db), "created_at": row_format.iso(at)}
         if not self._run_counted(f"{sql} ON CONFLICT (org_id, name) DO NOTHING", **params):
             raise AlreadyExists("tool", tool.spec.name)  # another transaction has just added it
         return tool
 
     def _where(self, where: ToolFilter) -> Conditions:
         """The conditions of a filter. A name matches a tool's own name and the one where it comes from."""
-        conditions = Conditions(BY_ID.format("") if where.ids else "org_id = :org_id")
+        conditions = Conditions(tables.BY_ID.format("") if where.ids else "org_id = :org_id")
         if where.names:
             clause = f"name = ? OR id IN (SELECT tool_id FROM ({_OTHER_NAMES}) m WHERE m.name = ?)"
             conditions.any_of(clause, [(name, name) for name in where.names])
@@ -96,7 +85,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
         if where.tags == ():
             conditions.add("1 = 0")
         conditions.have_tags("tags", where.tags or (), every=False)
-        owner = where.agent_id and own_agent(self._db, self._org_id, where.agent_id)
+        owner = where.agent_id and tables.own_agent(self._db, self._org_id, where.agent_id)
         conditions.add("id IN (SELECT tool_id FROM agent_tools WHERE agent_id = ?)", owner)
         return conditions
 
@@ -125,7 +114,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
         namesake = self.find_by_name(tool.spec.name)
         if namesake is not None and namesake.id != tool.id:
             raise AlreadyExists("tool", tool.spec.name)
-        own = OwnId(before.id)
+        own = tables.OwnId(before.id)
         if before != tool:
             self._run(
                 "UPDATE agents SET settings_revision = settings_revision + 1"
@@ -138,7 +127,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
 
     def delete(self, tool_id: ToolId) -> None:
         """Detach the tool from all agents, whose settings revisions grow, and delete it. Raises: NotFound."""
-        delete_shared(self._db, self._org_id, "tools", OwnId(self.get(tool_id).id))
+        delete_shared(self._db, self._org_id, "tools", tables.OwnId(self.get(tool_id).id))
 
     def find_by_name(self, name: str) -> Tool | None:
         return self._find("name = :name", name=row_format.storable(name))
@@ -146,7 +135,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
     def find_named(self, names: Sequence[str]) -> Mapping[str, Tool]:
         """Name -> the tool of this name, of those that there are."""
         found: list[Tool] = []
-        for some in parts(names):
+        for some in tables.parts(names):
             where = Conditions()
             where.among("name", some)
             found += self._read(str(where), **where.params)
@@ -155,12 +144,12 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
     def code(self, tool_id: ToolId) -> ToolCode | None:
         """The source of a custom tool; None: the tool has none. Raises: NotFound."""
         rows = self._rows("SELECT code FROM tools WHERE org_id = :org_id AND id = :id", id=row_format.storable(tool_id))
-        text = first(rows, "tool", tool_id)[0]
+        text = tables.first(rows, "tool", tool_id)[0]
         return None if text is None else _load_code(text)
 
     def codes(self, tool_ids: Sequence[ToolId]) -> dict[ToolId, ToolCode]:
         """Id of a tool -> its source; a tool without one is left out."""
-        sql = f"SELECT id, code FROM tools WHERE {{keys}} AND {BY_ID.format('')} AND code IS NOT NULL"
+        sql = f"SELECT id, code FROM tools WHERE {{keys}} AND {tables.BY_ID.format('')} AND code IS NOT NULL"
         return {id_: _load_code(rows[0][0]) for id_, rows in self._rows_of_each(sql, "id", tool_ids).items() if rows}
 
     def list(self, *, limit: int = 200) -> Sequence[Tool]:
@@ -169,7 +158,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
 
     def attach(self, agent_id: AgentId, *names: str) -> None:
         """Give an agent the tools of these names; one that it has already is no error. Raises: NotFound, TooMany."""
-        own = own_agent(self._db, self._org_id, agent_id, lock=True)
+        own = tables.own_agent(self._db, self._org_id, agent_id, lock=True)
         rows = self._rows("SELECT tool_id FROM agent_tools WHERE agent_id = :id", id=own)
         attached, new, named = {row[0] for row in rows}, [], self.find_named(names)
         for name in names:
@@ -184,20 +173,20 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
                 for warning in schema_warnings(tool.spec):
                     log.warning("%s: %s", name, warning)
         if new:
-            keep_revision(self._db, own)
+            tables.keep_revision(self._db, own)
             self._db.run_many(row_format.insert_into("agent_tools", "agent_id, tool_id"), new)
-            revise_settings(self._db, own, times=len(new))
+            tables.revise_settings(self._db, own, times=len(new))
 
     def detach(self, agent_id: AgentId, name: str) -> None:
         """Take the tool of this name from an agent. Raises: NotFound: it has no such tool."""
-        own, tool_id = own_agent(self._db, self._org_id, agent_id, lock=True), self._find_id(name)
+        own, tool_id = tables.own_agent(self._db, self._org_id, agent_id, lock=True), self._find_id(name)
         sql = "DELETE FROM agent_tools WHERE agent_id = :agent_id AND tool_id = :tool_id"
-        keep_revision(self._db, own)
+        tables.keep_revision(self._db, own)
         if tool_id is None or not self._run_counted(sql, agent_id=own, tool_id=tool_id):
             raise NotFound("tool of this agent", name)
-        revise_settings(self._db, own)
+        tables.revise_settings(self._db, own)
 
-    def _find_id(self, name: str) -> OwnId | None:
+    def _find_id(self, name: str) -> tables.OwnId | None:
         """The id of the tool with this name; else of the only tool that has it at its MCP server; None: there is none,
         or there are several. Definitions, which may be large, are not read."""
         for sql in (
@@ -206,7 +195,7 @@ class Tools(PagedTable[ToolFilter, Tool], AgentsTable[Tool]):
             " AND m.tool_id = id AND m.name = :name",
         ):
             if rows := self._rows(sql, name=row_format.storable(name)):
-                return OwnId(rows[0][0]) if len(rows) == 1 else None
+                return tables.OwnId(rows[0][0]) if len(rows) == 1 else None
         return None
 
     def find(self, name: str) -> Tool | None:
