@@ -102,7 +102,7 @@ FEATURE = Feature(
         "fact_view": "cli_views:origin_view",
         "origin_of": "origins:origin_of_fact",
         "compare": "upkeep:check_entities",
-        "imported": "units.imported:take_imported",
+        "imported": "units.retraction:take_imported",
         "redacted_rows": "upkeep:renew_version",
         "page_changes": "pages.lists:watch_graph",
     },
