@@ -162,7 +162,7 @@ class FactContract(Contract):
                 assert tx.of(Entities).get(ada.id) == changed
                 assert tx.of(Entities).find_by_names(graph.id, ["Ada", "Ada King"]) == {"Ada": [2], "Ada King": [1]}
                 assert tx.of(Entities).find_by_names(graph.id, []) == {}
-                assert tx.of(Entities).list(graph.id, after=1, limit=1) == [twin]
+                assert tx.of(Entities).list(graph.id, above=1, limit=1) == [twin]
                 assert [one.seq for one in tx.of(Entities).list_by_seqs(graph.id, [3, 9, 1, 3])] == [3, 1]
                 with raises(NotFound):
                     tx.of(Entities).get(EntityId("entity-none"))
@@ -376,7 +376,7 @@ class FactContract(Contract):
             for (after, before, newest_first, limit), page in zip(pages, expected, strict=True):
                 read = await store.read(
                     lambda tx, after=after, before=before, newest=newest_first, limit=limit: tx.of(Facts).page(  # type: ignore[misc]
-                        graph.id, where=FactFilter(), after=after, before=before, newest_first=newest, limit=limit
+                        graph.id, where=FactFilter(), above=after, below=before, newest_first=newest, limit=limit
                     )
                 )
                 assert read == page

@@ -228,7 +228,7 @@ class GroupContract(Contract):
                 return list(tx.of(GroupMessages).list(group.id, **values))
 
             assert await store.read(found) == added
-            assert await store.read(lambda tx: found(tx, after_seq=1, before_seq=4)) == added[2:4]
+            assert await store.read(lambda tx: found(tx, above=1, below=4)) == added[2:4]
             assert await store.read(lambda tx: found(tx, newest_first=True, limit=1)) == [added[-1]]
             assert await store.read(lambda tx: tx.of(GroupMessages).list_of_turn(group.id, 0)) == added
             assert await store.read(lambda tx: tx.of(GroupMessages).find(group.id, MessageId("message-1"))) == added[-1]

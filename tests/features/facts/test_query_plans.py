@@ -16,7 +16,7 @@ from tests.contracts.base import AT, Contract
 
 TABLES = ("facts", "fact_sources", "entities", "entity_names", "episodes", "communities", "f", "s")
 UNITS: dict[str, Callable[[Tx, Graph], Any]] = {
-    "entities": lambda tx, graph: tx.of(Facts).page(graph.id, where=FactFilter(entities=(1,), as_of=AT), after=1),
+    "entities": lambda tx, graph: tx.of(Facts).page(graph.id, where=FactFilter(entities=(1,), as_of=AT), above=1),
     "versions": lambda tx, graph: tx.of(Facts).get(tx.of(Facts).list_by_firsts(graph.id, [1, 2])[0].id),
     "several facts": lambda tx, graph: tx.of(Facts).list_by_ids([tx.of(Facts).list_by_seqs(graph.id, [1])[0].id]),
     "texts": lambda tx, graph: tx.of(Facts).list_by_texts(graph.id, [0, 1], where=FactFilter(at=AT)),

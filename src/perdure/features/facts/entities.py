@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypedDict, Unpack
+from functools import partial
+from typing import TypedDict, Unpack
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import EntityId, is_id
@@ -48,11 +49,9 @@ class AsyncEntities(AsyncEpisodes):
         check_page(page)
         if (graph := find_graph(tx, self._owner)) is None:
             return ()
-
-        def query(above: int | None, below: int | None, **order: Any) -> Sequence[Entity]:
-            return tx.of(Entities).list(graph.id, after=above, before=below, **order)
-
-        return page.load(query, lambda cursor: tx.of(Entities).get(EntityId(cursor)).seq)
+        return page.load(
+            partial(tx.of(Entities).list, graph.id), lambda cursor: tx.of(Entities).get(EntityId(cursor)).seq
+        )
 
     async def get_entity(self, entity: str) -> Entity:
         """Return an entity by its name or id. Raises: NotFound; InvalidInput: several have this name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from perdure.core.errors import InvalidInput, NotFound
@@ -107,10 +108,7 @@ class AsyncFacts(AsyncEntities):
         if (graph := find_graph(tx, self._owner)) is None:
             return ()
         where = fact_filter(tx, graph, conditions)
-
-        def query(above: int | None, below: int | None, **order: Any) -> Sequence[Fact]:
-            return tx.of(Facts).page(graph.id, where=where, after=above, before=below, **order)
-
+        query = partial(tx.of(Facts).page, graph.id, where=where)
         return with_entities(tx, graph, page.load(query, lambda cursor: tx.of(Facts).get(FactId(cursor)).first_seq))
 
     async def search(

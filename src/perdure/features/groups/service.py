@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypedDict, Unpack, cast
 
 from perdure.app import App
@@ -237,7 +238,7 @@ class AsyncGroupById(AsyncPart):
         check_limit(limit)
         check_number("after_seq", after_seq)
         tx.of(Groups).get(self.id)
-        found = tx.of(GroupMessages).list(self.id, after_seq=after_seq, newest_first=newest_first, limit=limit)
+        found = tx.of(GroupMessages).list(self.id, above=after_seq, newest_first=newest_first, limit=limit)
         return [
             entry if message is None else replace(entry, parts=message.parts)
             for entry, message in _with_messages(tx, found)
@@ -248,12 +249,7 @@ class AsyncGroupById(AsyncPart):
         """A page of the transcript; its cursors are ids of entries (`entry_id`). Raises: InvalidInput, NotFound."""
         check_page(page)
         tx.of(Groups).get(self.id)
-
-        def query(*, above: int | None, below: int | None, newest_first: bool, limit: int) -> Sequence[GroupMessage]:
-            return tx.of(GroupMessages).list(
-                self.id, after_seq=above, before_seq=below, newest_first=newest_first, limit=limit
-            )
-
+        query = partial(tx.of(GroupMessages).list, self.id)
         return _with_messages(tx, page.load(query, lambda cursor: _find_entry(tx, self.id, cursor).seq))
 
     async def edit_message(

@@ -208,14 +208,14 @@ class GroupMessages(Table):
         self,
         group_id: GroupId,
         *,
-        after_seq: int | None = None,
-        before_seq: int | None = None,
+        above: int | None = None,
+        below: int | None = None,
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[GroupMessage]:
-        """Entries since the last reset, between two numbers, both excluded."""
+        """Entries since the last reset with numbers between `above` and `below`, both excluded."""
         where = Conditions("group_id = :group_id", _SHOWN, group_id=row_format.storable(group_id))
-        where.between("seq", after_seq, before_seq)
+        where.between("seq", above, below)
         order = "DESC" if newest_first else "ASC"
         sql = f"{_SELECT} WHERE {where} ORDER BY seq {order} LIMIT :limit"
         return self._all(_MESSAGE, sql, limit=limit, **where.params)

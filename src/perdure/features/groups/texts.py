@@ -56,7 +56,7 @@ def build_input(
     the pictures of users. Its sources are the agents whose words it holds."""
     shown = tx.of(GroupMessages).find_seen(group_id, speaker.agent_id)
     entries = tx.of(GroupMessages).list(
-        group_id, after_seq=shown, before_seq=seen_seq + 1, newest_first=True, limit=ENTRIES_MAX + 1
+        group_id, above=shown, below=seen_seq + 1, newest_first=True, limit=ENTRIES_MAX + 1
     )[::-1]
     left_out = len(entries) > ENTRIES_MAX
     entries = [one for one in entries[-ENTRIES_MAX:] if one.sender_id != speaker.agent_id and one.kind != "choice"]

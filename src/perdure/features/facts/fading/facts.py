@@ -43,7 +43,7 @@ def plan_facts(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Seq
 def _judge_all(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Iterator[Judged]:
     """Yield the known facts of a graph with what they are worth to a policy, oldest first."""
     after = 0
-    while page := tx.of(Facts).page(graph.id, where=FactFilter(), after=after, limit=PAGE):
+    while page := tx.of(Facts).page(graph.id, where=FactFilter(), above=after, limit=PAGE):
         after = page[-1].first_seq
         uses = tx.passages.use_counts(graph.fact_archive_id, list({fact.text_seq for fact in page}))
         yield from (judge_fact(fact, uses.get(fact.text_seq, 0), policy, at=at) for fact in page)
@@ -121,6 +121,6 @@ def _restore(tx: Tx, graph: Graph, fact: Fact, pass_: str, *, at: datetime) -> F
 def facts_of_passes(tx: Tx, graph: Graph) -> Iterator[Fact]:
     """Yield the facts that passes have let fade or archived, and that are still so."""
     after = 0
-    while page := tx.of(Facts).page(graph.id, where=FactFilter(states=("faded", "archived")), after=after, limit=PAGE):
+    while page := tx.of(Facts).page(graph.id, where=FactFilter(states=("faded", "archived")), above=after, limit=PAGE):
         after = page[-1].first_seq
         yield from (fact for fact in page if fact.origin.get("type") == "policy" and "pass" in fact.origin)

@@ -97,16 +97,16 @@ class Entities(Table):
         self,
         graph_id: GraphId,
         *,
-        after: int | None = None,
-        before: int | None = None,
+        above: int | None = None,
+        below: int | None = None,
         newest_first: bool = False,
         limit: int = 100,
         merged: bool = False,
     ) -> Sequence[Entity]:
-        """Return entities with numbers between `after` and `before`, both excluded, in order of creation; with `merged`
+        """Return entities with numbers between `above` and `below`, both excluded, in order of creation; with `merged`
         also those that were merged into others."""
         conditions = Conditions(*(() if merged else ("merged_into IS NULL",)))
-        conditions.between("seq", after, before)
+        conditions.between("seq", above, below)
         where = f"{conditions} ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT :limit"
         return self._read(where, graph_id=graph_id, limit=limit, **conditions.params)
 

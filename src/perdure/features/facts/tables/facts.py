@@ -164,24 +164,24 @@ class Facts(Table):
         graph_id: GraphId,
         *,
         where: FactFilter,
-        after: int | None = None,
-        before: int | None = None,
+        above: int | None = None,
+        below: int | None = None,
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Fact]:
-        """Return the versions that match, at most one of each fact, in order of `first_seq` between `after` and
-        `before`. Both are excluded. In this order a change, or a deletion that is taken back, moves no fact to another
+        """Return the versions that match, at most one of each fact, in order of `first_seq` between `above` and
+        `below`. Both are excluded. In this order a change, or a deletion that is taken back, moves no fact to another
         place."""
         conditions, index = fact_conditions(where), "facts_believed"
         if where.as_of is not None:  # later versions, of which there may be many, are not read
             index, later = "facts_by_first", self._last_seq(graph_id, where.as_of) + 1
-            before = later if before is None else min(before, later)
+            below = later if below is None else min(below, later)
         elif where.states and "active" not in where.states:
             index = "facts_by_state"
             conditions.add("f.state <> 'active'")
         elif len(where.relations) == 1:
             index = "facts_by_relation"
-        conditions.between("f.first_seq", after, before)
+        conditions.between("f.first_seq", above, below)
         order = f"ORDER BY f.first_seq {'DESC' if newest_first else 'ASC'} LIMIT :limit"
         sql = f"{conditions} {order}"
         if where.entities:
