@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from perdure.core.errors import NotFound
 from perdure.core.ids import PassageId, derived_id
 from perdure.core.passages import Passage
 from perdure.core.sources import TRUSTED
@@ -105,7 +104,7 @@ class _Moves:
             size = community.size + sizes[label]
             if is_removal or not size:
                 community = replace(community, name="", summary="")
-                drop_summary(self._tx, self._graph, label)
+                drop_passage(self._tx, self._graph, _passage_id(self._graph, label))
             self._tx.of(Entities).put_community(replace(community, size=size, summary_due=True, updated_at=at))
 
     def _load(self, seqs: Sequence[int]) -> None:
@@ -163,7 +162,7 @@ def store_summary(tx: Tx, graph: Graph, community: Community, name: str, summary
     if tx.of(Entities).find_community(graph.id, community.seq) != community:
         return False
     tx.of(Entities).put_community(replace(community, name=name, summary=summary, summary_due=False, updated_at=at))
-    drop_summary(tx, graph, community.seq)
+    drop_passage(tx, graph, _passage_id(graph, community.seq))
     if summary:
         passage = Passage(
             id=_passage_id(graph, community.seq),
@@ -178,13 +177,10 @@ def store_summary(tx: Tx, graph: Graph, community: Community, name: str, summary
     return True
 
 
-def drop_summary(tx: Tx, graph: Graph, seq: int) -> None:
-    """Delete the passage of a community's summary, if there is one."""
-    try:
-        passage = tx.passages.get(_passage_id(graph, seq))
-    except NotFound:
-        return
-    tx.passages.delete(graph.entity_archive_id, [passage.seq])
+def drop_passage(tx: Tx, graph: Graph, passage_id: PassageId) -> None:
+    """Delete a passage by which searches found an entity or a community, if it is there."""
+    for _, seq in tx.passages.find_places([passage_id]).values():
+        tx.passages.delete(graph.entity_archive_id, [seq])
 
 
 def _passage_id(graph: Graph, seq: int) -> PassageId:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.errors import Conflict, InvalidInput, NotFound
+from perdure.core.errors import Conflict, InvalidInput
 from perdure.core.ids import PassageId, derived_id
 from perdure.features.facts.tables import Entities, Facts
-from perdure.features.facts.units.communities import Changes
+from perdure.features.facts.units.communities import Changes, drop_passage
 from perdure.features.facts.units.graphs import ALIASES_MAX, delete_facts, entity_text, restore_fact
 from perdure.features.facts.values.facts import FACT_STATES, Entity, Fact, FactFilter, Graph
 from perdure.storage.tx import Tx
@@ -50,7 +50,7 @@ def merge_entities(tx: Tx, graph: Graph, kept: Entity, gone: Entity, *, at: date
     had = {"aliases": list(kept.aliases), "summary": kept.summary, "attributes": list(kept.attributes)}
     marked = {**gone.attributes, HAD: had}
     tx.of(Entities).put(replace(gone, merged_into=kept.seq, attributes=marked, updated_at=at))
-    _drop_text(tx, graph, gone)
+    drop_passage(tx, graph, PassageId(derived_id("passage", gone.id)))
     put_entity(tx, graph, merged)
     return merged
 
@@ -133,12 +133,3 @@ def _move(tx: Tx, graph: Graph, facts: Sequence[Fact], old: int, new: int, *, ma
         for fact in expired
     ]
     Changes(expired=[*expired, *tx.of(Facts).add(graph, versions)]).update_communities(tx, graph, at=at)
-
-
-def _drop_text(tx: Tx, graph: Graph, entity: Entity) -> None:
-    """Delete the text by which searches found an entity, if there is one."""
-    try:
-        passage = tx.passages.get(PassageId(derived_id("passage", entity.id)))
-    except NotFound:
-        return
-    tx.passages.delete(graph.entity_archive_id, [passage.seq])
