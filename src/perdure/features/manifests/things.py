@@ -17,7 +17,7 @@ from perdure.domain.tools.units import NewTool, create_tool, delete_tool, update
 from perdure.features.manifests.values import Thing
 from perdure.features.manifests.work import ApplyWork, Kind, only
 from perdure.features.mcp.tables import Servers
-from perdure.features.mcp.units import McpChanges, build_server, change_server, register_server, remove_server_rows
+from perdure.features.mcp.units import build_server, change_server, register_server, remove_server_rows
 from perdure.features.mcp.values import unseal_server
 from perdure.storage.tx import Tx
 
@@ -163,7 +163,7 @@ class McpServerKind(Kind):
         return register_server(work.tx, server, None, ids=work.ports.ids, at=at).id
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
-        fields: dict[str, Any] = changed_fields(thing.fields, changed)
+        fields: Any = changed_fields(thing.fields, changed)
         if "url" in fields and _keeps_key(fields["url"], work.tx.of(Servers).get(McpServerId(id_)).shown_url):
             del fields["url"]
         if "transport" in fields:
@@ -171,17 +171,10 @@ class McpServerKind(Kind):
                 f"{thing.place('transport')}: the transport of a server can't change: take it out of the file,"
                 " apply that with --prune, and put it back"
             )
-        if "args" in fields:
-            fields["args"] = tuple(fields["args"])
         if "url" in fields:
             fields["private"] = work.private.get(thing.name)
         change_server(
-            work.tx,
-            McpServerId(id_),
-            McpChanges(**fields),
-            ids=work.ports.ids,
-            cipher=work.ports.cipher,
-            at=work.inputs.now,
+            work.tx, McpServerId(id_), fields, ids=work.ports.ids, cipher=work.ports.cipher, at=work.inputs.now
         )
         return id_
 

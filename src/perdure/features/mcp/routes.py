@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Path
 from fastapi.responses import StreamingResponse
@@ -42,14 +42,14 @@ class McpGuard:
         options["private"] = await self.private(options.get("url", ""))
         return options
 
-    async def changes(self, changes: dict[str, Any], server: McpServer) -> McpChanges:
+    async def changes(self, changes: McpChanges, server: McpServer) -> McpChanges:
         """The changes of a server, as the library takes them. An unchanged address is not checked again.
 
         Raises: McpStdioRefused, McpPrivateRefused.
         """
         self.check_transport(server.transport)
         url = changes.get("url", "")
-        return McpChanges(**changes, private=None if url == server.shown_url else await self.private(url))
+        return {**changes, "private": None if url == server.shown_url else await self.private(url)}
 
     def check_transport(self, transport: str | None) -> None:
         """Raises: McpStdioRefused: programs of this machine are not allowed."""

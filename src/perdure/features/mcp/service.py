@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.ids import AgentId, McpServerId, ToolId, is_id
@@ -184,9 +184,9 @@ class AsyncMcp(AsyncPart):
         """Change `name`, `command`, `args`, `url`, `auth_header`, `token`, `headers`, `environment`, `trusted` or
         `private` of a server and return it. Its tools keep their names; the next call connects anew. Without `private`,
         a new url decides it. Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing."""
-        if unknown := changes.keys() - McpChanges.__slots__:
+        if unknown := changes.keys() - McpChanges.__annotations__.keys():
             raise InvalidInput(f"an MCP server has no field {', '.join(sorted(unknown))} to change")
-        return await self.change(await self._find_id(name), McpChanges(**changes))
+        return await self.change(await self._find_id(name), cast(McpChanges, changes))
 
     async def change(self, server_id: McpServerId, changes: McpChanges) -> McpServer:
         """Change a server and return it. Its tools keep their names; the next call opens a new connection.
@@ -196,9 +196,9 @@ class AsyncMcp(AsyncPart):
         Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
         """
         before, ports = await self.server(server_id), self._ports
-        url = changes.url
-        if isinstance(url, str) and changes.private is None and not same_origin(url, before.url):
-            changes = replace(changes, private=await self.leads_inside(url))
+        url = changes.get("url")
+        if isinstance(url, str) and changes.get("private") is None and not same_origin(url, before.url):
+            changes = {**changes, "private": await self.leads_inside(url)}
         server = await ports.store.write(
             change_server, server_id, changes, ids=ports.ids, cipher=ports.cipher, at=ports.clock.now()
         )

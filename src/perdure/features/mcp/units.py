@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
@@ -28,8 +28,8 @@ NAMES_SHOWN = 10
 SALTS = 100
 
 
-class ServerOptions(TypedDict, total=False):
-    """How a new server is reached: by `url`, or by `command` and `args`; see `AsyncMcp.add`.
+class _ServerFields(TypedDict, total=False):
+    """How a server is reached: by `url`, or by `command` and `args`; see `AsyncMcp.add`.
 
     `token`, `headers` and `environment` are stored encrypted, and may name secrets of the organisation: `secret:NAME`.
     """
@@ -37,33 +37,26 @@ class ServerOptions(TypedDict, total=False):
     url: str
     command: str
     args: Sequence[str]
-    transport: mcp.Transport | None
     token: str | None
     auth_header: str | None
     headers: Mapping[str, str] | None
     environment: Mapping[str, str] | None
     trusted: bool
     private: bool | None
+
+
+class ServerOptions(_ServerFields, total=False):
+    """The options of a new server."""
+
+    transport: mcp.Transport | None
     plugin: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpChanges:
-    """Changes of a server; a field that is None stays.
+class McpChanges(_ServerFields, total=False):
+    """Changes of a server; a field that is missing or None stays. `headers` and `environment` replace the stored ones;
+    in them, and as `token`, an empty value keeps the stored one."""
 
-    `headers` and `environment` replace the stored ones; in them, and as `token`, an empty value keeps the stored one.
-    """
-
-    name: str | None = None
-    command: str | None = None
-    args: tuple[str, ...] | None = None
-    url: str | None = None
-    auth_header: str | None = None
-    token: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] | None = field(default=None, repr=False)
-    environment: Mapping[str, str] | None = field(default=None, repr=False)
-    trusted: bool | None = None
-    private: bool | None = None
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,18 +136,20 @@ def change_server(
     SecretKeyMissing, SecretUnreadable."""
     before = tx.of(Servers).get(server_id)
     stored = mcp.unseal_server(before, cipher=cipher)
-    fields = {
+    fields: dict[str, Any] = {
         name: value
-        for name in ("name", "command", "args", "url", "auth_header", "trusted", "private")
-        if (value := getattr(changes, name)) is not None
+        for name, value in changes.items()
+        if value is not None and name not in ("token", "headers", "environment")
     }
+    if "args" in fields:
+        fields["args"] = tuple(fields["args"])
     if fields.get("url") == before.shown_url:  # as it is shown: its query stays
         del fields["url"]
     after = replace(before, **fields, updated_at=at)
     secrets = mcp.ServerSecrets(
-        token=changes.token or stored.token,
-        headers=_merge_secrets(changes.headers, stored.headers),
-        environment=_merge_secrets(changes.environment, stored.environment),
+        token=changes.get("token") or stored.token,
+        headers=_merge_secrets(changes.get("headers"), stored.headers),
+        environment=_merge_secrets(changes.get("environment"), stored.environment),
         query=stored.query if after.url == before.url else "",
     )
     mcp.check_server(after, secrets)
@@ -389,12 +384,9 @@ def _merge_secrets(values: Mapping[str, str] | None, stored: Mapping[str, str]) 
 
 def _check_host_change(changes: McpChanges, stored: mcp.ServerSecrets) -> None:
     """Check that no stored secret goes to another host than it was stored for. Raises: InvalidInput."""
-    token = stored.token and not changes.token
-    headers = [
-        name for name in (stored.headers if changes.headers is None else changes.headers) if name in stored.headers
-    ]
-    headers_kept = [name for name in headers if changes.headers is None or not changes.headers[name]]
-    if token or headers_kept:
+    new = changes.get("headers")
+    headers_kept = [name for name in stored.headers if new is None or (name in new and not new[name])]
+    if (stored.token and not changes.get("token")) or headers_kept:
         raise InvalidInput(
             "the url leads to another host, and the token or headers that are stored were given for the old one:"
             " give them again, or remove the server and register the new one"

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from perdure.core.errors import InvalidInput
 from perdure.features.mcp import values as core
-from perdure.features.mcp.units import ServerOptions, ToolsByStatus
+from perdure.features.mcp.units import McpChanges, ServerOptions, ToolsByStatus
 from perdure.features.mcp.values import SERVER_NAME_PATTERN, Transport
 from perdure.server.wire.base import MASKED, WireRequest, fields, nulls
 from perdure.server.wire.fields import Items, ItemsByName, JsonObject, McpServerIdIn, keywords
@@ -83,14 +83,14 @@ class McpServerChangesIn(WireRequest):
     server_name: str | None = None
     config: McpConfigIn = McpConfigIn()
 
-    def changes(self, server: core.McpServer) -> dict[str, Any]:
-        """The changed fields, as `McpChanges` takes them. Raises: InvalidInput: another kind of server."""
+    def changes(self, server: core.McpServer) -> McpChanges:
+        """The changed fields. Raises: InvalidInput: another kind of server."""
         changes = _options_in(self.config)
         if changes.pop("transport", server.transport) != server.transport:
             raise InvalidInput(
                 f"MCP server {server.name!r} is of the type {server.transport}, which stays: register another one"
             )
-        return changes if self.server_name is None else changes | {"name": self.server_name}
+        return cast(McpChanges, changes if self.server_name is None else changes | {"name": self.server_name})
 
 
 class NamedServerIn(_ConfigIn):
@@ -108,11 +108,11 @@ class NamedServerChangesIn(_AddressIn):
     stdio_config: CommandIn = CommandIn()
     token: str | None = None
 
-    def changes(self) -> dict[str, Any]:
-        """The changed fields, as `McpChanges` takes them."""
+    def changes(self) -> McpChanges:
+        """The changed fields."""
         changes = _options_in(self.stdio_config) | _options_in(self) | {"token": self.auth_token or self.token}
         del changes["stdio_config"]
-        return changes
+        return cast(McpChanges, changes)
 
 
 class McpToolRunIn(WireRequest):
@@ -131,8 +131,7 @@ class McpApproveIn(WireRequest):
 
 def _options_in(body: WireRequest) -> dict[str, Any]:
     """The fields that are neither missing nor null, by their names in the library."""
-    options = {_OPTION_NAMES.get(name, name): value for name, value in body.non_null().items()}
-    return options | ({"args": tuple(options["args"])} if "args" in options else {})
+    return {_OPTION_NAMES.get(name, name): value for name, value in body.non_null().items()}
 
 
 McpKind = Literal["stdio", "sse", "streamable_http"]
