@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from perdure.core.blocks import Author, Block
 from perdure.core.errors import Conflict, InvalidInput, NotFound, ToolError, VersionConflict
-from perdure.core.ids import AgentId, ArchiveId, BlockId, Ids, PassageId
+from perdure.core.ids import AgentId, BlockId, PassageId
 from perdure.domain.archives.passages import NewPassage, delete_passage, get_passage
 from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, update_block
 from perdure.domain.corrections import passage_item, record
@@ -45,7 +45,6 @@ class _Writer:
     agent_id: AgentId
     author: Author
     passage: NewPassage
-    ids: Ids
     inputs: UnitInputs
     entries: dict[str, HeadFile]
     commits: dict[tuple[str, int], tuple[str, str]] = field(default_factory=dict)
@@ -70,7 +69,10 @@ class _Writer:
         file, label = read_file(path, text), label_of_path(path)
         by: dict[str, Any] = {"author": self.author, "at": self.inputs.now}
         if before is None:
-            new, block_id = NewBlock(label=label, **_block_fields(file, None, label)), BlockId(self.ids.new("block"))
+            new, block_id = (
+                NewBlock(label=label, **_block_fields(file, None, label)),
+                BlockId(self.inputs.ids.new("block")),
+            )
             made = create_block(self.tx, block_id, new, **by, agent_id=self.agent_id)
             return HeadFile("block", made.id, made.version)
         block = self.tx.blocks.get(BlockId(before.thing))
@@ -101,18 +103,8 @@ class _Writer:
             written = edit_note(self.tx, self.agent_id, old.id, title=title, fields=all_fields, at=at)
         else:
             tags = [tag.strip() for tag in (file.text("tags") or "").split(",") if tag.strip()]
-            written = add_note(
-                self.tx,
-                self.agent_id,
-                kind.name,
-                title,
-                fields,
-                tags=tags,
-                passage=self.passage,
-                archive_id=ArchiveId(self.ids.new("archive")),
-                ids=self.ids,
-                at=at,
-            )
+            tx, new, ids = self.tx, self.passage, self.inputs.ids
+            written = add_note(tx, self.agent_id, kind.name, title, fields, tags=tags, passage=new, ids=ids, at=at)
         return HeadFile("note", written[0].id, 0, digest_of(note_file(written[0])))
 
     def remove_note(self, before: HeadFile) -> None:
@@ -176,7 +168,6 @@ def apply_push(
     *,
     author: Author,
     passage: NewPassage,
-    ids: Ids,
     inputs: UnitInputs,
 ) -> None:
     """Write the commits of a push that begins at `before`.
@@ -187,7 +178,7 @@ def apply_push(
     waiting = plan_changes(tx, agent_id, inputs.now)
     if waiting.changes or waiting.history != before:
         raise MemoryMoved
-    writer = _Writer(tx, agent_id, author, passage, ids, inputs, dict(before.entries))
+    writer = _Writer(tx, agent_id, author, passage, inputs, dict(before.entries))
     for step in steps:
         writer.write(step)
     after = before.moved_to(steps[-1].hash, writer.entries)

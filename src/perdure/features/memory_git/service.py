@@ -153,7 +153,6 @@ class AsyncMemoryGit(AsyncPart):
                 pack,
                 author=outside(),
                 passage=from_outside(NewPassage(text="")),
-                ids=self._ports.ids,
                 inputs=self._ports.inputs(),
             )
             self._ports.unread.note((self._id, 0))

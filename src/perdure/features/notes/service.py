@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Correction
-from perdure.core.ids import ArchiveId, PassageId, is_id
+from perdure.core.ids import PassageId, is_id
 from perdure.core.passages import SEARCHED_STATES, Passage, PassageFilter, PassageState
 from perdure.domain.archives.passages import NewPassage, get_passage
 from perdure.features.notes.units import FOUND_MAX, add_note, count_notes, edit_note, metadata_of, put_away
@@ -57,14 +57,10 @@ class AsyncNotes(AsyncPart):
             tags: more tags; none that is the name of another kind.
         Raises: InvalidInput: a value that can't be used, or the agent has 500 notes; NotFound: no such agent.
         """
-        new_id, now = ArchiveId(self._ports.ids.new("archive")), self._ports.clock.now()
+        ids, now = self._ports.ids, self._ports.clock.now()
         outside = from_outside(NewPassage(text=""))  # the transaction runs in a thread that does not know who asks
-
-        ids = self._ports.ids
         return await self._write(
-            lambda tx: add_note(
-                tx, self._id, kind, title, fields, tags=tags, passage=outside, archive_id=new_id, ids=ids, at=now
-            )
+            lambda tx: add_note(tx, self._id, kind, title, fields, tags=tags, passage=outside, ids=ids, at=now)
         )
 
     async def edit(

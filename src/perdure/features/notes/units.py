@@ -51,7 +51,6 @@ def add_note(
     *,
     tags: Sequence[str],
     passage: NewPassage,
-    archive_id: ArchiveId,
     ids: Ids,
     at: datetime,
 ) -> tuple[Note, Correction]:
@@ -59,7 +58,6 @@ def add_note(
 
     Args:
         passage: what else its passage has, such as who writes it.
-        archive_id: the id of the agent's archive, if it has none yet.
     Raises: InvalidInput: a value that can't be used, or the agent has 500 notes; NotFound: no such agent.
     """
     _check_room(tx, agent_id)
@@ -67,7 +65,7 @@ def add_note(
     text = to_markdown(check_title(title), check_note_fields(known, fields))
     own_tags = (NOTE_TAG, known.name, *check_note_tags(known, tags))
     new = replace(passage, text=text, tags=own_tags, metadata=metadata_of(known.name, at))
-    archive = own_archive(tx, agent_id, archive_id, at=at)
+    archive = own_archive(tx, agent_id, ArchiveId(ids.new("archive")), at=at)
     return _record(tx, agent_id, None, insert_passage(tx, archive.id, new, ids=ids, at=at), at=at)
 
 
