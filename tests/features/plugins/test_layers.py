@@ -7,17 +7,19 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from perdure.core.errors import InvalidInput
 from perdure.core.features import Feature
-from perdure.features.plugins.definitions import KINDS, LAYERS, DefinitionKind, Definitions, Layer
+from perdure.features.plugins.definitions import KINDS, DefinitionKind, Definitions, Layer
 from perdure.features.plugins.layers import find_definitions
 from perdure.features.plugins.policy import load_policy
 from perdure.settings import Settings
 from tests.features.plugins.files import define, write
 
+LAYERS: tuple[Layer, ...] = get_args(Layer)
 SETS = [one for size in range(len(LAYERS) + 1) for one in itertools.combinations(LAYERS, size)]
 
 

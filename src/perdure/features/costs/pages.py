@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import UTC
 
 from starlette.requests import Request
@@ -19,20 +20,14 @@ async def load(request: Request, library: AsyncPerdure) -> Sequence[Data]:
     priced = [run for run in request.state.shown_runs if run["cost"]]
     if not priced:
         return []
-    by_agent = sorted(_sums((run["agent"], run["cost"]) for run in priced).items(), key=lambda one: -one[1])
-    days = _sums((run["created_at"].astimezone(UTC).date().isoformat(), run["cost"]) for run in priced)
+    agents, days = defaultdict[str, float](float), defaultdict[str, float](float)
+    for run in priced:
+        agents[run["agent"]] += run["cost"]
+        days[run["created_at"].astimezone(UTC).date().isoformat()] += run["cost"]
     return [
-        {"title": "Cost by agent", "bars": _bars(by_agent)},
+        {"title": "Cost by agent", "bars": _bars(sorted(agents.items(), key=lambda one: -one[1]))},
         {"title": "Cost by day", "bars": _bars(sorted(days.items(), reverse=True))},
     ]
-
-
-def _sums(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Name -> the sum of its values."""
-    sums: dict[str, float] = {}
-    for name, value in pairs:
-        sums[name] = sums.get(name, 0.0) + value
-    return sums
 
 
 def _bars(values: Sequence[tuple[str, float]]) -> list[Data]:

@@ -16,7 +16,7 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.features import Point
 from perdure.core.forgetting.redaction import REDACTED, Redactor
-from perdure.core.ids import AgentId, MessageId
+from perdure.core.ids import AgentId
 from perdure.core.messages import Message, parts_from_json, parts_to_json
 from perdure.core.passages import Passage
 from perdure.domain.conversations.transfer import parse_fields
@@ -165,7 +165,7 @@ class _Writer:
         found: list[Message] = []
         page_after = partial(self._agent.messages, conversation=conversation.id, limit=PAGE, reset=True)
         while page := await page_after(after_seq=after):
-            hidden |= await self._read(_find_reset, [one.id for one in page])
+            hidden |= await self._read(lambda tx, ids: tx.messages.find_reset(ids), [one.id for one in page])
             after, seqs = page[-1].seq, [one.seq for one in page]
             origins |= await self._read(_origins, self._id, seqs)
             for one in page:
@@ -214,11 +214,6 @@ def _shape(message: Message) -> dict[str, Any]:
     """Return a message without its id."""
     parts, at = json.loads(parts_to_json(message.parts)), message.occurred_at.isoformat()
     return {"role": message.role, "name": message.name, "occurred_at": at, "parts": parts}
-
-
-def _find_reset(tx: Tx, ids: Sequence[MessageId]) -> set[MessageId]:
-    """Return which of these messages a reset took out of view."""
-    return tx.messages.find_reset(ids)
 
 
 def _origins(tx: Tx, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:

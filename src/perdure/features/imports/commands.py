@@ -14,9 +14,8 @@ if for_work(__name__):
     from perdure.cli.views.view import Output, plural, visible
     from perdure.core.errors import InvalidInput
     from perdure.core.ids import AgentId
-    from perdure.features.imports.letta.views import server_lines
     from perdure.features.imports.sources.items import IMPORT_SOURCES
-    from perdure.features.imports.views import nothing_line, report_lines
+    from perdure.features.imports.views import nothing_line, report_lines, server_lines
     from perdure.library.parts.checks import check_choice
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from perdure.core.conversations import Conversation
 from perdure.core.ids import AgentId
 from perdure.features.imports.common.values import ImportReport
 from perdure.features.imports.letta.client import LettaServer
@@ -65,7 +64,7 @@ class AsyncImports(AsyncPart):
         work = ImportWork(self._app, source, agent, dry=False, facts=facts, progress=progress)
         report = await work.run(place, label)
         for agent_id in report.agents.values() if facts else ():
-            for line in await self._store.read(_lines_of, agent_id):
+            for line in await self._store.read(lambda tx, id_: tx.conversations.list(id_, limit=LINES_MAX), agent_id):
                 self._ports.unread.note((agent_id, line.seq), now=True)
         return report
 
@@ -114,8 +113,3 @@ class AsyncImports(AsyncPart):
             return await LettaWork(self._app, server, dry=dry, progress=progress).run()
         finally:
             await server.close()
-
-
-def _lines_of(tx: Tx, agent_id: AgentId) -> Sequence[Conversation]:
-    """Return the conversations of an agent."""
-    return tx.conversations.list(agent_id, limit=LINES_MAX)

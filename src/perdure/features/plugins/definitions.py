@@ -17,7 +17,6 @@ KINDS: tuple[DefinitionKind, ...] = get_args(DefinitionKind)
 
 Layer = Literal["built-in", "plug-in", "user", "project", "flags", "policy"]
 """Where a definition comes from. A later layer overrides an earlier one by name."""
-LAYERS: tuple[Layer, ...] = get_args(Layer)
 
 _WEIGHTS: Mapping[str, int] = {"policy": 0, "flags": 1, "project": 2, "user": 3, "built-in": 4, "plug-in": 6}
 """Which layer comes first in a list that is cut; what has no layer is before plug-ins."""

@@ -100,16 +100,11 @@ def _sources_of_user(kind: DefinitionKind, settings: Settings, project: Path | N
     for plugin in active_plugins(settings):
         for root in plugin.roots(kind):
             yield DefinitionSource(kind, "plug-in", root, plugin.name)
-    for folder in user_folders(settings):
+    for folder in (settings.folder, *_folders(settings.definitions)):
         yield DefinitionSource(kind, "user", folder / kind)
     if project is not None:
         for name in PROJECT_FOLDERS:
             yield DefinitionSource(kind, "project", project / name / kind, within=project)
-
-
-def user_folders(settings: Settings) -> list[Path]:
-    """The folders with definitions of this user: the data folder, and those of `PERDURE_DEFINITIONS`."""
-    return [settings.folder, *_folders(settings.definitions)]
 
 
 def _folders(setting: str) -> Sequence[Path]:
