@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from perdure.core.blocks import Author
 from perdure.core.specs import Tool, ToolCode, ToolOutcome
 from perdure.core.tools.rules import ToolRule
-from perdure.domain.tools.units import ToolChanges, ToolHit, ToolOptions
+from perdure.domain.tools import units
 from perdure.library.sync.parts.part import Part
 from perdure.library.tools.tools import AsyncAgentRules, AsyncAgentTools, AsyncTools
 
@@ -21,7 +21,7 @@ class Tools(Part):
 
     _inner: AsyncTools
 
-    def create(self, source: str | Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
+    def create(self, source: str | Callable[..., Any], **options: Unpack[units.ToolOptions]) -> Tool:
         """Create a tool from a source: Python text, or a function whose text is used. It runs in the sandbox, not here.
         The same name and source again returns the existing tool.
 
@@ -37,7 +37,7 @@ class Tools(Part):
         """
         return self._portal.run(self._inner.create(source, **options))
 
-    def upsert(self, source: str | Callable[..., Any], **options: Unpack[ToolOptions]) -> Tool:
+    def upsert(self, source: str | Callable[..., Any], **options: Unpack[units.ToolOptions]) -> Tool:
         """Create the tool of this name, or change it. Options and Raises: as `create`."""
         return self._portal.run(self._inner.upsert(source, **options))
 
@@ -62,11 +62,11 @@ class Tools(Part):
         """
         return self._portal.run(self._inner.list(text=text, types=types, limit=limit, after=after))
 
-    def search(self, query: str, *, limit: int = 10) -> Sequence[ToolHit]:
+    def search(self, query: str, *, limit: int = 10) -> Sequence[units.ToolHit]:
         """The tools whose name, tags or description have the words, best first."""
         return self._portal.run(self._inner.search(query, limit=limit))
 
-    def update(self, name_or_id: str, **changes: Unpack[ToolChanges]) -> Tool:
+    def update(self, name_or_id: str, **changes: Unpack[units.ToolChanges]) -> Tool:
         """Change fields of a tool and return it; its agents have the change from their next model call on.
 
         Args:
@@ -104,7 +104,7 @@ class Tools(Part):
         arguments: Mapping[str, Any] | None = None,
         *,
         progress: Callable[[str], None] | None = None,
-        **options: Unpack[ToolOptions],
+        **options: Unpack[units.ToolOptions],
     ) -> ToolOutcome:
         """Run a source with these arguments, without storing it. Options and Raises: as `create` and `test`."""
         return self._portal.run(self._inner.test_source(source, arguments, progress=progress, **options))
