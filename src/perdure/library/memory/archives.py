@@ -16,6 +16,7 @@ from perdure.core.passages import Archive as ArchiveInfo
 from perdure.core.passages import Passage, PassageFilter
 from perdure.core.text.forms import name_form
 from perdure.core.text.reprs import short_repr
+from perdure.domain.archives import units
 from perdure.domain.archives.passages import (
     NewPassage,
     PassageChanges,
@@ -24,17 +25,6 @@ from perdure.domain.archives.passages import (
     new_passages,
     restore_passage,
     update_passage,
-)
-from perdure.domain.archives.units import (
-    ArchiveChanges,
-    Selection,
-    attach_archive,
-    create_archive,
-    delete_archive_rows,
-    delete_selected,
-    detach_archive,
-    select_seqs,
-    update_archive,
 )
 from perdure.domain.values import BATCH, batches
 from perdure.engine.conversations.reset import delete
@@ -51,7 +41,7 @@ from perdure.library.parts.part import AsyncPart, reads, writes
 from perdure.search.ranking.hits import Hits, PassageHit
 from perdure.storage.tx import Tx
 
-Changes = ArchiveChanges | Callable[[ArchiveInfo], ArchiveChanges]
+Changes = units.ArchiveChanges | Callable[[ArchiveInfo], units.ArchiveChanges]
 """New values of some fields, or a function that makes them from the archive as it is."""
 
 NAMES_SHOWN = 10
@@ -64,14 +54,14 @@ class AsyncArchives(AsyncPart):
         self, name: str, *, description: str | None = None, metadata: Mapping[str, Any] | None = None
     ) -> AsyncArchive:
         """A new archive that no agent has yet. Raises: InvalidInput: a field that can't be used."""
-        fields: ArchiveChanges = {"name": name, "description": description}
+        fields: units.ArchiveChanges = {"name": name, "description": description}
         return await self.add({**fields, "metadata": {} if metadata is None else metadata})
 
-    async def add(self, fields: ArchiveChanges) -> AsyncArchive:
+    async def add(self, fields: units.ArchiveChanges) -> AsyncArchive:
         """A new archive that no agent has yet. Raises: InvalidInput: a field that can't be used."""
         ports = self._ports
         archive_id, now = ArchiveId(ports.ids.new("archive")), ports.clock.now()
-        return AsyncArchive(self._app, await ports.store.write(create_archive, archive_id, fields, at=now))
+        return AsyncArchive(self._app, await ports.store.write(units.create_archive, archive_id, fields, at=now))
 
     async def get(self, name_or_id: str) -> AsyncArchive:
         """The archive of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
@@ -86,7 +76,7 @@ class AsyncArchives(AsyncPart):
         def find_or_create(tx: Tx) -> ArchiveInfo:
             tx.archives.lock_names()
             found = tx.archives.list(name=name, limit=1)
-            return found[0] if found else create_archive(tx, archive_id, {"name": name}, at=now)
+            return found[0] if found else units.create_archive(tx, archive_id, {"name": name}, at=now)
 
         return AsyncArchive(self._app, await ports.store.write(find_or_create))
 
@@ -140,7 +130,7 @@ class AsyncArchiveById(AsyncPassages):
         """The archive's id."""
         return self._archive_id
 
-    async def update(self, **changes: Unpack[ArchiveChanges]) -> AsyncArchive:
+    async def update(self, **changes: Unpack[units.ArchiveChanges]) -> AsyncArchive:
         """Change fields of the archive and return it; this object keeps its old values.
 
         Args:
@@ -154,7 +144,7 @@ class AsyncArchiveById(AsyncPassages):
         """Change fields of the archive, and return it as changed. Raises: NotFound, InvalidInput."""
         now = self._ports.clock.now()
         fields = changes(tx.archives.get(self.id)) if callable(changes) else changes
-        return update_archive(tx, self.id, fields, at=now)
+        return units.update_archive(tx, self.id, fields, at=now)
 
     async def insert(
         self,
@@ -270,10 +260,10 @@ class AsyncArchiveById(AsyncPassages):
                 those in one of these.
         Raises: InvalidInput: no condition at all, a value that can't be used; NotFound.
         """
-        selection = Selection(where=passage_filter(**conditions), text=text)
+        selection = units.Selection(where=passage_filter(**conditions), text=text)
         return await self.delete_selection(selection, dry_run=dry_run)
 
-    async def delete_selection(self, selection: Selection, *, dry_run: bool = False) -> int:
+    async def delete_selection(self, selection: units.Selection, *, dry_run: bool = False) -> int:
         """Delete the selected passages, or only count them; return how many. Each transaction of 500 selects again."""
         check_text("text", selection.text)
         if selection.everything:
@@ -283,11 +273,11 @@ class AsyncArchiveById(AsyncPassages):
             )
         store, now = self._ports.store, self._ports.clock.now()
         above, count = -1, 0
-        while seqs := await store.read(select_seqs, self.id, selection, above=above, limit=BATCH):
+        while seqs := await store.read(units.select_seqs, self.id, selection, above=above, limit=BATCH):
             if dry_run:
                 deleted, above = len(seqs), seqs[-1]
             else:
-                deleted, above = await store.write(delete_selected, self.id, selection, seqs, at=now)
+                deleted, above = await store.write(units.delete_selected, self.id, selection, seqs, at=now)
             count += deleted
         return count
 
@@ -311,7 +301,7 @@ class AsyncArchiveById(AsyncPassages):
     async def delete(self) -> None:
         """Remove the archive with its passages; see `AsyncArchives.delete`."""
         check_text("archive_id", self.id)
-        delete_some = partial(delete_archive_rows, archive_id=self.id, limit=BATCH, at=self._ports.clock.now())
+        delete_some = partial(units.delete_archive_rows, archive_id=self.id, limit=BATCH, at=self._ports.clock.now())
         while await delete(self._ports, delete_some) is not None:
             pass
 
@@ -349,13 +339,13 @@ class AsyncAgentArchives(AsyncPart):
         """Let the agent find what is in an archive. Attaching twice is no error. Raises: NotFound."""
         check_text("agent_id", self._id)
         check_text("archive_id", archive_id)
-        await self._ports.store.write(attach_archive, self._id, archive_id)
+        await self._ports.store.write(units.attach_archive, self._id, archive_id)
 
     async def detach(self, archive_id: ArchiveId) -> None:
         """Take an archive from the agent; its passages stay. Raises: NotFound."""
         check_text("agent_id", self._id)
         check_text("archive_id", archive_id)
-        await self._ports.store.write(detach_archive, self._id, archive_id)
+        await self._ports.store.write(units.detach_archive, self._id, archive_id)
 
 
 def _resolve_archive(tx: Tx, name_or_id: str) -> ArchiveInfo:

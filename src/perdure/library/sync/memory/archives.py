@@ -10,8 +10,8 @@ from typing import Any, Unpack
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive as ArchiveInfo
 from perdure.core.passages import Passage
+from perdure.domain.archives import units
 from perdure.domain.archives.passages import NewPassage
-from perdure.domain.archives.units import ArchiveChanges
 from perdure.library.memory.archives import AsyncAgentArchives, AsyncArchive, AsyncArchiveById, AsyncArchives
 from perdure.library.memory.passages import PassageConditions
 from perdure.library.parts.portal import Portal
@@ -74,7 +74,7 @@ class ArchiveById(Passages):
         """The archive's id."""
         return self._inner.id
 
-    def update(self, **changes: Unpack[ArchiveChanges]) -> Archive:
+    def update(self, **changes: Unpack[units.ArchiveChanges]) -> Archive:
         """Change fields of the archive and return it; this object keeps its old values.
 
         Args:
