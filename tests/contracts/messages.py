@@ -23,7 +23,7 @@ from perdure.core.messages import (
     ToolResult,
     TurnPart,
 )
-from perdure.core.text.words import Matches, Query, parse_query
+from perdure.core.text.words import Clause, Matches, Query, parse_query
 from perdure.storage.tables.turns import PART, Turns
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, claimed, match_messages, raises
@@ -393,6 +393,23 @@ class MessageContract(Contract):
             assert list(found.frequency) == [10, 1]
             assert list((await store.read(match, parse_query("walrus"), 99)).seqs) == list(range(9, -1, -1))
             assert list((await store.read(match, Query(()), 9)).seqs) == []
+
+    async def test_a_clause_may_ask_for_any_of_its_words(self) -> None:
+        """Whole words, or as the beginning of one; each row counts once, however many of them it holds."""
+        async with self.open_store() as store:
+            agent = await store.write(self.add_agent)
+            texts = ("a walrus", "a penguin and a walrus", "a zebra", "a penguin", "two zebras walk", "nothing")
+            await store.write(self.say, agent.id, *texts)
+
+            def match(tx: Tx, *clauses: Clause) -> Matches:
+                return tx.messages.match(agent.id, Query(clauses), where=MessageFilter(), limit=9)
+
+            either = Clause(("walrus", "penguin"), either=True)
+            found = await store.read(match, either)
+            assert (sorted(found.seqs), list(found.frequency)) == ([0, 1, 3], [3])
+            assert not (await store.read(match, Clause(("walrus", "penguin")))).seqs
+            both = await store.read(match, either, Clause(("walk",), prefix=True))
+            assert (sorted(both.seqs), list(both.frequency)) == ([0, 1, 3, 4], [3, 1])
 
     async def test_search_among_very_many_finds_what_is_old(self) -> None:
         """Where thousands hold each word, one that holds both is found however old it is, and one with a rare word."""
