@@ -174,7 +174,7 @@ def test_many_sessions_at_once_are_all_stored(project: Path) -> None:
         entry = {"type": "user", "uuid": f"u{number}", "timestamp": "2026-11-29T04:00:00Z", "message": message}
         (project.parent / f"s{number}.jsonl").write_text(json.dumps(entry) + "\n")
     ours = environment(project.parent / "data", HOME=str(project.parent))
-    words = [warm("perdure", ours), "hook", "work", "capture", project]
+    words: list[str | Path] = [warm("perdure", ours), "hook", "work", "capture", project]
     started = [
         subprocess.Popen([*words, f"s{number}", project.parent / f"s{number}.jsonl"], env=ours) for number in range(4)
     ]

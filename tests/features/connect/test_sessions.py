@@ -39,7 +39,7 @@ class ClaudeCode:
 
     def connect(self) -> None:
         """In the folder of the project, as a person would."""
-        words = [self._program, "connect", "claude-code", "--yes"]
+        words: list[str | Path] = [self._program, "connect", "claude-code", "--yes"]
         subprocess.run(words, cwd=self.project, env=self._environment, check=True, capture_output=True)
 
     def run_hook(self, event: str, **payload: Any) -> str:
