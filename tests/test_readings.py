@@ -43,6 +43,7 @@ OTHERWISE = {
     "features/mcp_server/memory.py": "asks the library's `extract`, which checks by itself",
     "features/connect/capture.py": "the same",
     "features/imports/commands.py": "the same",
+    "features/benchmarks/running.py": "the same",
     "features/openai_front/port.py": "answers another program, whose chat is imported as it says it",
 }
 

@@ -8,8 +8,10 @@ from functools import partial
 from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
-from perdure.core.ids import AgentId, ToolId
+from perdure.core.ids import DEFAULT_ORG, AgentId, ToolId
 from perdure.core.specs import Tool, ToolCode, ToolFilter, ToolSpec
+from perdure.storage.tables.deleted import delete_shared
+from perdure.storage.tables.table import OwnId
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, raises
 
@@ -186,6 +188,18 @@ class ToolContract(Contract):
             assert (await store.read(lambda tx: tx.agents.get(agent.id))).settings_revision == 2
             found = await store.read(lambda tx: tx.tools.page(where=ToolFilter(types=("external_mcp",))))
             assert found == [peek]
+
+    async def test_what_another_transaction_has_deleted_meanwhile_is_deleted(self) -> None:
+        """Between the look at a thing and its delete, which PostgreSQL allows."""
+        async with self.open_store() as store:
+            look = await store.write(partial(add, self.tool()))
+
+            def delete_twice(tx: Any) -> None:
+                for _ in range(2):
+                    delete_shared(tx.tools._db, DEFAULT_ORG, "tools", OwnId(look.id))
+
+            await store.write(delete_twice)
+            assert await store.read(partial(find, ToolFilter())) == ([], 0)
 
     async def test_a_deleted_tool_is_gone_from_its_agents(self) -> None:
         """Their settings revision grows; those of others don't."""

@@ -98,8 +98,9 @@ async def test_a_page_takes_as_many_statements_as_a_few_things() -> None:
     assert set(short) <= set(FEWER), sorted(set(short) - set(FEWER))
 
 
-async def test_a_search_of_all_agents_takes_three_statements_for_each() -> None:
-    """One for its words, however many, one for the texts, one for its hits; none of these where nothing is found."""
+async def test_a_search_of_all_agents_takes_four_statements_for_each() -> None:
+    """One for its words, however many, one for related words, one for the texts, one for its hits; none but the first
+    where nothing is found."""
     store, counts = Counting(), dict[int, list[int]]()
     async with routed(store=store, model=talkative(), embedding="none") as server:
         for number in range(MANY):
@@ -118,7 +119,7 @@ async def test_a_search_of_all_agents_takes_three_statements_for_each() -> None:
                     assert len(found) == (0 if query == "walrus" else number + 1)
     each = [(many - few) / (MANY - FEW) for few, many in zip(counts[FEW], counts[MANY], strict=True)]
     # With room for what works in the background.
-    assert each[0] < 3.9 and each[1] < 3.9 and each[2] < 2.9, counts
+    assert each[0] < 4.9 and each[1] < 4.9 and each[2] < 2.9, counts
 
 
 async def test_when_many_agents_were_used_last_takes_as_many_statements_as_of_one() -> None:

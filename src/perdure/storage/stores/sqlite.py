@@ -159,8 +159,10 @@ class SqliteDatabase:
         all_labels: bool = False,
         below: int | None = None,
     ) -> FullText:
+        either = '" OR "'  # between the phrases of which a row with the clause holds one
         words = " AND ".join(
-            f"words : ({' OR '.join(_quoted(clause))}{' *' if clause.prefix else ''})" for clause in clauses
+            f'words : ("{(either if clause.either else " ").join(clause.tokens)}"{" *" if clause.prefix else ""})'
+            for clause in clauses
         )
         labelled = f" AND scope : ({(' AND ' if all_labels else ' OR ').join(labels)})" if labels else ""
         first = number << 32
@@ -175,11 +177,6 @@ class SqliteDatabase:
                 "w_last": first + (1 << 32 if below is None else below) - 1,
             },
         )
-
-
-def _quoted(clause: Clause) -> Sequence[str]:
-    """The phrases of which a row with the clause holds one."""
-    return [f'"{one}"' for one in (clause.tokens if clause.either else (" ".join(clause.tokens),))]
 
 
 @functools.lru_cache(maxsize=1024)

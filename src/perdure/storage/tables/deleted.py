@@ -114,12 +114,15 @@ def delete_shared(db: Database, org_id: OrgId, table: str, own: OwnId) -> None:
     hide it and remove its first rows, or all if they are few."""
     name = f", {_UNIQUE_NAMES[table]} = id" if table in _UNIQUE_NAMES else ""
     params = {"id": own, "deleted": deleted_org(org_id)}
+    columns = ", ".join(("number", *archive_columns(table)))
+    rows = db.rows(f"SELECT {columns} FROM {table} WHERE id = :id", params)
+    if not rows:
+        return  # another transaction has deleted it since this one looked for it
+    number, *owned = rows[0]
     for root in feature_roots():
         if root.name == table and root.ends:
             db.run(root.ends, {"id": own})
-    archives = archive_columns(table)
-    owned = db.rows(f"SELECT {', '.join(archives)} FROM {table} WHERE id = :id", params)[0] if archives else ()
-    keep_places(db, org_id, {own: {"number": db.rows(f"SELECT number FROM {table} WHERE id = :id", params)[0][0]}})
+    keep_places(db, org_id, {own: {"number": number}})
     db.run(f"UPDATE {table} SET org_id = :deleted{name} WHERE id = :id", params)
     if table == "archives":
         scopes = db.rows(
