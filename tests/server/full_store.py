@@ -111,7 +111,17 @@ class FullStore:
             **dict.fromkeys(
                 (
                     *("embedding", "created_at", "occurred_at", "input", "conversation_id", "agent_id", "run_id"),
-                    *("before", "after", "start_date", "end_date", "llm_config", "model_settings"),
+                    *(
+                        "memory_of",
+                        "step_id",
+                        "CloneIn.number",
+                        "before",
+                        "after",
+                        "start_date",
+                        "end_date",
+                        "llm_config",
+                        "model_settings",
+                    ),
                     *("response_format", "context_window_limit", "override_model", "override_system", "callback_url"),
                     *("identity_ids", "message_ids", "from_template", "memory_variables", "bypass_session_patterns"),
                     *("tool_output", "context_engine"),
@@ -144,7 +154,8 @@ class FullStore:
             **dict.fromkeys(("FactIn.text", "FactChangesIn.text", "RuleIn.text"), Text(2_000)),
             **{"subject": "Ada", "object": "Turin", "relation": "LIVES_IN", "prompt": Text(10_000)},
             "model": self.model,
-            "CompletionRequest.model": self.paths["agent_id"],
+            **dict.fromkeys(("CompletionRequest.model", "ChatRequest.model"), self.paths["agent_id"]),
+            "NoteIn.tags": [f"tag {number}" for number in range(100)],  # its kind and status are tags too
             "block_ids[]": lambda number: self.blocks[number % len(self.blocks)],
             "folder_ids[]": lambda number: self.folders[number % len(self.folders)],
             "archive_ids[]": lambda number: self.archives[number % len(self.archives)],
@@ -360,7 +371,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             "mcp_tool_name": "look_0",
             "scheduled_message_id": schedule.id,
             "skill_name": "bake",
-            **{"command_name": "none", "plugin_name": "none"},
+            **{"command_name": "none", "plugin_name": "none", "response_id": "none"},
             "group_id": group.id,
         },
         agents=agents,

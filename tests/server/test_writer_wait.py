@@ -71,6 +71,14 @@ NOT_WRITTEN = {
     "POST /v1/groups/{group_id}/messages/stream": 501,
     "POST /v1/messages/search": 422,
     "POST /v1/sandbox-config/e2b/default": 501,
+    "POST /v1/entities/{entity_id}/merge": 422,
+    "POST /v1/entities/{entity_id}/split": 409,
+    "POST /v1/agents/{agent_id}/schedule/{scheduled_message_id}/pause": 422,
+    "POST /v1/manifests": 422,
+    "POST /v1/agents/{agent_id}/snapshots/restore": 422,
+    "POST /v1/snapshots/load": 422,
+    "DELETE /v1/agents/{agent_id}/snapshots/{number}": 404,
+    "DELETE /openai/v1/responses/{response_id}": 404,
 }
 """Route -> what it answers here instead, where there is nothing to do, or no field of JSON to fill. Servers of MCP
 and of models are not here to ask."""

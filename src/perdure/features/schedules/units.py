@@ -141,7 +141,7 @@ def resume_schedule(tx: Tx, schedule: values.Schedule, *, at: datetime) -> value
 def _check_goes_on(schedule: values.Schedule) -> None:
     """Check that a schedule has not ended. Raises: ScheduleInvalid."""
     if schedule.status not in ("active", "paused"):
-        raise ScheduleInvalid(f"{schedule.name or schedule.id} has {schedule.status}: make a new schedule")
+        raise ScheduleInvalid(f"{schedule.name or schedule.id} is over ({schedule.status}): make a new schedule")
 
 
 def next_times(schedule: values.Schedule, count: int) -> Sequence[datetime]:
