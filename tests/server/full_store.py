@@ -113,6 +113,8 @@ class FullStore:
                     *("embedding", "created_at", "occurred_at", "input", "conversation_id", "agent_id", "run_id"),
                     *(
                         "memory_of",
+                        "limits",
+                        "ChatRequest.tools",
                         "step_id",
                         "CloneIn.number",
                         "before",
