@@ -75,6 +75,13 @@ async def send(page: Page, text: str) -> None:
     await page.press("#text", "Enter")
 
 
+async def send_two(page: Page) -> None:
+    """Send "count", and "never mind", which waits in sight behind its answer."""
+    for text in ("count", "never mind"):
+        await send(page, text)
+    await page.wait_for_selector("#queued .item")
+
+
 class ByteByByte(ScriptedModel):
     """A scripted model that streams one character at a time."""
 
@@ -335,9 +342,7 @@ async def test_an_answer_that_is_no_page_leaves_the_page(chromium: Browser, tmp_
 async def test_a_text_that_is_taken_back_survives_a_lost_answer(chromium: Browser, tmp_path: Path) -> None:
     model = HaltingModel("one more ", "time")
     async with open_chat(chromium, tmp_path, model) as (page, *_):
-        for text in ("count", "never mind"):
-            await send(page, text)
-        await page.wait_for_selector("#queued .item")
+        await send_two(page)
 
         async def lose(route: Route) -> None:
             await route.fetch()
@@ -356,9 +361,7 @@ async def test_a_message_is_taken_back_once_however_often_it_is_asked_for(chromi
     """Also where the connection is away: it is taken back when that is there again."""
     model = HaltingModel("one more ", "time")
     async with open_chat(chromium, tmp_path, model) as (page, *_):
-        for text in ("count", "never mind"):
-            await send(page, text)
-        await page.wait_for_selector("#queued .item")
+        await send_two(page)
         await page.context.set_offline(True)
         for _ in range(3):
             await page.evaluate("document.querySelector('#queued button').click()")
@@ -372,9 +375,7 @@ async def test_a_message_is_taken_back_once_however_often_it_is_asked_for(chromi
 async def test_a_message_that_two_tabs_take_back_comes_into_one(chromium: Browser, tmp_path: Path) -> None:
     model = HaltingModel("one more ", "time")
     async with open_chat(chromium, tmp_path, model) as (page, *_):
-        for text in ("count", "never mind"):
-            await send(page, text)
-        await page.wait_for_selector("#queued .item")
+        await send_two(page)
         other = await page.context.new_page()
         await other.goto(page.url)
         await page.context.set_offline(True)
@@ -393,9 +394,7 @@ async def test_a_refusal_after_a_lost_answer_loses_no_text(chromium: Browser, tm
     """The second request finds the message taken back already, by the first one."""
     model = HaltingModel("one more ", "time")
     async with open_chat(chromium, tmp_path, model) as (page, *_):
-        for text in ("count", "never mind"):
-            await send(page, text)
-        await page.wait_for_selector("#queued .item")
+        await send_two(page)
         refused = asyncio.Event()
 
         async def lose(route: Route) -> None:
