@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
-import pkgutil
 import runpy
 import sys
+from pathlib import Path
 
 for name in [name for name in sys.modules if name.partition(".")[0] == "perdure"]:
     del sys.modules[name]  # a warm program has the whole one; what others wrote stays imported, which saves seconds
@@ -22,11 +23,14 @@ from perdure.server.serving.app import build_document, create_app  # noqa: E402
 from perdure.testing import ScriptedModel, says  # noqa: E402
 from perdure.ui.pages.routes import build_routes, page_modules  # noqa: E402
 
+gc.disable()  # what is imported stays, and looking for what does not takes a tenth of the time
 OUTSIDE = (".sandbox.inside.", ".adapters.")
-for module in pkgutil.walk_packages(perdure.__path__, "perdure."):
+PACKAGE = Path(*perdure.__path__)
+for file in sorted(PACKAGE.rglob("*.py")):
+    module = ".".join(("perdure", *file.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
     # Adapters are programs, and need what they are about; nothing needs them.
-    if not module.name.endswith("__main__") and not any(one in module.name for one in OUTSIDE):
-        importlib.import_module(module.name)
+    if not module.endswith("__main__") and not any(one in module + "." for one in OUTSIDE):
+        importlib.import_module(module)
 
 
 async def main() -> None:
