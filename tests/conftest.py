@@ -5,13 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from perdure.providers.provider import PROVIDERS
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
 
 # What the tester has set up for models must not decide how tests end, in child processes neither.
 PROVIDER_VARIABLES = (
@@ -52,6 +56,15 @@ settings.load_profile("perdure")
 def anyio_backend() -> str:
     """The event loop that anyio's plugin runs coroutine tests in."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+async def chromium() -> AsyncIterator[Browser]:
+    """The browser of all tests that open pages."""
+    from tests.ui.chromium import launch
+
+    async with launch() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -61,12 +61,27 @@ async def launch() -> AsyncIterator[Browser]:
 async def open_page(
     chromium: Browser, address: str, *, width: int = 1280, height: int = 800, theme: Theme = "light"
 ) -> AsyncIterator[tuple[Page, Seen]]:
-    """A page that shares no cookies or storage with other pages, and what it sees."""
-    async with await chromium.new_context(viewport={"width": width, "height": height}, color_scheme=theme) as context:
-        page, seen = await context.new_page(), Seen(address)
-        page.set_default_timeout(15_000)
-        seen.listen(page)
+    """A page that shares no cookies or storage with other pages, and what it sees.
+
+    A page costs less in a context that is there already: the one before it leaves nothing behind in it.
+    """
+    context = next((one for one in chromium.contexts if not one.pages), None) or await chromium.new_context()
+    page, seen = await context.new_page(), Seen(address)
+    page.set_default_timeout(15_000)
+    await page.set_viewport_size({"width": width, "height": height})
+    await page.emulate_media(color_scheme=theme)
+    seen.listen(page)
+    try:
         yield page, seen
+    finally:
+        await context.set_offline(False)
+        await context.unroute_all()
+        await context.clear_permissions()
+        await context.clear_cookies()
+        session = await context.new_cdp_session(page)
+        await session.send("Storage.clearDataForOrigin", {"origin": address, "storageTypes": "all"})
+        for one in context.pages:
+            await one.close()
 
 
 async def serious_findings(page: Page) -> list[str]:

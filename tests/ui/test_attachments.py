@@ -14,10 +14,8 @@ from perdure.providers.build import takes_images
 from perdure.testing import ScriptedModel, calls, says
 from tests.ui.browser import dashboard, text_of
 from tests.ui.chromium import needs_chromium
-from tests.ui.test_browser import chromium, press_until
+from tests.ui.test_browser import press_until
 from tests.ui.test_chat import HaltingModel, open_chat, send
-
-__all__ = ["chromium"]
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

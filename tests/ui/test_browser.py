@@ -19,7 +19,7 @@ from perdure.core.errors import ModelError, ModelRequestRefused
 from perdure.server.config import ServerConfig
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.servers import Tools, listening, open_library, served
-from tests.ui.chromium import Theme, launch, needs_chromium, open_page, serious_findings
+from tests.ui.chromium import Theme, needs_chromium, open_page, serious_findings
 from tests.ui.hostile import WHOLE, fill_hostile, pay
 
 pytestmark = needs_chromium
@@ -27,12 +27,6 @@ long_form = pytest.mark.skipif(os.environ.get("PERDURE_FAULTS") != "full", reaso
 
 FIRST_VIEW_BYTES = 300_000
 LONG = "abcdefghij" * 20
-
-
-@pytest.fixture(scope="module")
-async def chromium() -> AsyncIterator[Browser]:
-    async with launch() as browser:
-        yield browser
 
 
 @contextlib.asynccontextmanager

@@ -21,9 +21,7 @@ from tests.support.servers import Tools, listening, open_library
 from tests.ui.chromium import Seen, needs_chromium, open_page
 from tests.ui.hostile import pay
 from tests.ui.payloads import PAYLOADS
-from tests.ui.test_browser import chromium, press_until
-
-__all__ = ["chromium"]
+from tests.ui.test_browser import press_until
 
 pytestmark = needs_chromium
 MARKDOWN = "# Pears\n\nThe *tree* wants\n\n```python\nprune()\n```\n\nand [care](https://example.org)."

@@ -22,7 +22,7 @@ from perdure.library.agent import AsyncAgent
 from perdure.server.config import ServerConfig
 from perdure.testing import ScriptedModel, says
 from tests.support.servers import listening, open_library
-from tests.ui.chromium import launch, needs_chromium
+from tests.ui.chromium import needs_chromium
 
 pytestmark = needs_chromium
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
@@ -145,12 +145,6 @@ async def texts_of(agent: AsyncAgent) -> list[str]:
         if one.role == "user"
         for text in texts_in(text_without_images(one.parts))
     ]
-
-
-@pytest.fixture(scope="module")
-async def chromium() -> AsyncIterator[Browser]:
-    async with launch() as browser:
-        yield browser
 
 
 @pytest.mark.parametrize("seed", range(ORDERS))

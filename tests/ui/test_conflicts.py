@@ -10,9 +10,7 @@ from playwright.async_api import Browser, expect
 from perdure import AsyncPerdure
 from tests.ui.browser import dashboard, tags_of, text_of
 from tests.ui.chromium import needs_chromium, open_page
-from tests.ui.test_browser import chromium, open_dashboard, press_until
-
-__all__ = ["chromium"]
+from tests.ui.test_browser import open_dashboard, press_until
 
 BASE = "Likes tea.\nLives in Turin.\nHas a cat."
 

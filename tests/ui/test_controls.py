@@ -14,9 +14,7 @@ from perdure.core.errors import ModelRequestRefused
 from perdure.testing import calls, says
 from tests.ui.chromium import needs_chromium, open_page, serious_findings
 from tests.ui.demo import send_money
-from tests.ui.test_browser import EDIT, chromium, fill, open_dashboard
-
-__all__ = ["chromium"]
+from tests.ui.test_browser import EDIT, fill, open_dashboard
 
 pytestmark = needs_chromium
 FULL = os.environ.get("PERDURE_FAULTS") == "full"

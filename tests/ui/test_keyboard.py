@@ -10,9 +10,7 @@ from playwright.async_api import Browser
 from perdure.testing import calls, says
 from tests.ui.chromium import needs_chromium, open_page
 from tests.ui.demo import send_money
-from tests.ui.test_browser import chromium, open_dashboard, press_until
-
-__all__ = ["chromium"]
+from tests.ui.test_browser import open_dashboard, press_until
 
 pytestmark = needs_chromium
 

@@ -11,10 +11,8 @@ from perdure.testing import ScriptedModel, calls, says
 from perdure.ui.pages.panes import first_sentence
 from tests.ui.browser import dashboard, tags_of, text_of, undo
 from tests.ui.chromium import needs_chromium
-from tests.ui.test_browser import chromium, press_until
+from tests.ui.test_browser import press_until
 from tests.ui.test_chat import open_chat, send
-
-__all__ = ["chromium"]
 
 
 async def test_a_conversation_is_named_after_its_first_sentence() -> None:

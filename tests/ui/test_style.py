@@ -11,9 +11,7 @@ from playwright.async_api import Browser
 import perdure.ui.render
 from perdure.testing import says
 from tests.ui.chromium import needs_chromium, open_page
-from tests.ui.test_browser import EDIT, chromium, fill, open_dashboard
-
-__all__ = ["chromium"]
+from tests.ui.test_browser import EDIT, fill, open_dashboard
 
 SHEETS = sorted((Path(perdure.ui.render.__file__).parent / "static").glob("*.css"))
 OWN = [path for path in SHEETS if not path.name.endswith(".min.css")]

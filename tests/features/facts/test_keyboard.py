@@ -9,9 +9,7 @@ import pytest
 from playwright.async_api import Browser
 
 from tests.ui.chromium import needs_chromium, open_page, serious_findings
-from tests.ui.test_browser import chromium, open_dashboard, press_until
-
-__all__ = ["chromium"]
+from tests.ui.test_browser import open_dashboard, press_until
 
 pytestmark = needs_chromium
 

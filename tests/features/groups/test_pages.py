@@ -11,9 +11,7 @@ from perdure.library.parts.checks import Page
 from perdure.testing import fails, says
 from tests.ui.browser import dashboard, text_of, undo
 from tests.ui.chromium import needs_chromium, open_page
-from tests.ui.test_browser import chromium, open_dashboard
-
-__all__ = ["chromium"]
+from tests.ui.test_browser import open_dashboard
 
 HOSTILE = "<script>alert(1)</script>\"'"
 

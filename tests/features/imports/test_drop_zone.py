@@ -8,9 +8,7 @@ from playwright.async_api import Browser
 
 from tests.features.imports import golden
 from tests.ui.chromium import needs_chromium, open_page
-from tests.ui.test_browser import chromium, open_dashboard
-
-__all__ = ["chromium"]
+from tests.ui.test_browser import open_dashboard
 
 pytestmark = needs_chromium
 

@@ -11,9 +11,7 @@ from playwright.async_api import Browser
 from perdure.testing import calls, says
 from tests.ui.browser import dashboard, text_of
 from tests.ui.chromium import needs_chromium, open_page, serious_findings
-from tests.ui.test_browser import chromium, open_dashboard
-
-__all__ = ["chromium"]
+from tests.ui.test_browser import open_dashboard
 
 ORDER = "Bank account: DE99 6666"
 SCRIPT = (

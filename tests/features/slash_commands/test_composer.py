@@ -13,9 +13,6 @@ from perdure.testing import ScriptedModel, says
 from tests.features.plugins.files import define
 from tests.support.servers import listening
 from tests.ui.chromium import needs_chromium, open_page
-from tests.ui.test_browser import chromium
-
-__all__ = ["chromium"]
 
 pytestmark = needs_chromium
 
