@@ -1,4 +1,4 @@
-"""Programs that print `ready` and then lines, until they are killed at a random moment."""
+"""Programs that kill themselves at a moment, or that print `ready` and then lines, until they are killed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import threading
 from pathlib import Path
 
+from tests.support.programs import environment
 from tests.support.stores import SECRET_KEY
 from tests.support.warm import KILL, killed, warm
 
@@ -17,6 +18,15 @@ ENVIRONMENT = {
     "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
     "PERDURE_SECRET_KEY": SECRET_KEY,
 }
+
+
+def moments_until_killed(program: str, home: Path, *arguments: object, **more: str) -> int:
+    """Run a program of this folder that kills itself at a moment; return how many there were, -1: it was killed."""
+    ours = {**environment(home, **more), "PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
+    command = [warm(f"tests.faults.{program}", ours), *map(str, arguments)]
+    done = subprocess.run(command, env=ours, capture_output=True, timeout=300, check=False)
+    assert done.returncode in (0, -9), done.stderr.decode()
+    return int(done.stdout) if done.returncode == 0 else -1
 
 
 def lines_until_killed(

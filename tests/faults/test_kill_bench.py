@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.programs import environment
+from tests.faults.killing import moments_until_killed
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 NAMES = ["niah", "dmr", "longmemeval", "locomo"] if FULL else ["locomo"]
@@ -23,11 +21,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.uses("benchmarks")]
 
 def run(folder: Path, name: str, moment: int) -> int:
     """Run in a process that is killed at this moment; return the number of moments, -1: it was killed."""
-    program = [sys.executable, "-m", "tests.faults.bench_program"]
-    command = [*program, str(folder / "out"), str(folder / "asked"), name, str(moment)]
-    done = subprocess.run(command, env=environment(folder), capture_output=True, timeout=120, check=False)
-    assert done.returncode in (0, -9), done.stderr.decode()
-    return int(done.stdout) if done.returncode == 0 else -1
+    return moments_until_killed("bench_program", folder, folder / "out", folder / "asked", name, moment)
 
 
 def asked(folder: Path) -> Counter[str]:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,11 +20,12 @@ from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedEmbedder
 from tests.contracts.upkeep import faults_of
+from tests.faults.killing import ENVIRONMENT
 from tests.support.stores import SECRET_KEY, new_address
+from tests.support.warm import KILL, killed, warm
 
 pytestmark = pytest.mark.faults
 
-SRC = Path(__file__).resolve().parents[2] / "src"
 KILLS = 40 if os.environ.get("PERDURE_FAULTS") == "full" else 2
 ARCHIVE = "kept"
 SETTINGS = Settings(secret_key=SECRET_KEY)
@@ -58,13 +58,15 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
 
-def torment(store: str, kills: int, chance: random.Random) -> list[int]:
+def torment(store: str, folder: Path, kills: int, chance: random.Random) -> list[int]:
     """The batches that were acknowledged by processes that were killed, each while it embedded."""
     kept: list[int] = []
+    program = folder / "target.py"
+    program.write_text(TARGET, "utf-8")
     for kill in range(kills):
         with subprocess.Popen(
-            [sys.executable, "-c", TARGET, store, str(kill * 1_000)],
-            env={**os.environ, "PYTHONPATH": str(SRC), "PERDURE_SECRET_KEY": SECRET_KEY},
+            [warm(str(program), ENVIRONMENT), store, str(kill * 1_000)],
+            env=ENVIRONMENT,
             stdout=subprocess.PIPE,
             text=True,
         ) as child:
@@ -76,10 +78,10 @@ def torment(store: str, kills: int, chance: random.Random) -> list[int]:
                 if word == "kept":
                     kept.append(int(number))
                 if embedding >= last:
-                    child.kill()
+                    child.send_signal(KILL)
                     break
             kept += [int(line.split()[1]) for line in child.stdout if line.startswith("kept") and line.endswith("\n")]
-        assert child.returncode == -9
+        assert killed(child.returncode) == -9
     return kept
 
 
@@ -98,7 +100,7 @@ def matches(tx: Tx, archive_id: ArchiveId, text: str) -> Sequence[int]:
 async def test_a_kill_of_the_embedding_process_loses_no_vector(tmp_path: Path, seed: int) -> None:
     """What was acknowledged is found by its words at once, and by its vector when the next process has made it."""
     store = new_address(tmp_path)
-    kept = await asyncio.to_thread(torment, store, KILLS, random.Random(seed))
+    kept = await asyncio.to_thread(torment, store, tmp_path, KILLS, random.Random(seed))
     async with await AsyncPerdure.open(store, settings=SETTINGS) as perdure:
         (archive,) = await perdure.archives.list(name=ARCHIVE)
 

@@ -6,7 +6,6 @@ import asyncio
 import os
 import random
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -14,9 +13,10 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.testing import ScriptedModel, says
+from tests.faults.killing import ENVIRONMENT
 from tests.properties.test_erasing import bytes_left
+from tests.support.warm import KILL, killed, warm
 
-SRC = Path(__file__).resolve().parents[2] / "src"
 KILLS = 20 if os.environ.get("PERDURE_FAULTS") == "full" else 2
 MODEL, TEXT = "test/scripted", "zxqjvk wbpfgy"
 TARGET = """
@@ -35,20 +35,22 @@ with Perdure(sys.argv[1], models={"test/scripted": ScriptedModel()}) as perdure:
 
 def kill_while_erasing(store: Path, chance: random.Random) -> bool:
     """Whether the process said that it was done before it was killed."""
+    program = store.with_name("target.py")
+    program.write_text(TARGET, "utf-8")
     with subprocess.Popen(
-        [sys.executable, "-c", TARGET, str(store), TEXT],
-        env={**os.environ, "PYTHONPATH": str(SRC)},
+        [warm(str(program), ENVIRONMENT), store, TEXT],
+        env=ENVIRONMENT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
-        timer = threading.Timer(chance.uniform(0, 0.25), child.kill)
+        timer = threading.Timer(chance.uniform(0, 0.25), child.send_signal, [KILL])
         timer.start()
         told = child.stdout.read()
         timer.join()
-    assert child.returncode == -9
+    assert killed(child.returncode) == -9
     return "erased" in told
 
 

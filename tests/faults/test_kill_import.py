@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from perdure import Perdure
+from tests.faults.killing import moments_until_killed
 from tests.features.imports import golden
 from tests.features.imports.letta_server import full_world, serving
 from tests.support.library import open_sync
-from tests.support.programs import environment
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 MOMENTS = 20 if FULL else 2
@@ -45,11 +43,8 @@ def prepare(kind: str, address: Path) -> None:
 
 def run(address: Path, source: str, place: Path | str, moment: int) -> int:
     """Import in a process that is killed at this moment; return the number of moments, -1: it was killed."""
-    command = [sys.executable, "-m", "tests.faults.importing_program", str(address), source, str(place), str(moment)]
-    ours = environment(address.parent, PERDURE_SCHEDULES="off")
-    done = subprocess.run(command, env=ours, capture_output=True, timeout=300, check=False)
-    assert done.returncode in (0, -9), done.stderr.decode()
-    return int(done.stdout) if done.returncode == 0 else -1
+    home, program = address.parent, "importing_program"
+    return moments_until_killed(program, home, address, source, place, moment, PERDURE_SCHEDULES="off")
 
 
 def contents(store: Perdure) -> dict[str, Counter[tuple[str, ...]]]:

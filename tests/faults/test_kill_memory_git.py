@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from perdure import Perdure
+from tests.faults.killing import moments_until_killed
 from tests.support.git_folders import GitFolder
 from tests.support.library import open_sync
-from tests.support.programs import environment
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 VALUES = ["Name: Ada", "Name: Eva", "Name: Ida", "Name: Ona"]
@@ -33,12 +31,9 @@ def prepare(folder: Path) -> GitFolder:
 
 def push(folder: Path, moment: int) -> int:
     """Push in a process that is killed at this moment; return the number of moments, -1: it was killed."""
-    program = [sys.executable, "-m", "tests.faults.memory_git_program"]
-    command = [*program, str(folder / "perdure.db"), str(folder / "mine")]
-    ours = environment(folder, TMPDIR=str(folder), PERDURE_SCHEDULES="off")
-    done = subprocess.run([*command, str(moment)], env=ours, capture_output=True, timeout=300, check=False)
-    assert done.returncode in (0, -9), done.stderr.decode()
-    return int(done.stdout) if done.returncode == 0 else -1
+    address, mine = folder / "perdure.db", folder / "mine"
+    more = {"TMPDIR": str(folder), "PERDURE_SCHEDULES": "off"}
+    return moments_until_killed("memory_git_program", folder, address, mine, moment, **more)
 
 
 def versions(store: Perdure) -> tuple[list[str], list[tuple[str, ...]], str]:

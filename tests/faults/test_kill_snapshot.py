@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.faults.killing import moments_until_killed
 from tests.support.library import open_sync
-from tests.support.programs import environment
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 MOMENTS = 40 if FULL else 4
@@ -29,11 +27,7 @@ def prepare(address: Path) -> None:
 
 def run(address: Path, moment: int) -> int:
     """Clone and restore in a process that is killed at this moment; return the number of moments, -1: it was killed."""
-    command = [sys.executable, "-m", "tests.faults.snapshot_program", str(address), str(moment)]
-    ours = environment(address.parent, PERDURE_SCHEDULES="off")
-    done = subprocess.run(command, env=ours, capture_output=True, timeout=300, check=False)
-    assert done.returncode in (0, -9), done.stderr.decode()
-    return int(done.stdout) if done.returncode == 0 else -1
+    return moments_until_killed("snapshot_program", address.parent, address, moment, PERDURE_SCHEDULES="off")
 
 
 def test_a_killed_clone_or_restore_leaves_a_whole_state(tmp_path: Path) -> None:
