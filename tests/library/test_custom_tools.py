@@ -95,7 +95,7 @@ async def test_a_call_runs_the_source_with_what_the_tool_was_given() -> None:
             ("oh\n",),
         )
         assert (job.function, job.arguments) == ("note", {"text": "5", "client": None})
-        assert job.environment == {"A": "1", "KEY": "s1", "OWN": "agent's"}
+        assert job.environment == {"LETTA_AGENT_ID": agent.id, "A": "1", "KEY": "s1", "OWN": "agent's"}
         assert (job.requirements, job.network) == (("httpx==0.28.1",), ("api.example.org", "db.example.org:5432"))
         assert (job.limits.wall_s, job.limits.memory_mb) == (7, 64)
         assert job.agent is not None

@@ -80,6 +80,8 @@ async def test_feedback_stays_with_its_step_and_filters(tmp_path: Path) -> None:
         assert await give(0, feedback="negative") == ("negative", ["kind", "kind 2"])
         assert await give(0, feedback=None, tags=[]) == (None, [])
         assert await find(has_feedback=True) == [1]
+        old = await client.patch(f"/v1/steps/{ids[2]}/feedback", params={"feedback": "positive"})
+        assert old.json()["feedback"] == "positive", "clients before 1.0 send it as a query"
         wrong = await client.patch(f"/v1/steps/{ids[0]}/feedback", json={"feedback": "meh"})
         assert wrong.status_code == 422
 

@@ -12,6 +12,9 @@ from perdure.core.specs import HIDDEN_VALUE, ToolCode, ToolInputs
 from perdure.domain.secrets import resolve_environment, secret_names
 from perdure.storage.tx import Tx
 
+AGENT_VARIABLE = "LETTA_AGENT_ID"
+"""The variable with the id of the agent that calls, as tools for Letta's server read it."""
+
 
 def seal_environment(tx: Tx, tool_id: ToolId, code: ToolCode, *, stored: ToolCode | None, cipher: Cipher) -> ToolCode:
     """Return the code with its values encrypted. A value that is unchanged from `stored`, the tool's stored code (None:
@@ -60,7 +63,7 @@ def load_inputs(
         return ToolInputs(code, environment, secrets, None, ())
     seq = 0 if conversation_id is None else tx.conversations.get(conversation_id).seq
     blocks = tx.blocks.list_by_agent(agent_id, seq) if code is not None and code.takes_agent else ()
-    return ToolInputs(code, environment, secrets, tx.agents.get(agent_id), blocks)
+    return ToolInputs(code, {AGENT_VARIABLE: agent_id, **environment}, secrets, tx.agents.get(agent_id), blocks)
 
 
 def _keep_sealed(tx: Tx, tool_id: ToolId, stored: ToolCode, name: str, value: str, cipher: Cipher) -> str | None:

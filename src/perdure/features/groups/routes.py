@@ -170,8 +170,9 @@ async def modify_message(
     """Change what a message of the transcript says, and answer with it; an agent's changes in its own history too."""
     part, parts = body.edit()
     edited = await library.groups.by_id(group_id).edit_message(message_id, part, parts)
-    display = Display(use_assistant_message=part == "assistant")
-    return next(one for one in wire.entry_shapes(*edited, display) if one["message_type"] == body.message_type)
+    display = Display(use_assistant_message=part in (None, "assistant"))
+    kind = "assistant_message" if body.message_type == "message" else body.message_type
+    return next(one for one in wire.entry_shapes(*edited, display) if one["message_type"] == kind)
 
 
 @router.patch("/v1/groups/{group_id}/reset-messages")

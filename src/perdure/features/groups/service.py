@@ -255,7 +255,7 @@ class AsyncGroupById(AsyncPart):
     async def edit_message(
         self,
         message_id: MessageId,
-        part: EditedPart,
+        part: EditedPart | None,
         parts: Sequence[Text | Image | ImageLink],
         *,
         author: Author | None = None,

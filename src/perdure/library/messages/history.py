@@ -109,24 +109,24 @@ class AsyncHistory(AsyncRequests):
         check_text("text", text)
         message = await self.message(message_id)
         images = [one for one in message.parts if isinstance(one, Image)]
-        return await self.edit_message(
-            message_id, part or message.role, (Text(text), *images), call_id=call_id, author=outside()
-        )
+        return await self.edit_message(message_id, part, (Text(text), *images), call_id=call_id, author=outside())
 
     async def edit_message(
         self,
         message_id: MessageId,
-        part: EditedPart,
+        part: EditedPart | None,
         parts: Sequence[Text | Image | ImageLink],
         *,
         call_id: str | None = None,
         author: Author | None = None,
     ) -> Message:
-        """Change what a message of the agent says, and return it; `part`, `parts` and `call_id` are those of an `Edit`.
+        """Change what a message of the agent says, and return it; `part`, `parts` and `call_id` are those of an `Edit`;
+        without a `part` it is what the message says.
 
         Raises: NotFound, ConversationBusy, InvalidInput, EmptyMessage, MessageTooLarge, TooMany, ToolError, StoreError.
         """
         [message], _ = await fetch_images(self._app, [NewMessage(tuple(parts))], None)
+        part = part or (await self.message(message_id)).role
         edit = Edit(part, tuple(one for one in message.parts if not isinstance(one, ImageLink)), call_id)
         limit = self._ports.settings.message_limit_chars
         inputs, by = self._ports.inputs(), author or outside()

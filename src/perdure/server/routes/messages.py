@@ -253,8 +253,9 @@ async def modify_message(
     part, parts = body.edit()
     call_id = body.tool_call_id if isinstance(body, ReturnChange) else None
     message = await library.agent_of(agent_id).edit_message(message_id, part, parts, call_id=call_id)
-    shapes = wire_messages(message, Display(use_assistant_message=part == "assistant"))
-    return json_answer(next(shape for shape in shapes if shape["message_type"] == body.message_type))
+    shapes = wire_messages(message, Display(use_assistant_message=part in (None, "assistant")))
+    kind = f"{message.role}_message" if body.message_type == "message" else body.message_type
+    return json_answer(next((shape for shape in shapes if shape["message_type"] == kind), shapes[0]))
 
 
 @router.post("/v1/agents/{agent_id}/messages/cancel")

@@ -225,9 +225,17 @@ async def retrieve_step(library: Library, step_id: StepIdIn) -> wire.WireStep:
 
 
 @router.patch("/v1/steps/{step_id}/feedback")
-async def give_feedback(library: Library, step_id: StepIdIn, body: wire.FeedbackIn) -> wire.WireStep:
+async def give_feedback(
+    library: Library,
+    step_id: StepIdIn,
+    body: wire.FeedbackIn | None = None,
+    feedback: Annotated[
+        Feedback | None, Query(description="In place of a body: so clients before 1.0 send it.")
+    ] = None,
+) -> wire.WireStep:
     """Say whether the step was good. `feedback` null takes it back; `tags` that are missing stay."""
-    return _step_shape(library, await library.steps.put_feedback(step_id, body.feedback, tags=body.tags))
+    given = body or wire.FeedbackIn(feedback=feedback)
+    return _step_shape(library, await library.steps.put_feedback(step_id, given.feedback, tags=given.tags))
 
 
 @router.get("/v1/steps/{step_id}/messages")
@@ -247,6 +255,7 @@ async def retrieve_step_metrics(library: Library, step_id: StepIdIn) -> wire.Ste
     return wire.StepMetrics.make(times, run_id=run.id, agent_id=run.key.agent_id)
 
 
+@router.get("/v1/telemetry/{step_id}", include_in_schema=False)  # where clients before 1.0 ask for it
 @router.get("/v1/steps/{step_id}/trace")
 async def retrieve_trace(library: Library, step_id: StepIdIn) -> wire.Trace:
     """Get the request of this step (address and options; the messages are in the log) and its answer. 404 for a model

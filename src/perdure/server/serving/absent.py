@@ -33,7 +33,10 @@ class Absent:
 
 ABSENT: Sequence[Absent] = (
     Absent(
-        ("/v1/templates", "/v1/templates/{rest:path}"),
+        (
+            *("/v1/templates", "/v1/templates/{rest:path}", "/v1/agents/{agent_id}/core-memory/variables"),
+            *(f"/v1/agents/{{agent_id}}/{name}" for name in ("template", "version-template", "migrate")),
+        ),
         "Templates of agents exist only in Letta's cloud. Keep the body of POST /v1/agents/ and send it again for each"
         " agent; blocks and tools can be shared by `block_ids` and `tool_ids`.",
     ),
@@ -46,6 +49,20 @@ ABSENT: Sequence[Absent] = (
         ("/v1/client-side-access-tokens", "/v1/client-side-access-tokens/{rest:path}"),
         "Access tokens for the clients of an application exist only in Letta's cloud. This server has one key,"
         " PERDURE_API_KEY; let a server of your own hold it and pass its users' requests on.",
+    ),
+    Absent(
+        ("/v1/projects", "/v1/projects/{rest:path}", "/v1/agents/search"),
+        "Projects and the search of agents by conditions exist only in Letta's cloud. Give agents `tags`, and list them"
+        " by `tags`, `query_text` or `identity_id`: GET /v1/agents/.",
+    ),
+    Absent(
+        ("/v1/tools/composio/{rest:path}",),
+        "This server has no tools of Composio. Register its MCP server: POST /v1/mcp-servers/.",
+    ),
+    Absent(
+        ("/v1/voice-beta/{rest:path}",),
+        "This server has no voice routes. An agent answers OpenAI's chat API: POST /v1/chat/completions with its id as"
+        " the model.",
     ),
 )
 """Each part of Letta's API that answers 501."""

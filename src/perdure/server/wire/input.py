@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import (
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -351,14 +352,15 @@ class ResetRequest(WireRequest):
 
 
 class InputChange(WireRequest):
-    """What a user's message or a system message in the log says instead."""
+    """What a user's message or a system message in the log says instead. `message` is any that has words."""
 
-    message_type: Literal["user_message", "system_message"]
+    message_type: Literal["user_message", "system_message", "message"]
     content: Content
 
-    def edit(self) -> tuple[EditedPart, Sequence[Text | Image | ImageLink]]:
+    def edit(self) -> tuple[EditedPart | None, Sequence[Text | Image | ImageLink]]:
         """What changes, and what takes its place. Raises: InvalidInput, NotSupported."""
-        return "user" if self.message_type == "user_message" else "system", parse_parts(self.content, "content")
+        parts: dict[str, EditedPart] = {"user_message": "user", "system_message": "system"}
+        return parts.get(self.message_type), parse_parts(self.content, "content")
 
 
 class AnswerChange(WireRequest):
@@ -395,8 +397,18 @@ class ReturnChange(WireRequest):
         return "tool", [Text(self.tool_return)]
 
 
+def _with_type(body: Any) -> Any:
+    """The change with the `message_type` that its fields show, if it has none: clients before 1.0 leave it out."""
+    if not isinstance(body, dict) or body.get("message_type") is not None:
+        return body
+    shown = (f"{name}_message" for name in ("reasoning", "tool_return") if name in body)
+    return {**body, "message_type": next(shown, "message")}
+
+
 MessageChange = Annotated[
-    InputChange | AnswerChange | ReasoningChange | ReturnChange, Field(discriminator="message_type")
+    InputChange | AnswerChange | ReasoningChange | ReturnChange,
+    Discriminator("message_type"),
+    BeforeValidator(_with_type),
 ]
 """A change of one wire message."""
 
