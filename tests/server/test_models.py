@@ -61,9 +61,17 @@ async def test_models_are_filtered() -> None:
 
 
 async def test_embedding_models() -> None:
-    """The server's own embedder is the only one; without one the list is empty."""
+    """The server's own embedder is the only one. Without one the list has an entry that says so, because programs take
+    the first for their agents and folders."""
     async with routed() as server:
-        assert await server.get("/v1/models/embedding") == []
+        [none] = await server.get("/v1/models/embedding")
+        EmbeddingModel.model_validate(none)
+        assert (none["handle"], none["embedding_model"], none["embedding_dim"]) == ("perdure/none", "none", 0)
+        agent = await server.letta.agents.create(model=GPT, embedding=none["handle"])
+        assert (agent.embedding, agent.embedding_config and agent.embedding_config.embedding_model) == (
+            "perdure/none",
+            "none",
+        )
         server.library.app.embedder = ScriptedEmbedder(handle="google/text-embedding-004", dimensions=64, local=False)
         [shape] = await server.get("/v1/models/embedding")
 

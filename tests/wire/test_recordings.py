@@ -21,7 +21,7 @@ SCRIPTS: dict[str, tuple[Any, ...]] = {
 AGENT = {
     ".tools: 0 members, here 1": "an agent's state is always shown in full",
     ".llm_config.model_endpoint: str, here NoneType": "where a model is asked is no client's business",
-    ".embedding_config: dict, here NoneType": "the embedder is the server's",
+    ".embedding_config.embedding_endpoint: str, here NoneType": "where a vector is made is no client's business",
 }
 SCHEMA = {
     ".source_type: 'json', here 'python'": "it is Python",

@@ -42,9 +42,8 @@ async def list_models(
 
 @router.get("/v1/models/embedding")
 async def list_embedding_models(library: Library) -> list[dict[str, Any]]:
-    """List the server's own embedding model, if it has one. It makes all vectors, whatever clients choose."""
-    embedder = library.app.embedder
-    return [] if embedder is None else [embedding_model_shape(embedder)]
+    """List the server's own embedding model, which makes all vectors, whatever clients choose; or `perdure/none`."""
+    return [embedding_model_shape(library.app.embedder)]
 
 
 class GenerateRequest(WireRequest):

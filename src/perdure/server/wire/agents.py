@@ -31,7 +31,7 @@ from perdure.engine.records.run_request import NewMessage
 from perdure.library.agents.agents import Belongings, CompanionKind, WholeAgent
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
-from perdure.server.wire.archives import embedding_config_shape
+from perdure.server.wire.archives import filled_embedding_config
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, join_texts, nulls
 from perdure.server.wire.blocks import GIT_TAG, NewWireBlock, WireBlock, WireMemory
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
@@ -424,7 +424,7 @@ class WireAgent(
     model_settings: Object
     llm_config: Object
     embedding: str | None
-    embedding_config: Object | None
+    embedding_config: Object
     response_format: Object | None
     memory: WireMemory
     blocks: list[WireBlock]
@@ -456,7 +456,7 @@ def agent_shape(state: WholeAgent, facts: models.WireModelFacts, embedder: Embed
         system=base_prompt(agent.agent_type) if agent.system is None else agent.system,
         agent_type=agent_type,
         llm_config=models.llm_config_shape(agent.model, facts, settings),
-        embedding_config=wire_fields.get("embedding_config") or embedding_config_shape(embedder),
+        embedding_config=wire_fields.get("embedding_config") or filled_embedding_config(embedder),
         model_settings=models.model_settings_shape(agent.model, facts, settings),
         compaction_settings=compaction_settings_shape(agent.model, wire_fields.get("compaction_settings", {})),
         response_format=settings.get("response_format"),

@@ -77,6 +77,10 @@ def _embedding(wire_fields: Mapping[str, Any]) -> str | None:
     return handle
 
 
+NO_EMBEDDER = "perdure/none"
+"""The handle that stands for no embedder, where clients expect one."""
+
+
 def embedding_config_shape(embedder: Embedder | None) -> dict[str, Any] | None:
     """The description of the server's embedder; None: there is none, or the length of its vectors is still unknown."""
     return None if embedder is None or embedder.dimensions is None else filled_embedding_config(embedder)
@@ -84,9 +88,9 @@ def embedding_config_shape(embedder: Embedder | None) -> dict[str, Any] | None:
 
 def filled_embedding_config(embedder: Embedder | None) -> dict[str, Any]:
     """The embedder for a field that is never null: the model `none` is no embedder, a dimension of 0 is unknown."""
-    kind, model = "hugging-face", "none"
+    handle, kind = NO_EMBEDDER if embedder is None else embedder.handle, "hugging-face"
+    provider, _, model = handle.partition("/")
     if embedder is not None:
-        provider, _, model = embedder.handle.partition("/")
         kind = kind if embedder.local else provider if provider in _ENDPOINT_TYPES else "openai"
     return {
         "embedding_endpoint_type": kind,
@@ -94,7 +98,7 @@ def filled_embedding_config(embedder: Embedder | None) -> dict[str, Any]:
         "embedding_model": model,
         "embedding_dim": 0 if embedder is None else embedder.dimensions or 0,
         "embedding_chunk_size": 300,
-        "handle": None if embedder is None else embedder.handle,
+        "handle": handle,
         "batch_size": 32,
         **nulls("azure_endpoint", "azure_version", "azure_deployment"),
     }

@@ -247,13 +247,15 @@ def model_shape(handle: str, facts: WireModelFacts) -> WireModel:
     )
 
 
-def embedding_model_shape(embedder: Embedder) -> dict[str, Any]:
-    """The server's embedder in the list of embedding models; `embedding_dim` is 0 before its first vector."""
-    provider, _, name = embedder.handle.partition("/")
-    return filled_embedding_config(embedder) | {
+def embedding_model_shape(embedder: Embedder | None) -> dict[str, Any]:
+    """The server's embedder in the list of embedding models; `embedding_dim` is 0 before its first vector. Without one
+    it is named `none`: programs take the first of the list."""
+    config = filled_embedding_config(embedder)
+    provider, _, name = config["handle"].partition("/")
+    return config | {
         "name": name,
         "display_name": name,
-        "provider_type": "hugging-face" if embedder.local else provider_type_of(embedder.handle),
+        "provider_type": "hugging-face" if embedder is None or embedder.local else provider_type_of(embedder.handle),
         "provider_name": provider,
         "model_type": "embedding",
     }
