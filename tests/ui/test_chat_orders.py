@@ -26,7 +26,7 @@ from tests.ui.chromium import needs_chromium
 
 pytestmark = needs_chromium
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
-ORDERS, ACTIONS = (200 if FULL else 3), 20
+ORDERS, ACTIONS = (200, 20) if FULL else (2, 16)
 PAUSE_S = 0.06
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfz0AEYBxVSF+FAP5FDvcfRYWgAAAAAElFTkSuQmCC"
 PICTURE: FilePayload = {"name": "dot.png", "mimeType": "image/png", "buffer": base64.b64decode(PNG)}
