@@ -270,6 +270,17 @@ def test_a_document_that_is_no_agent_is_refused_and_leaves_nothing(tmp_path: Pat
             perdure.agent("ben")
 
 
+def test_an_agent_with_as_many_tags_as_there_may_be_is_cloned(tmp_path: Path) -> None:
+    """With its tags and metadata and nothing beside them: what marks an unfinished clone counts towards no limit."""
+    with open_sync(tmp_path / "perdure.db") as perdure:
+        tags, metadata = sorted(f"tag {number:03}" for number in range(200)), {"a": "x" * 499_990}
+        agent = perdure.create_agent("ann", tags=tags, metadata=metadata)
+        agent.snapshots.clone("ben")
+
+        info = perdure.agent("ben").info
+        assert (sorted(info.tags), info.metadata, info.hidden) == (tags, metadata, False)
+
+
 def test_a_clone_has_archives_tools_and_its_own_memory(tmp_path: Path) -> None:
     """What one of the two learns, the other does not know."""
     with open_sync(tmp_path / "perdure.db") as perdure:
