@@ -60,7 +60,7 @@ async def test_facts_of_the_entities_in_the_last_messages_are_recalled(world: _W
     await world.know("Cleo has a boat.", "Cleo", "boat")
 
     text, ids = await world.send("What would Bea like?")
-    assert "## Facts\n[1] since 2024-06-01: Bea drinks green tea." in text
+    assert "## Facts\n[1] since 1 June 2024: Bea drinks green tea." in text
     assert ids == [tea.id]
     assert (await world.send("Hm."))[1] == [tea.id]
     assert (await world.send("Go on."))[1] == []

@@ -152,10 +152,10 @@ def check_order(items: Sequence[Item], named: Sequence[Candidate]) -> None:
     """Blocks, documents, conversations, each as they stand; a title where it changes; a mark where some are missing."""
     kinds = [("block", "passage", "turn").index(each.kind) for each in named]
     assert kinds == sorted(kinds)
-    lines = {each.conversation for each in named if each.kind == "turn"}
+    day, lines = "### Friday, 5 May 2023", {each.conversation for each in named if each.kind == "turn"}
     for item, each in zip(items, named, strict=True):
         if each.kind == "turn":
-            assert item.title == ("### 2023-05-05" if len(lines) == 1 else f"### 2023-05-05, {each.conversation}")
+            assert item.title == day + ("" if len(lines) == 1 else f", {each.conversation}")
     for (before, after), (item, following) in zip(itertools.pairwise(named), itertools.pairwise(items), strict=True):
         if before.kind != after.kind:
             assert following.above[0] == following.section

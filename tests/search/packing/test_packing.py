@@ -165,18 +165,18 @@ def test_the_text_reads_in_order() -> None:
         "  Likes: walruses\n"
         "## Documents\n"
         "### notes.md\n"
-        "[2] lines 3-4, 2023-05-05:\n"
+        "[2] lines 3-4, 5 May 2023:\n"
         "  Walruses sleep.\n"
         "  They eat clams.\n"
         "…\n"
         "[3] line 20, page 2: They swim.\n"
         "## Conversations\n"
-        "### 2023-05-05, walk\n"
+        "### Friday, 5 May 2023, walk\n"
         "[4] 12:05 Ada: I saw a walrus!\n"
         "[5] 12:06 assistant: Where was it?\n"
         "…\n"
         "[6] 12:09 Ada: It was at the pier.\n"
-        "### 2023-05-08, call\n"
+        "### Monday, 8 May 2023, call\n"
         "[7] 12:00 Ada: It came back."
     )
     assert [piece.candidate.id for piece in found.parts][3:] == ["turn-5", "turn-6", "turn-9", "turn-90"]
@@ -187,7 +187,7 @@ def test_times_are_those_of_the_time_zone() -> None:
     """Also the day."""
     found = pack([turn(1, "Late.", occurred_at=NOON.replace(hour=23))], budget=1_000, count=len, timezone="Asia/Tokyo")
 
-    assert "### 2023-05-06\n[1] 08:00 Ada: Late." in found.text
+    assert "### Saturday, 6 May 2023\n[1] 08:00 Ada: Late." in found.text
 
 
 def test_the_better_of_two_is_taken() -> None:

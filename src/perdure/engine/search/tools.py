@@ -23,6 +23,8 @@ from perdure.core.passages import Passage, PassageFilter
 from perdure.core.runs import Run
 from perdure.core.sources import Source
 from perdure.core.specs import ToolOutcome
+from perdure.core.text.dates.in_words import add_dates
+from perdure.core.text.zones import local, zone
 from perdure.core.tools.engine_specs import feature_tools
 from perdure.domain.conversations.handles import resolve_handle
 from perdure.domain.provenance.context import sources_of_messages, sources_of_passages
@@ -81,7 +83,7 @@ async def _conversation_search(
     limit, offset = max(1, min(limit, MAX_RESULTS)), max(0, min(offset, OFFSET_MAX))
     agent_id = call.run.key.agent_id
     hits = await call.search.messages(agent_id, query or "", where=where, limit=limit, offset=offset)
-    results = [_message_shape(hit, hits.ran, call.now) for hit in hits]
+    results = [_message_shape(hit, hits.ran, call) for hit in hits]
     summary = f"Showing {len(results)} results:" if results else "No results found."
     if offset > 0 and results:
         summary = f"Showing {len(results)} results behind the first {offset}:"
@@ -135,7 +137,7 @@ async def _search_memory(
     for query in queries or [""]:
         hits = await call.search.messages(agent_id, query, where=of_messages, limit=RESULTS)
         for hit in hits:
-            messages.setdefault(hit.message.seq, _message_shape(hit, hits.ran, call.now))
+            messages.setdefault(hit.message.seq, _message_shape(hit, hits.ran, call))
             found_messages[hit.message.seq] = hit.message
     for query in queries:
         for found in await call.search.passages(agent_id, query, where=of_passages, limit=RESULTS):
@@ -149,16 +151,19 @@ async def _search_memory(
     return ToolOutcome(text=text, passages=shown, sources=tuple(dict.fromkeys(await call.store.read(load))))
 
 
-def _message_shape(hit: MessageHit, ran: SearchReport, now: datetime) -> dict[str, Any]:
-    """Return a hit as the model sees it."""
+def _message_shape(hit: MessageHit, ran: SearchReport, call: SearchCall) -> dict[str, Any]:
+    """Return a hit as the model sees it, with the dates that its words count from their day."""
     message = hit.message
+    text = cut(without_notice(message.text))
+    if message.role != "tool":
+        text = add_dates(text, said_at=local(message.occurred_at, zone(call.timezone)))
     return {
         "timestamp": message.occurred_at.isoformat(timespec="seconds"),
-        "time_ago": _ago(now, message.occurred_at),
+        "time_ago": _ago(call.now, message.occurred_at),
         "role": message.role,
         **({"name": message.name} if message.name and message.role != "tool" else {}),
         "relevance": _relevance(hit, ran),
-        "content": cut(without_notice(message.text)),
+        "content": text,
     }
 
 

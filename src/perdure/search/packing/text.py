@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Literal
 
+from perdure.context.sections.words import WEEKDAYS
+from perdure.core.text.dates.in_words import add_dates, period_in_words
 from perdure.core.text.forms import lower_in_place
 from perdure.core.text.words import parse_query
 from perdure.core.text.zones import local
@@ -152,7 +154,7 @@ class Typesetter:
         """Return the last two of `titles`."""
         if candidate.kind not in ("passage", "turn"):
             return "", ""
-        day = _day(candidate.occurred_at, self._home)
+        day = _weekday(candidate.occurred_at, self._home)
         if self._in_words:
             title = _name(candidate.source, _SOURCE_CHARS) or day
             title = f"{title}:" if title else ""
@@ -175,6 +177,7 @@ class Typesetter:
     def _item(self, each: Excerpt) -> str:
         """Render one piece without the sign before it."""
         candidate, in_words = each.candidate, self._in_words
+        at = candidate.occurred_at and local(candidate.occurred_at, self._home)
         if candidate.kind == "block":
             note = _one_line(candidate.description)[:_NOTE_CHARS]
             head = _name(candidate.label) + (f" ({note})" if note else "")
@@ -186,11 +189,12 @@ class Typesetter:
             facts = [_line_numbers(each), page, _day(candidate.occurred_at, self._home)]
             head = ", ".join(filter(None, facts))
         else:
-            at = candidate.occurred_at and local(candidate.occurred_at, self._home)
             clock = "" if at is None or in_words else f"{at.hour:02}:{at.minute:02} "
             role = _SPEAKERS.get(candidate.role, candidate.role) if in_words else candidate.role
             head = clock + _name(candidate.name or role or "unknown")
         body = each.text.strip()
+        if candidate.kind == "turn" and at is not None:
+            body = add_dates(body, said_at=at)
         body = ("… " if each.first > 0 else "") + body + (" …" if each.last < len(candidate.text) else "")
         lines = body.splitlines() or [""]
         if len(lines) > 1 and candidate.kind != "turn":
@@ -222,8 +226,13 @@ def _line_numbers(each: Excerpt) -> str:
 
 
 def _day(at: datetime | None, home: tzinfo) -> str:
-    """Return the local date as text; "" for None."""
-    return "" if at is None else local(at, home).date().isoformat()
+    """Return the local date as text, such as "8 May 2023"; "" for None."""
+    return "" if at is None else period_in_words(day := local(at, home).date(), day)
+
+
+def _weekday(at: datetime | None, home: tzinfo) -> str:
+    """Return the local date with its weekday; "" for None."""
+    return "" if at is None else f"{WEEKDAYS[local(at, home).weekday()]}, {_day(at, home)}"
 
 
 def _name(text: str, chars: int = _NAME_CHARS) -> str:

@@ -29,6 +29,7 @@ class TimeSpan:
         start, end: UTC, `end` not included; EARLIEST and LATEST where the query leaves a side open ("since March").
         text: the words, as they stand in the query, with what belongs to them: "since March".
         first, last: characters of the query, from 0, `last` not included: `query[first:last] == text`.
+        floating: it is the latest of several that the words may mean: "on Monday", "in March".
     """
 
     start: datetime
@@ -36,6 +37,7 @@ class TimeSpan:
     text: str
     first: int
     last: int
+    floating: bool = False
 
 
 def spans(text: str, *, now: datetime, timezone: str | None = None) -> tuple[TimeSpan, ...]:
@@ -57,7 +59,8 @@ def spans(text: str, *, now: datetime, timezone: str | None = None) -> tuple[Tim
     for phrase in phrases:
         period = _resolve(phrase.resolve, clock)
         if period is not None:
-            found.append(TimeSpan(*period, text[phrase.first : phrase.last], phrase.first, phrase.last))
+            words = text[phrase.first : phrase.last]
+            found.append(TimeSpan(*period, words, phrase.first, phrase.last, phrase.floating))
     return tuple(found[:SPANS_MAX])
 
 
@@ -178,7 +181,8 @@ def _with_relations(folded: str, phrases: list[Phrase]) -> Iterator[Phrase]:
             last = _range_end(folded, phrase, after, relation)
             if last:
                 floor, index = last, index + 1
-                yield Phrase(first if opening else phrase.first, last, _range(phrase, after))
+                floating = phrase.floating and after.floating
+                yield Phrase(first if opening else phrase.first, last, _range(phrase, after), floating=floating)
                 continue
         behind = patterns()["relation after"].match(folded, phrase.last)
         last = phrase.last
