@@ -17,7 +17,7 @@ from perdure.features.access.values import AuditFilter
 from perdure.server.config import ServerConfig
 from perdure.server.serving.app import create_app
 from perdure.testing import InlineStore
-from tests.features.access.worlds import KEY, OPERATIONS, PAGES, World, filled, open_world
+from tests.features.access.worlds import KEY, World, filled, open_world, operations, pages
 
 pytestmark = pytest.mark.uses("access")
 
@@ -30,11 +30,11 @@ async def world() -> AsyncIterator[World]:
 
 def test_every_route_and_page_has_a_scope() -> None:
     """And every rule is for one of them, or for what other parts of the server add."""
-    known = [*OPERATIONS, *PAGES, ("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/docs")]
+    known = [*operations(), *pages(), ("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/docs")]
     rules = [rule_of(method, filled(path)) for method, path in known]
 
     assert [one for one, rule in zip(known, rules, strict=True) if rule is None] == []
-    assert len(OPERATIONS) > 200 and len(PAGES) > 70
+    assert len(operations()) > 200 and len(pages()) > 70
     assert {rule.scope for rule in RULES} == {*SCOPES}
 
 
@@ -48,7 +48,7 @@ async def test_every_route_refuses_who_may_not(world: World) -> None:
     wrong = "perdure_" + "x" * 43
     found: dict[str, list[tuple[str, str]]] = {}
     tried: Counter[int] = Counter()
-    for method, path in OPERATIONS:
+    for method, path in operations():
         for key in (None, wrong, "nonsense", expired, revoked):
             if (status := await world.status(method, filled(path), key)) != 401:
                 found.setdefault(f"{status} for {key and key[:12]}", []).append((method, path))
@@ -62,14 +62,14 @@ async def test_every_route_refuses_who_may_not(world: World) -> None:
             if await world.status(method, filled(path), world.keys[scope]) != 403:
                 found.setdefault(f"not 403 for {scope}", []).append((method, path))
 
-    print(f"{len(OPERATIONS)} operations, requests by the answer that is due: {dict(tried)}")
+    print(f"{len(operations())} operations, requests by the answer that is due: {dict(tried)}")
     assert found == {}
 
 
 async def test_every_page_refuses_who_may_not(world: World) -> None:
     """A browser is sent to where it can sign in; a form gets 401; too small a scope is 403 for both."""
     found = []
-    for method, path in PAGES:
+    for method, path in pages():
         rule, form = rule_of(method, filled(path)), {"hx-request": "true"}
         assert rule is not None
         if await world.status(method, filled(path), None) not in (303, 401):

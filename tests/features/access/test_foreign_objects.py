@@ -17,7 +17,7 @@ import pytest
 from perdure.core.incoming.principals import LOCAL
 from perdure.server.serving.app import build_document
 from tests.contracts.isolation import rows_of
-from tests.features.access.worlds import KEY, KINDS, OPERATIONS, World, example_of, filled, open_world
+from tests.features.access.worlds import KEY, KINDS, World, example_of, filled, open_world, operations
 from tests.server.contract import create_things
 
 PARAMETER = re.compile(r"\{([^}:]+)[^}]*\}")
@@ -121,7 +121,7 @@ async def test_an_id_in_a_path_leads_nowhere(two: Two) -> None:
     """Whatever the route does with it: 404, and nothing of the other organisation changes."""
     found, tried, kinds = [], 0, set[str]()
     before = await rows_of_the_first(two)
-    for method, path in OPERATIONS:
+    for method, path in operations():
         if not (names := parameters_of(path)) or (path in OURS and method == "GET"):
             continue
         assert set(names) <= two.foreign.keys(), f"no test has an id for {names}"
@@ -141,7 +141,7 @@ async def test_an_id_behind_one_of_our_own_leads_nowhere(two: Two) -> None:
     """As in attaching another's block to our agent."""
     found, tried = [], 0
     before = await rows_of_the_first(two)
-    for method, path in OPERATIONS:
+    for method, path in operations():
         names = parameters_of(path)
         for place in range(1, len(names)):
             ids = {name: (two.foreign if names.index(name) == place else two.own)[name] for name in names}
@@ -160,8 +160,8 @@ async def test_an_id_in_a_query_finds_nothing(two: Two) -> None:
     """A filter by another's thing is refused, or its answer holds nothing of it."""
     found, tried = [], 0
     kinds = {"agent_ids": "agent_id", "tool_ids": "tool_id", "source_id": "folder_id", "object_id": "agent_id"}
-    for path, operations in build_document(True)["paths"].items():
-        for method, operation in operations.items():
+    for path, methods in build_document(True)["paths"].items():
+        for method, operation in methods.items():
             names = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
             for name in names:
                 if (value := two.foreign.get(kinds.get(name, name))) is None or name in WORDS:
@@ -182,8 +182,8 @@ async def test_an_id_in_a_body_changes_nothing(two: Two) -> None:
     """Every field of a body that can name a thing names another's: refused, or without an effect on it."""
     document, found, tried = build_document(True), [], 0
     before = await rows_of_the_first(two)
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
             content = operation.get("requestBody", {}).get("content", {}).get("application/json")
             if content is None:
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -23,18 +24,6 @@ from perdure.ui.pages.routes import build_routes
 from tests.support.servers import BASE, MODEL
 
 KEY = "the server's own key, of some length"
-OPERATIONS = [
-    (method.upper(), path)
-    for path, methods in sorted(build_document(True)["paths"].items())
-    for method in methods
-    if path not in OPEN_PATHS
-]
-PAGES = [
-    (method, str(getattr(route, "path", "")))
-    for route in build_routes()
-    for method in sorted(getattr(route, "methods", None) or ())
-    if not getattr(route, "path", "").startswith(("/static", "/sign-in"))
-]
 UUID = "11111111-1111-4111-8111-{:012d}"
 
 KINDS = {
@@ -45,6 +34,27 @@ KINDS = {
     "sandbox_config_id": "sandbox", "env_var_id": "variable", "fact_id": "fact", "entity_id": "entity",
     "scheduled_message_id": "schedule", "schedule_id": "schedule", "org_id": "org", "user_id": "user", "key_id": "key",
 }  # fmt: skip
+
+
+@functools.cache  # not when it is imported: each process of the tests would build the document
+def operations() -> list[tuple[str, str]]:
+    """(method, path) of every operation that asks for a key."""
+    return [
+        (method.upper(), path)
+        for path, methods in sorted(build_document(True)["paths"].items())
+        for method in methods
+        if path not in OPEN_PATHS
+    ]
+
+
+def pages() -> list[tuple[str, str]]:
+    """(method, path) of every page behind the sign-in."""
+    return [
+        (method, str(getattr(route, "path", "")))
+        for route in build_routes()
+        for method in sorted(getattr(route, "methods", None) or ())
+        if not getattr(route, "path", "").startswith(("/static", "/sign-in"))
+    ]
 
 
 def filled(path: str) -> str:
