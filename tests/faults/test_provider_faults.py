@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -114,6 +114,22 @@ FULL = os.environ.get("PERDURE_FAULTS") == "full"
 # only those after several.
 after_calls = pytest.mark.parametrize("before", [0, 1, 3] if FULL else [0, 3])
 some_after_calls = pytest.mark.parametrize("before", [0, 1, 3] if FULL else [3])
+# Of the places where an answer breaks, the short form has one of each kind: before anything, the first word, the call's
+# arguments, the finish, the usage.
+cuts = range(CHUNKS) if FULL else [0, FIRST_DELTA, 4, FINISH, CHUNKS - 1]
+
+
+def in_both(name: str, cases: Iterable[Any]) -> pytest.MarkDecorator:
+    """Each case streamed and whole; in the short form in one of them, by turns."""
+    ways = (True, False)
+    return pytest.mark.parametrize(
+        (name, "stream"),
+        [
+            pytest.param(case, stream, id=f"{case}-{'stream' if stream else 'whole'}")
+            for number, case in enumerate(cases)
+            for stream in (ways if FULL else ways[number % 2 :][:1])
+        ],
+    )
 
 
 def before_lines(count: int) -> list[HttpLine]:
@@ -204,8 +220,7 @@ async def agent_with_provider(
 
 
 @some_after_calls
-@both
-@pytest.mark.parametrize("fault", [*RETRIED, *FINAL], ids=str)
+@in_both("fault", [*RETRIED, *FINAL])
 async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, stream: bool, before: int) -> None:
     """After a bounded number of tries; the message is kept."""
     if before and fault.name == "empty reply":
@@ -225,8 +240,7 @@ async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, str
 
 
 @some_after_calls
-@both
-@pytest.mark.parametrize("fault", RETRIED[:-1], ids=str)
+@in_both("fault", RETRIED[:-1])
 async def test_a_fault_that_passes_is_not_noticed(fault: Fault, stream: bool, before: int) -> None:
     """The next try succeeds, and the run goes on as if nothing had been."""
     async with agent_with_provider(*before_lines(before), fault.line, stream=stream) as it:
@@ -240,7 +254,7 @@ async def test_a_fault_that_passes_is_not_noticed(fault: Fault, stream: bool, be
 
 @some_after_calls
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "broken"])
-@pytest.mark.parametrize("after", range(CHUNKS))
+@pytest.mark.parametrize("after", cuts)
 async def test_a_stream_may_be_cut_at_every_chunk(after: int, clean: bool, before: int) -> None:
     """Before the first words it is tried again; then the run fails, unless the answer was whole but for its usage. The
     call in it runs only if the answer was whole."""
@@ -263,7 +277,7 @@ async def test_a_stream_may_be_cut_at_every_chunk(after: int, clean: bool, befor
 
 
 @some_after_calls
-@pytest.mark.parametrize("after", range(8))
+@pytest.mark.parametrize("after", range(8) if FULL else [0, 4, 7])
 async def test_an_answer_in_one_piece_may_be_cut_anywhere(after: int, before: int) -> None:
     """Nothing of it was handed out, so it is tried again."""
     async with agent_with_provider(*before_lines(before), CutOff(ANSWER, after=after), stream=False) as it:
@@ -275,7 +289,7 @@ async def test_an_answer_in_one_piece_may_be_cut_anywhere(after: int, before: in
 
 
 @some_after_calls
-@pytest.mark.parametrize("at", range(CHUNKS))
+@pytest.mark.parametrize("at", cuts)
 async def test_every_chunk_may_be_malformed(at: int, before: int) -> None:
     """An answer with a hole is no answer; nothing of it is run."""
     async with agent_with_provider(
@@ -289,8 +303,7 @@ async def test_every_chunk_may_be_malformed(at: int, before: int) -> None:
 
 
 @some_after_calls
-@both
-@pytest.mark.parametrize("name", BROKEN_CALLS)
+@in_both("name", BROKEN_CALLS)
 async def test_a_call_that_can_not_be_run_is_answered_to_the_model(name: str, stream: bool, before: int) -> None:
     """It is not run, has one result that says so, and the run goes on to an answer; the good ones do run."""
     broken = BROKEN_CALLS[name]

@@ -53,7 +53,7 @@ def test_the_simulator_catches_a_loop_that_forgets_what_it_started(monkeypatch: 
     monkeypatch.setattr(tool_calls._ToolPhase, "_check", forgetful)
 
     with pytest.raises(Violation, match="must not run twice"):
-        _simulate_all(range(20))
+        _simulate_all(range(5, 20))  # nothing shows before seed 5
 
 
 def _simulate_all(seeds: Sequence[int]) -> None:
