@@ -57,6 +57,7 @@ faults: .venv/.dev-stamp ## the long fault and property runs
 	@PERDURE_FAULTS=full $(BIN)/pytest -o faulthandler_timeout=1800 tests/faults tests/properties tests/wire \
 		tests/server/test_watchdog.py tests/server/test_writer_wait.py tests/engine/test_room.py \
 		tests/engine/test_hostile_texts.py tests/engine/test_long_conversations.py tests/library/test_local_servers.py \
+		tests/library/test_changes_at_once.py \
 		tests/features/groups/test_companions.py tests/features/groups/test_fan_out.py -q $(ARGS)
 	@PERDURE_FAULTS=full PERDURE_TEST_STORE=postgres $(BIN)/pytest -o faulthandler_timeout=1800 \
 		$(ON_POSTGRES:%=tests/faults/test_%.py) -q $(ARGS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 import traceback
@@ -22,9 +23,10 @@ from perdure.features.access.service import Access
 from perdure.library.parts.part import AsyncPart
 from perdure.testing import ScriptedModel, says
 from tests.at_once.reads import ELSEWHERE, READS
-from tests.at_once.room import CASES, Room, let_changes_meet, play
+from tests.at_once.room import CASES, Room, check_texts, let_changes_meet, play
 from tests.support.two_apps import STORES, address_of, two_apps
 
+FULL = os.environ.get("PERDURE_FAULTS") == "full"
 SECRET = "a key of tests that is long enough"
 
 
@@ -77,7 +79,10 @@ async def test_two_changes_at_once_are_both_there(
             try:
                 async with asyncio.timeout(20):
                     await play(room, one)
+                    if FULL:
+                        await check_texts(room)
             except Exception as error:
                 wrong[one.__name__] = "".join(traceback.format_exception(error)[-2:])
+        await check_texts(room)  # reads all that the cases have made: after each of them only in the long form
     if wrong:
         pytest.fail("\n".join(f"{name}: {error}" for name, error in wrong.items()), pytrace=False)
