@@ -98,6 +98,8 @@ async def test_messages_are_found_in_histories() -> None:
         assert await search_texts(agent_id=ann["id"], search_mode="fts", limit=1) in ([lovely], [planted], [jam])
         assert await search_texts(query="dragonfruit") == []
         (hit,) = await server.post("/v1/messages/search", {"query": "jam", "agent_id": ann["id"]})
+        old = {"query": "jam", "roles": ["user"], "project_id": None, "limit": 1}
+        assert len(await server.post("/v1/agents/messages/search", old)) == 1
         assert (hit["message_type"], hit["agent_id"], hit["conversation_id"]) == ("user_message", ann["id"], other.id)
         assert hit["created_at"] == "2024-05-01T12:00:00.000000Z"
         by_client = await server.letta.messages.search(query="jam", agent_id=ann["id"])

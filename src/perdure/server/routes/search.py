@@ -206,6 +206,7 @@ async def search_passages(body: PassageSearch, library: Library) -> Json[list[Wi
     return _answer([WirePassageHit.make(hit, **_explained(hit, body.explain, hits.ran)) for hit in hits], hits.ran)
 
 
+@router.post("/v1/agents/messages/search", include_in_schema=False)  # where clients before 1.0 search
 @router.post("/v1/messages/search")
 async def search_messages(body: MessageSearch, library: Library) -> Json[list[FoundMessage]]:
     """Search the messages of an agent, of a conversation, or of all agents, best first, without results of tools."""

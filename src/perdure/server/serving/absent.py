@@ -56,6 +56,11 @@ ABSENT: Sequence[Absent] = (
         " by `tags`, `query_text` or `identity_id`: GET /v1/agents/.",
     ),
     Absent(
+        ("/v1/agents/{agent_id}/messages/capture",),
+        "This server does not read what other programs send to a provider. Add what was said to the history: POST"
+        " /v1/agents/{agent_id}/messages/import.",
+    ),
+    Absent(
         ("/v1/tools/composio/{rest:path}",),
         "This server has no tools of Composio. Register its MCP server: POST /v1/mcp-servers/.",
     ),
