@@ -51,6 +51,13 @@ def test_a_noun_alone_is_no_message(tmp_path: Path) -> None:
     assert '"text": ' in text.stdout
 
 
+def test_an_unknown_verb_is_answered_with_those_of_its_noun(tmp_path: Path) -> None:
+    wrong = run_inside(tmp_path, "memory", "set", "human", "Ann")
+
+    assert wrong.returncode == 2
+    assert "No such command 'set': `perdure memory` has " in wrong.stderr and " edit, " in wrong.stderr
+
+
 def test_a_plural_is_its_noun_and_lists_alone(tmp_path: Path) -> None:
     """Of every noun; the names that older trees had for verbs are unknown words."""
     alone, with_verb = run_inside(tmp_path, "agents"), run_inside(tmp_path, "secrets", "list", "--help")

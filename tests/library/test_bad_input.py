@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Agent, InvalidInput, NotFound
+from perdure import Agent, AsyncPerdure, InvalidInput, NotFound, Perdure
 from tests.support.library import open_sync
 
 HUGE = 10**30
@@ -141,3 +141,21 @@ def test_what_is_no_json_is_refused_in_short(tmp_path: Path, value: Any, error_t
 
         assert len(str(refused.value)) < 400
         assert list(archive.passages()) == []
+
+
+def test_names_of_tools_are_a_list(tmp_path: Path) -> None:
+    """One name alone was taken for a list of its letters."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        with pytest.raises(InvalidInput, match=r"tools is 'memory_insert': give a list, such as \['memory_insert'\]"):
+            perdure.create_agent(tools="memory_insert")
+
+        assert perdure.agents() == []
+
+
+def test_a_store_is_opened_by_what_can_open_it(tmp_path: Path) -> None:
+    """The error names the call that does, and the class that settings are."""
+    wrong: Any = {"embedding": "none"}
+    with pytest.raises(InvalidInput, match=r"settings is \{'embedding': 'none'\}: give a perdure.Settings"):
+        Perdure(tmp_path / "agents.db", settings=wrong)
+    with pytest.raises(TypeError, match=r"await AsyncPerdure\.open\("):
+        AsyncPerdure(str(tmp_path / "agents.db"))  # type: ignore[arg-type]

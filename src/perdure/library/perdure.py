@@ -62,6 +62,8 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
     __repr__ = short_repr("path")
 
     def __init__(self, app: App, *, path: Path | None = None) -> None:
+        if not isinstance(app, App):
+            raise TypeError(f"AsyncPerdure({app!r:.80}): open a store by `await AsyncPerdure.open(...)`")
         super().__init__(app)
         self._first_functions = [spec.name for spec in app.functions.specs()]
         self._path = path
@@ -100,6 +102,8 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
             )
         if isinstance(address, str):
             check_store_address("the address of the store", address)
+        if not isinstance(settings, Settings | None):
+            raise InvalidInput(f"settings is {settings!r:.80}: give a perdure.Settings")
         settings = settings or Settings.from_environment()
         app = await start(
             settings,

@@ -177,7 +177,13 @@ class Verb(_WholeHelp, TyperCommand):
 
 
 class NounGroup(_WholeHelp, TyperGroup):
-    """A group of commands."""
+    """A group of commands; an unknown one is answered with their names."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        if not args[0].startswith("-") and self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            verbs = ", ".join(self.list_commands(ctx))
+            ctx.fail(f"No such command {args[0]!r}: `perdure {self.name}` has {verbs}")
+        return super().resolve_command(ctx, args)
 
 
 def command(

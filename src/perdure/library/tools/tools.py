@@ -214,6 +214,8 @@ class AsyncTools(AsyncPart):
             of tool has the name of a function.
         """
         ports, loaded = self._ports, Functions()
+        if isinstance(tools, str):
+            raise InvalidInput(f"tools is {tools!r:.80}: give a list, such as [{tools!r:.80}]")
         for one in tools:
             if not isinstance(one, str) and not callable(one):
                 raise InvalidInput(f"a tool is {one!r:.80}: give the name of a tool, or a Python function")
