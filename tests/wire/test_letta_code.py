@@ -69,18 +69,25 @@ class LettaCode:
         return json.dumps(self.model.requests[-1]["messages"])
 
 
-@pytest.fixture
-async def letta_code(tmp_path: Path) -> AsyncIterator[LettaCode]:
-    home, data = tmp_path / "home", tmp_path / "perdure"
-    home.mkdir()
-    data.mkdir()
+@pytest.fixture(scope="module")
+async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Server, HttpModel]]:
+    """A server, and the model behind it."""
     async with HttpModel(otherwise=obey, models=("gpt-4o-mini",)) as model:
-        server = Server(data, model.url)
+        server = Server(tmp_path_factory.mktemp("perdure"), model.url)
         await server.start()
         try:
-            yield LettaCode(home, server, model)
+            yield server, model
         finally:
             await server.kill()
+
+
+@pytest.fixture
+async def letta_code(tmp_path: Path, served: tuple[Server, HttpModel]) -> AsyncIterator[LettaCode]:
+    server, model = served
+    yield LettaCode(tmp_path, server, model)
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        for agent in (await client.get("/v1/agents/")).json():
+            await client.delete(f"/v1/agents/{agent['id']}")
 
 
 async def test_a_second_call_remembers_also_after_the_server_was_killed(letta_code: LettaCode) -> None:
