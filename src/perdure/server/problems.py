@@ -70,7 +70,11 @@ def _line(place: str, errors: Sequence[Mapping[str, Any]]) -> str:
     if len(texts) > 1 and all(text.startswith(_EXPECTED) for text in texts):
         texts = [_EXPECTED + " or ".join(text.removeprefix(_EXPECTED) for text in texts)]
     text, error = " or ".join(texts), errors[0]
-    if error["type"] in ("json_invalid", "missing", *_LENGTHS, "string_too_long"):
+    if error["type"] == "json_invalid":
+        last = error["loc"][-1]  # one of the two parsers says here where it stopped, the other one in its text
+        at = f", at character {last}" if isinstance(last, int) else ""
+        return f"body: it is not JSON: {error['ctx']['error']}{at}"
+    if error["type"] in ("missing", *_LENGTHS, "string_too_long"):
         return f"{place}: {text}"
     preview = _preview(error.get("input")) if SECRET_FIELDS.isdisjoint(map(str, error["loc"])) else None
     if preview is None:

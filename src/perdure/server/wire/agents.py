@@ -87,7 +87,7 @@ _UNSUPPORTED: Mapping[str, str] = {
     "from_template": "templates",
     "memory_variables": "templates",
     "include_default_source": "a default folder",
-    "message_ids": "choosing the messages in context",
+    "message_ids": "choice of the messages in context (reset-messages empties it, summarize shortens it)",
 }
 """Field -> the missing feature. Without it such an agent would not work as intended, so it is not created."""
 _OWN_SETTINGS = (
