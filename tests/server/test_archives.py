@@ -50,6 +50,22 @@ async def test_what_is_not_given_stays() -> None:
         assert told == ["maps", "of the sea", {"b": 2}, "x/y"]
 
 
+async def test_an_archive_lists_the_agents_that_have_it() -> None:
+    """As whole agents, newest first by default, in pages."""
+    async with routed() as server:
+        archive = await new_archive(server, "a")
+        agents = [await new_agent(server, name) for name in ("ann", "ben", "eve")]
+        for agent in agents[:2]:
+            await server.patch(f"/v1/agents/{agent['id']}/archives/attach/{archive['id']}")
+        path = f"/v1/archives/{archive['id']}/agents"
+
+        assert [one["name"] for one in await server.get(path)] == ["ben", "ann"]
+        assert [one["name"] for one in await server.get(path, order="asc", limit=1)] == ["ann"]
+        assert (await server.refused("GET", "/v1/archives/archive-123e4567-e89b-42d3-a456-426614174000/agents"))[
+            0
+        ] == 404
+
+
 async def test_archives_come_in_pages() -> None:
     """Forwards and backwards, in both orders, each is met once; by name and by agent."""
     async with routed() as server:

@@ -109,6 +109,13 @@ async def test_agents_and_blocks_belong_to_identities() -> None:
         await server.patch(f"/v1/identities/{bob['id']}", {"agent_ids": [first["id"]], "block_ids": []})
         state = await server.get(f"/v1/identities/{bob['id']}")
         assert (state["agent_ids"], state["block_ids"]) == ([first["id"]], [])
+        of_block = f"/v1/blocks/{block['id']}/identities"
+        for _ in range(2):
+            assert await server.patch(f"{of_block}/attach/{bob['id']}") == block
+        assert (await server.get(f"/v1/identities/{bob['id']}"))["block_ids"] == [block["id"]]
+        assert await server.patch(f"{of_block}/detach/{bob['id']}") == block
+        for path in (f"{of_block}/detach/{bob['id']}", f"{of_block}/attach/{NOBODY}"):
+            assert (await server.refused("PATCH", path))[0] == 404
 
 
 async def test_an_unknown_identity_is_named() -> None:

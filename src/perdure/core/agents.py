@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.errors import NameInvalid
-from perdure.core.ids import AgentId, BlockId, IdentityId, OrgId
+from perdure.core.ids import AgentId, ArchiveId, BlockId, IdentityId, OrgId
 from perdure.core.runs import RunOptions, StopReason
 from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
@@ -122,9 +122,10 @@ class AgentFilter:
     """Selects agents, for which all conditions must hold; None and empty ask for nothing.
 
     `name` is the whole name, `text` a part of it in any case. `all_tags`: every tag is needed, not only one of them.
-    `block_id`: they have this block; `sharing`: they have a thing of a feature, as (table, id). `identity_id` and
-    `identifier_keys`: they belong to this identity, to one with one of these keys. `stop_reason`: how their newest run
-    ended. `holding`: what their settings hold, each as (name of an object in them, name in that object, value).
+    `block_id`, `archive_id`: they have this block, this archive; `sharing`: a thing of a feature, as (table, id).
+    `identity_id`, `identifier_keys`: they belong to this identity, to one with one of these keys. `stop_reason`: how
+    their newest run ended. `holding`: what their settings hold, each as (name of an object in them, name in that
+    object, value).
     """
 
     name: str | None = None
@@ -132,6 +133,7 @@ class AgentFilter:
     tags: tuple[str, ...] = ()
     all_tags: bool = False
     block_id: BlockId | None = None
+    archive_id: ArchiveId | None = None
     sharing: tuple[str, str] | None = None
     identity_id: IdentityId | None = None
     identifier_keys: tuple[str, ...] = ()

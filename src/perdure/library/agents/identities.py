@@ -108,6 +108,18 @@ class AllIdentities(AsyncPart):
         tx.agents.model(agent_id)
         tx.identities.detach_agent(agent_id, identity_id)
 
+    @writes
+    def attach_block(self, tx: Tx, block_id: BlockId, identity_id: IdentityId) -> Block:
+        """Give the block an identity, and return the block; twice is no error. Raises: NotFound."""
+        tx.identities.attach_block(block_id, identity_id)
+        return tx.blocks.get(block_id)
+
+    @writes
+    def detach_block(self, tx: Tx, block_id: BlockId, identity_id: IdentityId) -> Block:
+        """Take an identity from the block, and return the block. Raises: NotFound."""
+        tx.identities.detach_block(block_id, identity_id)
+        return tx.blocks.get(block_id)
+
     def _add(self, tx: Tx, fields: IdentityFields, project_id: str | None) -> Identity:
         """Add an identity with its agents and blocks. Raises: AlreadyExists, NotFound, TooMany."""
         now = self._ports.clock.now()

@@ -176,6 +176,7 @@ async def summarize(agent: ThisAgent, body: CompactIn | None = None) -> WireComp
     return WireCompaction.make(await agent.compact_view(None, (body or CompactIn()).settings))
 
 
+@router.post("/v1/agents/{agent_id}/system-prompt/recompile", include_in_schema=False)  # its older name
 @router.post("/v1/agents/{agent_id}/recompile")
 async def recompile(agent: ThisAgent, dry_run: bool = False, update_timestamp: bool = False) -> str:
     """Compile the agent's system prompt with the memory of now, also for its next request, and answer with its text.

@@ -6,7 +6,10 @@ from typing import Annotated
 
 from fastapi import Query
 
+from perdure.core.agents import AgentFilter
 from perdure.library.parts.checks import Page
+from perdure.server.routes.agents import AgentsPage, agents_answer
+from perdure.server.wire.agents import WireAgent
 from perdure.server.wire.archives import ArchiveChangesIn, ArchiveIn, WireArchive, archive_shape
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn
 from perdure.server.wire.http import Library, Router, pages
@@ -48,6 +51,13 @@ async def update(archive_id: ArchiveIdIn, body: ArchiveChangesIn, library: Libra
 async def delete(archive_id: ArchiveIdIn, library: Library) -> None:
     """Take the archive from all agents, and remove it with its passages. If this is interrupted, repeat the request."""
     await library.archive_of(archive_id).delete()
+
+
+@router.get("/v1/archives/{archive_id}/agents")
+async def list_agents(archive_id: ArchiveIdIn, library: Library, page: AgentsPage) -> list[WireAgent]:
+    """List the agents that have the archive, newest first by default."""
+    await library.archives.get(archive_id)
+    return await agents_answer(library, AgentFilter(archive_id=archive_id), page)
 
 
 @router.patch("/v1/agents/{agent_id}/archives/attach/{archive_id}")

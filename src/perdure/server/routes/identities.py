@@ -11,7 +11,7 @@ from perdure.library.parts.checks import Page
 from perdure.server.routes.agents import AgentsPage, agents_answer
 from perdure.server.wire.agents import WireAgent
 from perdure.server.wire.blocks import WireBlock
-from perdure.server.wire.fields import AgentIdIn, IdentityIdIn
+from perdure.server.wire.fields import AgentIdIn, BlockIdIn, IdentityIdIn
 from perdure.server.wire.http import Library, Router, pages
 from perdure.server.wire.identities import IdentityChangesIn, IdentityIn, Properties, WireIdentity, property_values
 
@@ -98,3 +98,15 @@ async def attach(agent_id: AgentIdIn, identity_id: IdentityIdIn, library: Librar
 async def detach(agent_id: AgentIdIn, identity_id: IdentityIdIn, library: Library) -> None:
     """Take an identity from the agent."""
     await library.identities.detach(agent_id, identity_id)
+
+
+@router.patch("/v1/blocks/{block_id}/identities/attach/{identity_id}")
+async def attach_to_block(block_id: BlockIdIn, identity_id: IdentityIdIn, library: Library) -> WireBlock:
+    """Give the block an identity; twice is no error."""
+    return WireBlock.make(await library.identities.attach_block(block_id, identity_id))
+
+
+@router.patch("/v1/blocks/{block_id}/identities/detach/{identity_id}")
+async def detach_from_block(block_id: BlockIdIn, identity_id: IdentityIdIn, library: Library) -> WireBlock:
+    """Take an identity from the block."""
+    return WireBlock.make(await library.identities.detach_block(block_id, identity_id))

@@ -178,6 +178,8 @@ def _conditions(where: AgentFilter) -> Conditions:
         " WHERE x.agent_id = a.id AND x.block_id = ?)",
         where.block_id,
     )
+    of_agent = "SELECT 1 FROM agent_archives x WHERE x.agent_id = a.id"
+    conditions.add(f"EXISTS ({of_agent} AND x.archive_id = ?)", where.archive_id)
     if where.sharing is not None:
         root = next(one for one in feature_roots() if one.name == where.sharing[0])
         links = f"SELECT 1 FROM {root.of_agents[0]} x WHERE x.agent_id = a.id"
