@@ -25,6 +25,7 @@ SERVER = Path(__file__).parent / "warm_server.py"
 SHARED = (
     *("perdure.cli", "perdure.testing", "perdure.features.extractive.model", "typer._adapters", "perdure.server"),
     *("perdure.providers.openai_chat", "uvicorn.protocols.http.httptools_impl", "uvloop", "mcp.server.mcpserver"),
+    "acp.schema",
 )
 
 KILL = signal.SIGUSR1

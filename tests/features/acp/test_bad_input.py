@@ -100,7 +100,8 @@ def test_without_pipes_it_says_what_starts_it(tmp_path: Path, is_out: bool) -> N
     with file.open("w") as out, Path(os.devnull).open() as null:
         ends: dict[str, Any] = {"input": b"", "stdout": out} if is_out else {"stdin": null, "stdout": pipe}
         ours = environment(tmp_path / "data")
-        done = subprocess.run([sys.executable, "-m", "perdure", "acp"], env=ours, stderr=pipe, timeout=60, **ends)
+        program = [warm("perdure", ours)] if is_out else [sys.executable, "-m", "perdure"]
+        done = subprocess.run([*program, "acp"], env=ours, stderr=pipe, timeout=60, **ends)
 
     assert done.returncode == 1
     assert done.stderr == b"error: stdin and stdout have to be pipes: an editor starts `perdure acp`\n"
