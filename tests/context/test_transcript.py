@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import assume, given
@@ -218,6 +219,17 @@ def test_one_message_is_shown_where_one_fits() -> None:
 def test_where_nothing_was_said_the_handle_is_there() -> None:
     """Of all, also of those at the ends."""
     assert transcript(build_log([Text(" ")] * 3), max_tokens=99, counter=COUNTER) == "[msg-0..2: no words]"
+
+
+def test_words_that_count_from_a_day_have_its_date() -> None:
+    """So a summary of several days can keep it; what a tool answered stays as it is."""
+    said = replace(build_log([Text("We met yesterday.")])[0], occurred_at=datetime(2023, 5, 8, 9, tzinfo=UTC))
+    answered = replace(build_log([Text("?"), ToolResult("call-1", "look", "since yesterday: 3")])[1], seq=1)
+
+    shown = whole([said, answered])
+
+    assert shown.startswith("[msg-0 user 2023-05-08 09:00] We met yesterday [7 May 2023].\n")
+    assert shown.endswith("since yesterday: 3")
 
 
 @effort(12, 1000)

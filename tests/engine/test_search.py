@@ -355,6 +355,22 @@ async def test_texts_without_vectors_are_found_by_words_as_if_there_were_no_embe
         assert [hit.message.text for hit in hits] == [hit.message.text for hit in without]
 
 
+async def test_words_that_count_from_a_day_are_found_with_its_date(tmp_path: Path) -> None:
+    """By the tools for messages and by recall, in the agent's time zone; the message stays as it was said."""
+    late = datetime(2023, 5, 8, 22, tzinfo=UTC)
+    async with await open_library(tmp_path) as perdure:
+        agent = await perdure.create_agent("ada", timezone="Asia/Tokyo")
+        await agent.import_messages([("user", "Sam", "I met Bea yesterday.", late)])
+
+        by_tool = await agent.tools.run("conversation_search", {"query": "Bea"})
+        recalled = await agent.recall("When did Sam meet Bea?")
+        [hit] = await agent.search("Bea")
+
+        assert json.loads(by_tool.text)["results"][0]["content"] == "I met Bea yesterday [8 May 2023]."
+        assert "### Tuesday, 9 May 2023\n[1] 07:00 Sam: I met Bea yesterday [8 May 2023]." in recalled.text
+        assert hit.message.text == "I met Bea yesterday."
+
+
 async def test_the_search_tool_names_the_offset_that_it_used(tmp_path: Path) -> None:
     """An offset beyond what a search reaches is bounded, and the model reads the bound, not its own number."""
     async with await open_library(tmp_path) as perdure:

@@ -30,6 +30,7 @@ from perdure.core.messages import Message, Text, ToolCall, ToolResult
 from perdure.core.models import without_notice
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
+from perdure.core.text.dates.in_words import add_dates
 from perdure.core.text.words import SPACELESS
 from perdure.core.tools.arguments import ARGUMENTS
 
@@ -152,7 +153,8 @@ def _entry(message: Message) -> _Entry | None:
             match part:
                 case Text(text=text) if text.strip():
                     role = "user" if message.role == "user" else "assistant"
-                    pieces.append((role, "", _indent(without_notice(text))))
+                    said = add_dates(without_notice(text), said_at=message.occurred_at)
+                    pieces.append((role, "", _indent(said)))
                 case ToolCall(name=name, arguments=arguments):
                     pieces.append(("call", f"called {_label(name)} with ", _indent(arguments)))
                 case ToolResult(name=name, text=text, status=status):

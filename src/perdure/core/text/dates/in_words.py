@@ -11,7 +11,10 @@ from perdure.core.text.dates.spans import TimeSpan, spans
 from perdure.core.text.zones import local
 
 # `strftime` would use the process's locale.
-MONTHS = tuple("January February March April May June July August September October November December".split())
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 DAY = timedelta(days=1)
 _INEXACT_OR_DATED = re.compile(r"[0-9]{4}|\b(?:few|several|couple|other)\b|(?:days|weeks|months|years)$", re.IGNORECASE)
 """Words that say their year, or no exact time."""
