@@ -103,6 +103,8 @@ def growth(
 
     None: nothing, or not above the floor, below which a measure says nothing.
     """
+    if work_s(read, shape(sizes[-1]), times=1) <= floor_s:
+        return None
     before = work_s(read, shape(sizes[0]), times=1)
     for size in sizes[1:]:
         text = shape(size)
