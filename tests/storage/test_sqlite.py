@@ -84,6 +84,13 @@ WRITER = """
 """
 
 
+async def test_each_commit_waits_for_the_disk(tmp_path: Path) -> None:
+    """Stores of other tests do not: this is the setting that their copies have off."""
+    store = open_store(tmp_path / "perdure.db")
+    assert store._writer.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    await store.close()
+
+
 async def test_a_relative_path_names_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also for readers that are opened after the program went to another folder."""
     other = tmp_path / "other"

@@ -17,6 +17,7 @@ from perdure.storage.migrations import MIGRATIONS, Migration
 from perdure.storage.stores import sqlite, sqlite_store
 from perdure.testing import inline_store
 from perdure.testing.clock import START
+from tests.support.warm_server import without_flushes
 
 _upgrade = sqlite.upgrade
 _template_lock = threading.Lock()
@@ -24,8 +25,10 @@ _template_lock = threading.Lock()
 
 @contextmanager
 def copied_stores() -> Iterator[None]:
-    """Inside the context, an empty database becomes a store by a copy of the template; others are upgraded as usual."""
+    """Inside the context, an empty database becomes a store by a copy of the template; others are upgraded as usual.
+    No store waits for the disk."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite_store, "connect", without_flushes(sqlite_store.connect))
         for module in (sqlite_store, inline_store):
             patch.setattr(module, "upgrade", _copy_template)
         yield
