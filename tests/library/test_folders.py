@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +21,7 @@ from perdure.core.passages import PassageFilter
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.library import MODEL, open_async, open_sync
+from tests.support.warm import KILL, killed, warm
 
 PLAN = "".join(f"line {number} of the plan\n" for number in range(1, 41))
 WAIT_S = 30.0
@@ -370,15 +371,18 @@ time.sleep(60)
 def test_a_kill_loses_no_upload(tmp_path: Path) -> None:
     """What was acknowledged is there; what was half-read is read by the next process, once."""
     store = tmp_path / "agents.db"
-    child = subprocess.Popen([sys.executable, "-c", KILLED, str(store)], stdout=subprocess.PIPE, text=True)
+    program = tmp_path / "killed.py"
+    program.write_text(KILLED, "utf-8")
+    child = subprocess.Popen([warm(str(program), os.environ), store], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     taken = 0
     for line in child.stdout:
         taken += line.startswith("taken")
         if line.startswith("reading"):
             break
-    child.kill()
+    child.send_signal(KILL)
     child.communicate()
+    assert killed(child.returncode) == -9
     with open_sync(store) as perdure:
         folder = perdure.folders.get("docs")
         files = reading(folder)
