@@ -11,7 +11,7 @@ import pytest
 
 from tests.features.local.conftest import Seen, list_one_model
 from tests.support.model_files import file_server, gguf
-from tests.support.programs import environment, perdure_from_cold, run_inside
+from tests.support.programs import environment, perdure, perdure_from_cold, run_inside
 
 
 def test_from_an_empty_home_to_an_answer_that_is_remembered(
@@ -28,7 +28,7 @@ def test_from_an_empty_home_to_an_answer_that_is_remembered(
     assert (first.returncode, first.stdout) == (0, "I remember.\n"), first.stderr
     assert "Model local/one (chosen by `perdure model use`)" in first.stderr
 
-    again = perdure_from_cold(home, "-p", "What is he called?", PYTHONPATH=llama_path(llama))
+    again = perdure(home, "-p", "What is he called?", PYTHONPATH=llama_path(llama))
     assert (again.returncode, again.stdout) == (0, "I remember.\n")
     assert len([line for line in seen() if "said" in line]) == 2
 
@@ -51,7 +51,7 @@ def test_a_model_of_the_list_is_fetched_from_a_mirror_and_used_at_once(
         "mine is here, and its checksum is right. `perdure model use mine` makes it the default; without another model"
         " `perdure` takes it at once.\n",
     )
-    answer = perdure_from_cold(tmp_path, "-p", "Hello", PYTHONPATH=llama_path(llama))
+    answer = perdure(tmp_path, "-p", "Hello", PYTHONPATH=llama_path(llama))
     assert answer.stdout == "I remember.\n", answer.stderr
 
     assert "Model local/mine (it is on this machine)" in answer.stderr

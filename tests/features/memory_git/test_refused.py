@@ -17,7 +17,7 @@ from tests.support.servers import listening, open_library
 
 __all__ = ["served"]
 
-HUGE_BYTES = 2**30 if os.environ.get("PERDURE_FAULTS") == "full" else 2**26
+HUGE_BYTES = 2**30 if os.environ.get("PERDURE_FAULTS") == "full" else 2**24
 HEAD = "---\ndescription: x\n---\n\n"
 HOOK = "#!/bin/sh\ntouch ran\n"
 
