@@ -23,7 +23,7 @@ ENVIRONMENT = {
 def moments_until_killed(program: str, home: Path, *arguments: object, **more: str) -> int:
     """Run a program of this folder that kills itself at a moment; return how many there were, -1: it was killed."""
     ours = {**environment(home, **more), "PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
-    command = [warm(f"tests.faults.{program}", ours), *map(str, arguments)]
+    command = [str(warm(f"tests.faults.{program}", ours)), *map(str, arguments)]
     done = subprocess.run(command, env=ours, capture_output=True, timeout=300, check=False)
     assert done.returncode in (0, -9), done.stderr.decode()
     return int(done.stdout) if done.returncode == 0 else -1
