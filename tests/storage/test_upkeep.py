@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from perdure.testing.clock import START
 from tests.contracts.base import Contract, match_messages, match_passages
 from tests.contracts.upkeep import KINDS, faults_of
 from tests.contracts.vectors import MODEL, blob, vectors_in
-from tests.support.postgres_server import address_of_a_new_schema, run_sql
+from tests.support.postgres_server import address_of_an_empty_store, run_sql
 
 units = Contract()
 Run = Callable[[str], None]
@@ -45,7 +46,7 @@ DAMAGES = {
 async def open_store(folder: Path, database: str) -> tuple[Store, Run]:
     """A store, and a way to damage it."""
     if database == "postgres":
-        address = address_of_a_new_schema()
+        address = await asyncio.to_thread(address_of_an_empty_store)
 
         def run(sql: str) -> None:
             run_sql(address, sql)
