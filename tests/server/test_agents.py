@@ -425,7 +425,9 @@ async def test_lists_are_filtered() -> None:
             await new_agent(server, name, **fields)
 
         async def list_names(**params: Any) -> list[str]:
-            return names(await server.get("/v1/agents/", order="asc", **params))
+            found = names(await server.get("/v1/agents/", order="asc", **params))
+            assert await server.get("/v1/agents/count", **params) == len(found)
+            return found
 
         assert await list_names() == ["Ann", "Anna", "Bob"]
         assert await list_names(show_hidden_agents=True) == ["Ann", "Anna", "Bob", "ghost", "helper"]

@@ -231,6 +231,8 @@ async def test_lists_are_filtered() -> None:
         assert await find(connected_to_agents_count_eq=[0, 2]) == [0, 2]
         assert await find(identity_id="identity-123e4567-e89b-42d3-a456-426614174000") == []
         assert await server.get("/v1/blocks/count") == 3
+        assert await server.get("/v1/blocks/count", tags=["a", "b"], match_all_tags=True) == 1
+        assert await server.get("/v1/blocks/count", label_search="nothing") == 0
         assert (await server.refused("GET", "/v1/blocks/", connected_to_agents_count_gt=-1))[0] == 422
 
 

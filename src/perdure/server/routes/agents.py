@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from random import choice
 from typing import Annotated, Literal
 
-from fastapi import Query
+from fastapi import Depends, Query
 
 from perdure.core import agents as core
 from perdure.core.agents import AgentFilter, AgentOrder
@@ -58,16 +58,12 @@ async def create(body: AgentIn, library: Library) -> WireAgent:
     return await agent_answer(library, agent.id)
 
 
-@router.get("/v1/agents/")
-async def list_agents(
-    library: Library,
-    page: Annotated[Page, pages("agent", order_by=_OrderBy)],
+# A coroutine, because FastAPI runs a plain function in a thread.
+async def _agent_filter(
     name: Annotated[str | None, Query(description="The whole name.")] = None,
     query_text: Annotated[str | None, Query(description="A part of the name, in any case.")] = None,
     tags: Annotated[Tags | None, Query()] = None,
     match_all_tags: bool = False,
-    order_by: _OrderBy = None,
-    sort_by: Annotated[_OrderBy, Query(deprecated=True)] = None,
     created_by_id: str | None = None,
     last_stop_reason: StopReason | None = None,
     project_id: str | None = None,
@@ -76,9 +72,9 @@ async def list_agents(
     template_id: str | None = None,
     base_template_id: str | None = None,
     show_hidden_agents: bool = False,
-) -> list[WireAgent]:
-    """List agents, newest first by default, without hidden ones."""
-    where = AgentFilter(
+) -> AgentFilter:
+    """The agents that a query asks for, without hidden ones."""
+    return AgentFilter(
         name=name,
         text=query_text,
         tags=tuple(tags or ()),
@@ -92,6 +88,20 @@ async def list_agents(
         ),
         hidden=None if show_hidden_agents else False,
     )
+
+
+_Where = Annotated[AgentFilter, Depends(_agent_filter)]
+
+
+@router.get("/v1/agents/")
+async def list_agents(
+    library: Library,
+    page: Annotated[Page, pages("agent", order_by=_OrderBy)],
+    where: _Where,
+    order_by: _OrderBy = None,
+    sort_by: Annotated[_OrderBy, Query(deprecated=True)] = None,
+) -> list[WireAgent]:
+    """List agents, newest first by default, without hidden ones."""
     order = _ORDERS[order_by or sort_by or "created_at"]
     return await agents_answer(library, where, page, order)
 
@@ -113,9 +123,9 @@ async def list_tags(
 
 
 @router.get("/v1/agents/count")
-async def count(library: Library) -> int:
-    """Count the agents, without hidden ones."""
-    return await library.all_agents.count(AgentFilter(hidden=False))
+async def count(library: Library, where: _Where) -> int:
+    """Count the agents that a list with this filter has, over all its pages."""
+    return await library.all_agents.count(where)
 
 
 @router.get("/v1/agents/{agent_id}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query, Request
+from fastapi import Depends, Query, Request
 from pydantic import Field
 
 from perdure.core.agents import AgentFilter
@@ -77,10 +77,8 @@ async def create(body: NewWireBlock, library: Library) -> WireBlock:
     return WireBlock.make(await library.blocks.add(NewBlock(**body.fields)))
 
 
-@router.get("/v1/blocks/")
-async def list_blocks(
-    library: Library,
-    page: Annotated[Page, pages("block", order="asc")],
+# A coroutine, because FastAPI runs a plain function in a thread.
+async def _block_filter(
     label: Annotated[str | None, Query(description="The whole label.")] = None,
     name: Annotated[str | None, Query(description="The name of a template.")] = None,
     label_search: Annotated[str | None, Query(description="A part of the label, in any case.")] = None,
@@ -96,9 +94,9 @@ async def list_blocks(
     identity_id: IdentityIdIn | None = None,
     identifier_keys: Annotated[Items[str] | None, Query()] = None,
     show_hidden_blocks: bool = False,
-) -> list[WireBlock]:
-    """List blocks, oldest first by default, without the hidden ones."""
-    where = BlockFilter(
+) -> BlockFilter:
+    """The blocks that a query asks for, without the hidden ones."""
+    return BlockFilter(
         label=label,
         label_text=label_search,
         value_text=value_search,
@@ -114,13 +112,23 @@ async def list_blocks(
         holding=wire_members(WIRE_FIELDS, template_name=name, project_id=project_id),
         hidden=None if show_hidden_blocks else False,
     )
+
+
+_Where = Annotated[BlockFilter, Depends(_block_filter)]
+
+
+@router.get("/v1/blocks/")
+async def list_blocks(
+    library: Library, page: Annotated[Page, pages("block", order="asc")], where: _Where
+) -> list[WireBlock]:
+    """List blocks, oldest first by default, without the hidden ones."""
     return [WireBlock.make(block) for block in await library.blocks.page(where, page)]
 
 
 @router.get("/v1/blocks/count")
-async def count(library: Library) -> int:
-    """Count the blocks, without the hidden ones."""
-    return await library.blocks.count(BlockFilter(hidden=False))
+async def count(library: Library, where: _Where) -> int:
+    """Count the blocks that a list with this filter has, over all its pages."""
+    return await library.blocks.count(where)
 
 
 @router.get("/v1/blocks/{block_id}")
