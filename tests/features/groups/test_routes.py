@@ -169,7 +169,9 @@ async def test_a_reply_names_the_speakers() -> None:
         LettaResponse.model_validate_json(json.dumps(reply), strict=True)
         chunks = await streamed(server, pair, "And how?", stream_tokens=False)
         shown = await server.get(path, order="asc")
+        asked = await server.get(path, include_return_message_types=["user_message"])
 
+        assert {one["message_type"] for one in asked} == {"user_message"}
         said = [("Ann", "assistant", "To Turin."), ("Ben", "reasoning", ""), ("Ben", "assistant", "To Bern.")]
         assert [line(one) for one in reply["messages"]] == said
         assert [one["sender_id"] for one in reply["messages"]] == [ann["id"], ben["id"], ben["id"]]

@@ -22,10 +22,10 @@ from perdure.server.routes.messages import reply_or_answer
 from perdure.server.wire.answers import Message, WireReply
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.errors import failure_answer
-from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_path
+from perdure.server.wire.fields import AgentIdIn, GroupIdIn, Items, MessageIdIn, id_in_path
 from perdure.server.wire.http import Json, Library, Router, ThisAgent, json_answer, library_of, pages
 from perdure.server.wire.input import MessageChange, SendRequest, read_send
-from perdure.server.wire.messages import Display
+from perdure.server.wire.messages import Display, MessageType
 from perdure.server.wire.sse import Streams
 
 router = Router(tags=["groups"])
@@ -145,10 +145,12 @@ async def list_messages(
     use_assistant_message: bool = True,
     assistant_message_tool_name: str = SEND_MESSAGE,
     assistant_message_tool_kwarg: str = "message",
+    include_return_message_types: Annotated[Items[MessageType] | None, Query()] = None,
 ) -> list[Message]:
     """List the transcript of a group, newest first by default: what users said and what its agents answered, each with
     its speaker's name."""
-    display = Display(None, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
+    types = None if include_return_message_types is None else frozenset(include_return_message_types)
+    display = Display(types, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
     entries = await library.groups.by_id(group_id).entries(page)
     return [shape for entry, message in entries for shape in wire.entry_shapes(entry, message, display)]
 
