@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from perdure.cli.app import app
 from perdure.cli.root import nouns
 from tests.support.library import open_sync
 from tests.support.programs import environment, perdure, run_inside
+from tests.support.warm import warm
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -126,14 +126,15 @@ def edit_with(home: Path, editor: str, *, label: str = "human") -> tuple[int, st
     script.write_text(f"#!/bin/sh\n{editor}\n")
     script.chmod(0o700)
     ours, terminal = pty.openpty()
+    variables = environment(home, VISUAL="", EDITOR=str(script), TMPDIR=str(home))
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "perdure", "memory", "edit", label, "nova"],
+            [warm("perdure", variables), "memory", "edit", label, "nova"],
             stdin=terminal,
             capture_output=True,
             text=True,
             timeout=60,
-            env=environment(home, VISUAL="", EDITOR=str(script), TMPDIR=str(home)),
+            env=variables,
         )
     finally:
         os.close(ours)
