@@ -28,7 +28,7 @@ def copied_stores() -> Iterator[None]:
     """Inside the context, an empty database becomes a store by a copy of the template; others are upgraded as usual.
     No store waits for the disk."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite_store, "connect", without_flushes(sqlite_store.connect))
+        patch.setattr(sqlite_store, "connect", without_flushes(sqlite.connect))
         for module in (sqlite_store, inline_store):
             patch.setattr(module, "upgrade", _copy_template)
         yield
