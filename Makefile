@@ -44,8 +44,9 @@ check: .venv/.dev-stamp ## lint, formatting, types, the size of the code, and th
 docs: .venv/.dev-stamp ## build the documentation as a site in site/
 	@$(BIN)/python -m scripts.build_site
 
-format: .venv/.dev-stamp ## generate the library's plain calls, and format the code
+format: .venv/.dev-stamp ## generate the library's plain calls and public names, and format the code
 	@$(BIN)/python scripts/generate_sync.py
+	@$(BIN)/python -m scripts.generate_names
 	@$(BIN)/ruff check --select I --fix
 	@$(BIN)/ruff format
 

@@ -17,6 +17,7 @@ import pytest
 
 import perdure
 from perdure import library
+from scripts.generate_names import generate
 
 HIDDEN = {"app"}
 OF_FRONTS = {
@@ -45,6 +46,11 @@ def test_every_public_name_can_be_imported(name: str) -> None:
     value = getattr(importlib.import_module("perdure"), name)
 
     assert value.__module__.startswith("perdure.")
+
+
+def test_the_names_are_those_of_the_list() -> None:
+    """`make format` writes the module."""
+    assert Path(perdure.__file__).read_text(encoding="utf-8") == generate()
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
