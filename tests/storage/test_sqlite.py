@@ -200,11 +200,12 @@ def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "data").read_text() == "mine"
 
 
-def test_a_path_that_is_a_folder_is_told(tmp_path: Path) -> None:
-    """A folder stands where the store's file should be."""
-    (tmp_path / "perdure.db").mkdir()
-    with pytest.raises(StoreReadOnly, match="can't be opened"):
-        open_store(tmp_path / "perdure.db")
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    """The error names a file that could be one; the folder stays as it was."""
+    with pytest.raises(NotAStore, match=r"is a folder: name a file in it, such as .*perdure\.db"):
+        open_store(tmp_path)
+
+    assert names_in(tmp_path) == []
 
 
 UNPRIVILEGED = """

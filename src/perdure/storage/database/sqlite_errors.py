@@ -45,6 +45,8 @@ def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> errors
             f"{path} can't be written: check its permissions, or choose another folder (PERDURE_HOME)"
         )
     if name.startswith("SQLITE_CANTOPEN"):
+        if path.is_dir():
+            return errors.NotAStore(f"{path} is a folder: name a file in it, such as {path / 'perdure.db'}")
         return errors.StoreReadOnly(
             f"{path} can't be opened: check that its folder exists and can be written (PERDURE_HOME)"
         )
