@@ -431,6 +431,20 @@ async def identities_of_an_agent(room: Room) -> Changes:
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
+@case("AllIdentities.attach_block", "AllIdentities.detach_block")
+async def identities_of_a_block(room: Room) -> Changes:
+    block = await room.first.blocks.create("notes", "")
+    made = [
+        (await room.first.identities.create(IdentityFields(identifier_key=room.name("key")))).identity for _ in range(2)
+    ]
+    await room.first.identities.attach_block(block.id, made[1].id)
+    yield (
+        lambda one: one.identities.attach_block(block.id, made[0].id),
+        lambda one: one.identities.detach_block(block.id, made[1].id),
+    )
+    assert [(await room.first.identities.get(one.id)).block_ids for one in made] == [[block.id], []]
+
+
 def provider(room: Room) -> ProviderFields:
     return ProviderFields(
         name=room.name("provider"), provider_type="openai", base_url="http://127.0.0.1:1/v1", api_key="a key"
