@@ -59,7 +59,7 @@ def refused_start(home: Path, disk: Path, record: Path) -> list[dict[str, Any]]:
 STARTS = [
     ("full", True, "no space left for"),
     ("full", False, "no space left for"),
-    ("readonly", True, "check that its folder exists and can be written"),
+    ("readonly", True, "its folder must exist and be writable"),
     ("readonly", False, "can't be"),
 ]
 

@@ -47,9 +47,7 @@ def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> errors
     if name.startswith("SQLITE_CANTOPEN"):
         if path.is_dir():
             return errors.NotAStore(f"{path} is a folder: name a file in it, such as {path / 'perdure.db'}")
-        return errors.StoreReadOnly(
-            f"{path} can't be opened: check that its folder exists and can be written (PERDURE_HOME)"
-        )
+        return errors.StoreReadOnly(f"{path} can't be opened: its folder must exist and be writable (PERDURE_HOME)")
     if name.startswith("SQLITE_NOTADB") or "not a database" in text:
         if is_store(path):
             return damaged(path, "its header is gone")
