@@ -15,7 +15,7 @@ from perdure.core.errors import Conflict, SecretUnreadable
 from perdure.core.incoming.principals import LOCAL
 from perdure.core.messages import Text
 from perdure.core.runs import Callback
-from perdure.domain.environment import load_inputs
+from perdure.domain.environment import AGENT_VARIABLE, load_inputs
 from perdure.domain.secrets import open_callback, open_secret
 from perdure.engine.records.run_request import NewMessage
 from perdure.features.access.service import Access
@@ -81,7 +81,8 @@ async def values_of(library: AsyncPerdure) -> list[str]:
     found = await library.app.store.read(read)
     server = await library.app.store.read(lambda tx: tx.of(Servers).list()[0])
     assert cipher.is_current(server.sealed)
-    return [*sorted(inputs.environment.values()), *found[:-1]]
+    own = [value for name, value in inputs.environment.items() if name != AGENT_VARIABLE]
+    return [*sorted(own), *found[:-1]]
 
 
 async def test_a_running_server_follows_a_new_key_of_the_file(settings: Settings, tmp_path: Path) -> None:

@@ -72,12 +72,15 @@ async def test_embedding_models() -> None:
             "perdure/none",
             "none",
         )
+        again = await server.letta.agents.create(model=GPT, embedding_config=agent.embedding_config)  # as it came
         server.library.app.embedder = ScriptedEmbedder(handle="google/text-embedding-004", dimensions=64, local=False)
         [shape] = await server.get("/v1/models/embedding")
 
         EmbeddingModel.model_validate(shape)
         assert (shape["handle"], shape["name"]) == ("google/text-embedding-004", "text-embedding-004")
         assert (shape["provider_type"], shape["provider_name"]) == ("google_ai", "google")
+        config = (await server.letta.agents.retrieve(again.id)).embedding_config
+        assert config and config.embedding_model == "text-embedding-004"
         assert (shape["embedding_dim"], shape["model_type"]) == (64, "embedding")
         assert [one.handle for one in await server.letta.models.embeddings.list()] == [shape["handle"]]
 

@@ -42,6 +42,7 @@ FEWER = {
     "/v1/agents/{agent_id}/schedule/{scheduled_message_id}/firings": "none was due",
     "/v1/facts/communities": "there is one",
     "/v1/archives/": "an agent has one",
+    "/v1/archives/{archive_id}/agents": "it is one agent's",
     "/v1/sandbox-config/": "there is one",
     "/v1/organizations/": "these are of no agent",
     "/v1/users/": "these are of no agent",

@@ -31,7 +31,7 @@ from perdure.engine.records.run_request import NewMessage
 from perdure.library.agents.agents import Belongings, CompanionKind, WholeAgent
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
-from perdure.server.wire.archives import filled_embedding_config
+from perdure.server.wire.archives import NO_EMBEDDER, filled_embedding_config
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, join_texts, nulls
 from perdure.server.wire.blocks import GIT_TAG, NewWireBlock, WireBlock, WireMemory
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
@@ -362,6 +362,8 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     if rules is not None:
         settings["tool_rules"] = rules_to_settings(rules) or None
     wire_fields |= body.non_null(*_WIRE_FIELDS, "hidden")
+    if wire_fields.get("embedding_config", {}).get("handle") == NO_EMBEDDER:  # it was in an answer, and is no choice
+        del wire_fields["embedding_config"]
     if body.message_buffer_autoclear is not None:
         settings[AUTOCLEAR] = body.message_buffer_autoclear or None
     if (compaction := body.compaction_settings) is not None:

@@ -15,7 +15,6 @@ MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
-DAY = timedelta(days=1)
 _INEXACT_OR_DATED = re.compile(r"[0-9]{4}|\b(?:few|several|couple|other)\b|(?:days|weeks|months|years)$", re.IGNORECASE)
 """Words that say their year, or no exact time."""
 
@@ -52,8 +51,7 @@ def _days(span: TimeSpan, said_at: datetime) -> tuple[date, date] | None:
     """Return the first and last day of a period; None: it is open, includes `said_at`, or is of the same day."""
     if span.start == EARLIEST or span.end == LATEST or span.start <= said_at < span.end:
         return None
-    zone = said_at.tzinfo or UTC
-    first, last = (local(edge, zone).date() for edge in (span.start, span.end - timedelta(microseconds=1)))
-    if span.end - span.start <= DAY:  # a night is of the day on which it begins
+    first, last = (local(edge, said_at.tzinfo or UTC).date() for edge in (span.start, span.end - datetime.resolution))
+    if span.end - span.start <= timedelta(days=1):  # a night is of the day on which it begins
         last = first
     return None if first == said_at.date() else (first, last)
