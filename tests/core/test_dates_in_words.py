@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -47,6 +48,12 @@ SAID = {
     "tomorrow evening": "tomorrow evening [9 May 2023]",
     "我昨天去了": "我昨天 [7 May 2023]去了",
     "去年 in Rome": "去年 [2022] in Rome",
+    "this past weekend": "this past weekend [6 to 7 May 2023]",
+    "the week before last": "the week before last [24 to 30 April 2023]",
+    "the day after tomorrow": "the day after tomorrow [10 May 2023]",
+    "at a party two days ago": "at a party two days ago [6 May 2023]",
+    "next weekend. 내일 만나": "next weekend [20 to 21 May 2023]. 내일 [9 May 2023] 만나",
+    "this Friday": "this Friday [12 May 2023]",
     "gestern im Zoo": "gestern [7 May 2023] im Zoo",
 }
 """Said on Monday, 8 May 2023 -> with dates."""
@@ -67,6 +74,19 @@ def test_words_that_count_from_a_day_get_its_date(said: str, shown: str) -> None
         *("since last week", "before last summer", "until tomorrow"),
         *("on 7 May 2022", "2022-05-07", "last May 2022", "in 1999"),
         *("yesteryear", "weakly", "the last of us", ""),
+        *("the last week of June", "last week in June", "my last year of college", "so much in the last month"),
+        *("In 2010 I moved; the following year I married", "the next week we left", "that previous week"),
+        *("not born yesterday", "It feels like just yesterday I wore it", "the leaders of tomorrow"),
+        *("a week from tomorrow", "a week ago Monday", "two weeks ago yesterday", "a week ago last Friday"),
+        *("over a year ago", "at least two weeks ago", "two or three weeks ago", "twenty-five years ago"),
+        *("a hundred and two years ago", "two years and a month ago", "half a year ago", "feels like a year ago"),
+        *("early next year", "end of last week", "first half of last year", "去年底", "上个月底"),
+        *("Where did you go over the weekend?", "this weekend", "next Friday", "next Christmas"),
+        *("I last sat there", "one is good, the next may be awful", "next march"),
+        *("yesterday (May 7)", "yesterday, 7 May", "last Friday, the 5th", "yesterday [7 May 2023]", "昨天（5月7日）"),
+        *("`yesterday`", "```\nyesterday\n```", "git log --since=yesterday.txt", "x/yesterday", '{"yesterday": 5}'),
+        *('the song "Yesterday"', "“See you tomorrow”, he wrote", "> see you tomorrow", "a yesterday-ish look"),
+        *("明日香が来た", "后天的努力", "국내일주 여행", "die letzte Woche der Ferien"),
     ],
 )
 def test_what_has_no_exact_date_stays_as_it_is(said: str) -> None:
@@ -97,3 +117,24 @@ def test_nothing_is_taken_away(parts: list[str], said_at: datetime) -> None:
 def test_a_night_is_of_the_day_on_which_it_begins() -> None:
     """Also when it is told in the same night."""
     assert add_dates("last night", said_at=MONDAY.replace(hour=0) + timedelta(hours=7)) == "last night [7 May 2023]"
+
+
+@pytest.mark.parametrize("said", ["last week", "next week", "this Friday", "this Tuesday", "next May"])
+def test_words_that_may_mean_two_weeks_or_years_have_no_date(said: str) -> None:
+    """On a Sunday a week has just begun for some and ends for others; on a Saturday "this Tuesday" may be the next."""
+    sunday = datetime(2023, 3, 5, 12, tzinfo=UTC)
+
+    assert add_dates(said, said_at=sunday) == said
+    assert add_dates("last weekend", said_at=sunday) == "last weekend [25 to 26 February 2023]"
+
+
+@pytest.mark.parametrize(
+    "part", ["a", "`", "```", '"', "“", "「", ">", "> ", "/", "_", "=", " ", "\n", "last ", "a week "]
+)
+def test_a_long_text_is_read_in_time_in_proportion_to_its_length(part: str) -> None:
+    """Also one of signs that open a quote or code and never close it."""
+    started = time.monotonic()
+
+    add_dates(f"{part * 40_000}\nyesterday", said_at=MONDAY)
+
+    assert time.monotonic() - started < 5

@@ -85,8 +85,7 @@ _HANDLE = re.compile(r"(?:node-(?P<node>\d{1,15})|msg-(?P<first>\d{1,15})(?:\.\.
 
 def parse_handle(text: str) -> Handle | None:
     """Parse the handle of a node or of messages; None: it is not a handle. Space and quotes around it are ignored."""
-    match = _HANDLE.fullmatch(text.strip().strip("\"'`").lower())
-    if match is None:
+    if (match := _HANDLE.fullmatch(text.strip().strip("\"'`").lower())) is None:
         return None
     if (node := match["node"]) is not None:
         return Handle("node", int(node), int(node))

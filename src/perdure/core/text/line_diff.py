@@ -100,8 +100,7 @@ def _next_group(left: list[_Change], right: list[_Change]) -> tuple[list[_Change
     groups[side].append(sides[side].pop(0))
     end = groups[side][0].last
     while True:
-        found = next((at for at in (0, 1) if sides[at] and sides[at][0].first <= end), None)
-        if found is None:
+        if (found := next((at for at in (0, 1) if sides[at] and sides[at][0].first <= end), None)) is None:
             return groups
         groups[found].append(sides[found].pop(0))
         end = max(end, groups[found][-1].last)

@@ -321,8 +321,7 @@ class _Fitter:
         if not isinstance(value, str):
             raise _Misfit(f"{path!r} must be of type string, not {_describe(value)}")
         self._check_bounds(path, schema, len(value), "minLength", "maxLength", "characters")
-        check = _FORMATS.get(schema.get("format", ""))
-        if check is not None:
+        if (check := _FORMATS.get(schema.get("format", ""))) is not None:
             try:
                 check[0](value)
             except ValueError:

@@ -168,8 +168,7 @@ class _Converter:
 
     def _reference(self, reference: str, name: str) -> dict[str, str]:
         """Return the keyword `$ref` to the same schema in what is sent; empty: it leads outside of the schema."""
-        target = target_of(reference, self._root)
-        if target is None:
+        if (target := target_of(reference, self._root)) is None:
             self.problems.append(f"{name!r} is described outside of the schema ({reference:.80}): it may be anything")
             return {}
         if _AT_ITS_PLACE.fullmatch(reference):

@@ -216,8 +216,7 @@ def listed_ports(hosts: Sequence[str], host: str, *, web: Collection[int]) -> tu
     ports: set[int] = set()
     named = False
     for entry in hosts:
-        match = _ENTRY.fullmatch(entry)
-        if match is None:
+        if (match := _ENTRY.fullmatch(entry)) is None:
             continue
         pattern = match["host"].strip("[]")
         exact = pattern == host

@@ -42,14 +42,10 @@ def _load() -> dict[str, Language]:
         text = entry["rules"]
         for part, lines in shared.items():
             text = text.replace(f"@{part}\n", lines)
-        rules = []
-        for line in text.splitlines():
-            kind, pattern = line.split(" | ", 1)
-            rule_name, *values = kind.split()
-            rules.append((rule_name, dict(value.split("=") for value in values), pattern))
+        lines = ((head.split(), pattern) for head, pattern in (line.split(" | ", 1) for line in text.splitlines()))
+        rules = tuple((kind, dict(value.split("=") for value in values), pattern) for (kind, *values), pattern in lines)
         tables = {category: _table(rows) for category, rows in entry.get("tables", {}).items()}
-        signs, digits = frozenset(entry.get("signs", "")), entry.get("digits", "[0-9]{1,4}")
-        languages[name] = Language(tables, tuple(rules), signs, digits)
+        languages[name] = Language(tables, rules, frozenset(entry.get("signs", "")), entry.get("digits", "[0-9]{1,4}"))
     return languages
 
 
@@ -145,8 +141,7 @@ class DateRule:
     def phrases(self, text: str) -> Iterator[Phrase]:
         """Yield the phrases of this rule in `text`, as `spans` folds it. The pattern is compiled at its first use."""
         for match in islice(_compiled(self.source).finditer(text), MATCHES_MAX):
-            phrase = getattr(_Match(match, self), self.kind)()
-            if phrase is not None:
+            if phrase := getattr(_Match(match, self), self.kind)():
                 yield phrase
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from calendar import monthrange
 from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
 
 from perdure.core.text.dates.calendar import EARLIEST, LATEST
 from perdure.core.text.dates.spans import TimeSpan, spans
 from perdure.core.text.zones import local
 
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 # `strftime` would use the process's locale.
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
-_INEXACT_OR_DATED = re.compile(r"[0-9]{4}|\b(?:few|several|couple|other)\b|(?:days|weeks|months|years)$", re.IGNORECASE)
-"""Words that say their year, or no exact time."""
+MONTHS: tuple[str, ...] = tuple(_TABLES.pop("months"))
+_WORDS, _BEFORE, _BEHIND, _BETWEEN, _AS_WRITTEN = (re.compile(pattern, re.VERBOSE) for pattern in _TABLES.values())
 
 
 def period_in_words(first: date, last: date) -> str:
@@ -33,25 +33,42 @@ def period_in_words(first: date, last: date) -> str:
 def add_dates(text: str, *, said_at: datetime) -> str:
     """Return a text with the date behind each word that counts from the day it is said on: "yesterday [7 May 2023]".
 
-    Words that may mean another date ("on Friday", "in March") and periods without a beginning or an end stay as they
-    are, and so do those that say the day itself.
+    Words that may mean another date ("on Friday", "in March", "the last week of June"), periods without a beginning or
+    an end, quotes and code stay as they are, and so do words that say the day itself.
 
     Args:
         said_at: in the zone in which days begin.
     """
-    for span in reversed(spans(text, now=said_at)):
-        words = span.text.rstrip()
-        if not (span.floating or _INEXACT_OR_DATED.search(words)) and (days := _days(span, said_at)):
-            last = span.first + len(words)
+    found = spans(text, now=said_at)
+    kept = [match.span() for match in _AS_WRITTEN.finditer(text)] if found else []
+    kept += [(one.first, two.last) for one, two in pairwise(found) if _BETWEEN.fullmatch(text, one.last, two.first)]
+    for span in reversed(found):
+        last = span.first + len(span.text.rstrip())
+        is_free = all(last <= begin or end <= span.first for begin, end in kept)
+        if is_free and (days := _days(span, said_at)) and _is_sure(text, span.first, last, days[0], said_at.date()):
             text = f"{text[:last]} [{period_in_words(*days)}]{text[last:]}"
     return text
 
 
+def _is_sure(text: str, first: int, last: int, begin: date, today: date) -> bool:
+    """Return whether the words `text[first:last]`, said `today`, can only mean the period that begins at `begin`."""
+    if _BEFORE.search(text[max(0, first - 32) : last]) or _BEHIND.match(text, last):
+        return False
+    words, later = _WORDS.match(text[first:last]), (begin - today).days
+    match words and words.lastgroup:
+        case "week":  # for many it begins on Sunday
+            return today.weekday() != 6
+        case "this":  # "this Tuesday", said on a Friday
+            return later > 0
+        case "next":  # "next Friday" and "next May" may not be those of this week and year
+            return later + today.weekday() > 6 and (later <= 7 or begin.year > today.year)
+    return not words
+
+
 def _days(span: TimeSpan, said_at: datetime) -> tuple[date, date] | None:
-    """Return the first and last day of a period; None: it is open, includes `said_at`, or is of the same day."""
-    if span.start == EARLIEST or span.end == LATEST or span.start <= said_at < span.end:
+    """Return the first and last day of a period; None: it floats, is open, includes `said_at`, or is of its day."""
+    if span.floating or span.start == EARLIEST or span.end == LATEST or span.start <= said_at < span.end:
         return None
     first, last = (local(edge, said_at.tzinfo or UTC).date() for edge in (span.start, span.end - datetime.resolution))
-    if span.end - span.start <= timedelta(days=1):  # a night is of the day on which it begins
-        last = first
+    last = first if span.end - span.start <= timedelta(days=1) else last  # a night is of the day on which it begins
     return None if first == said_at.date() else (first, last)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from itertools import islice
 
 from perdure.core.text.dates.calendar import EARLIEST, LATEST, Clock, Period, Resolve, part_of
 from perdure.core.text.dates.grammar import LANGUAGES, Phrase, alternatives, rules
@@ -55,13 +56,9 @@ def spans(text: str, *, now: datetime, timezone: str | None = None) -> tuple[Tim
     if not phrases:
         return ()
     clock = Clock.build(now, timezone)
-    found = []
-    for phrase in phrases:
-        period = _resolve(phrase.resolve, clock)
-        if period is not None:
-            words = text[phrase.first : phrase.last]
-            found.append(TimeSpan(*period, words, phrase.first, phrase.last, phrase.floating))
-    return tuple(found[:SPANS_MAX])
+    resolved = ((_resolve(each.resolve, clock), each.first, each.last, each.floating) for each in phrases)
+    found = (TimeSpan(*period, text[at:to], at, to, floating) for period, at, to, floating in resolved if period)
+    return tuple(islice(found, SPANS_MAX))
 
 
 # Character by character, so that places in the text stay: wide forms as narrow ones, one apostrophe, one dash.
@@ -85,9 +82,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 def _phrases(text: str) -> Sequence[Phrase]:
     """Return the phrases of a text with the words around them, in order; a clock resolves their times later."""
     folded = _fold(text)
-    heads = set(_WORD.findall(folded))
-    if re.search("[0-9]", folded):
-        heads.add("0")
+    heads = {*_WORD.findall(folded), *("0" if re.search("[0-9]", folded) else "")}
     if not folded.isascii():
         heads.update(folded)
     found = [phrase for rule in rules() if not heads.isdisjoint(rule.heads) for phrase in rule.phrases(folded)]
@@ -148,8 +143,8 @@ def _with_portions(folded: str, phrases: list[Phrase]) -> list[Phrase]:
             phrases[index + 1] = replace(after, first=phrase.first)
             continue
         floor = found[-1].last if found else 0
-        before = patterns()["portion before"].search(folded, max(floor, phrase.first - _AROUND), phrase.first)
-        if before is not None:
+        begin = max(floor, phrase.first - _AROUND)
+        if before := patterns()["portion before"].search(folded, begin, phrase.first):
             portion = before.lastgroup or "early"
             if before["nth"]:
                 number = _ORDINALS[before["nth"]]
@@ -177,21 +172,19 @@ def _with_relations(folded: str, phrases: list[Phrase]) -> Iterator[Phrase]:
         relation, first = _relation_before(folded, phrase, floor)
         index += 1
         opening = relation in ("range", "between", "inside", "since")
-        if after is not None and (opening or phrase.needs == "nothing"):
-            last = _range_end(folded, phrase, after, relation)
-            if last:
-                floor, index = last, index + 1
-                floating = phrase.floating and after.floating
-                yield Phrase(first if opening else phrase.first, last, _range(phrase, after), floating=floating)
-                continue
+        may_begin = after is not None and (opening or phrase.needs == "nothing")
+        if after is not None and may_begin and (last := _range_end(folded, phrase, after, relation)):
+            floor, index = last, index + 1
+            floating = phrase.floating and after.floating
+            yield Phrase(first if opening else phrase.first, last, _range(phrase, after), floating=floating)
+            continue
         behind = patterns()["relation after"].match(folded, phrase.last)
         last = phrase.last
         if behind is not None:
             relation_after = behind.lastgroup or ""
             if relation_after == "onward":
                 relation_after = "since" if relation in ("range", "inside", "since") else ""
-            if relation_after:
-                relation, last = relation_after, behind.end()
+            relation, last = (relation_after, behind.end()) if relation_after else (relation, last)
         if not _has_needed_words(phrase, relation):
             continue
         if relation in ("range", "between", "other"):
