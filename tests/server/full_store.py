@@ -157,6 +157,8 @@ class FullStore:
             **{"subject": "Ada", "object": "Turin", "relation": "LIVES_IN", "prompt": Text(10_000)},
             "model": self.model,
             **dict.fromkeys(("CompletionRequest.model", "ChatRequest.model"), self.paths["agent_id"]),
+            "ChatRequest.reasoning_effort": "low",
+            "ChatRequest.messages": [message(number) for number in range(self.limits.messages_per_request)],
             "NoteIn.tags": [f"tag {number}" for number in range(100)],  # its kind and status are tags too
             "block_ids[]": lambda number: self.blocks[number % len(self.blocks)],
             "folder_ids[]": lambda number: self.folders[number % len(self.folders)],
