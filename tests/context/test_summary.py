@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -82,6 +83,15 @@ def test_a_transcript_tells_who_said_what_and_when() -> None:
     assert "[msg-3 assistant" in SOURCE
     assert 'called book_hotel with {"hotel": "Sakura Inn"' in SOURCE
     assert "book_hotel answered: Booked, confirmation SKR-99812" in SOURCE
+
+
+def test_days_and_times_are_those_of_the_agent() -> None:
+    """At 03:00 UTC it is the evening before in Los Angeles, and "yesterday" is the day before that."""
+    said = [replace(build_messages(("user", "I ran yesterday"))[0], occurred_at=datetime(2023, 5, 8, 3, tzinfo=UTC))]
+
+    text = transcript(said, max_tokens=1_000, counter=COUNTER, timezone="America/Los_Angeles")
+
+    assert text == "[msg-0 user 2023-05-07 20:00] I ran yesterday [6 May 2023]"
 
 
 def test_results_give_way_before_words() -> None:

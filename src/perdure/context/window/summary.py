@@ -32,6 +32,7 @@ from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.text.dates.in_words import add_dates
 from perdure.core.text.words import SPACELESS
+from perdure.core.text.zones import local, zone
 from perdure.core.tools.arguments import ARGUMENTS
 
 RejectedReason = Literal["empty", "apology", "prompt", "echo", "too_long", "unrelated"]
@@ -110,18 +111,18 @@ def _ladder() -> tuple[_Caps, ...]:
 _LADDER = _ladder()
 
 
-def transcript(messages: Sequence[Message], *, max_tokens: int, counter: TokenCounter) -> str:
+def transcript(messages: Sequence[Message], *, max_tokens: int, counter: TokenCounter, timezone: str = "UTC") -> str:
     """Render messages for a summariser: one paragraph each, with handle, role, time and text.
 
     Long texts are cut in the middle, with a note: tool results first, then call arguments, the agent's texts, users'
     texts; at last whole messages are left out. Reasoning and engine messages other than memory deltas are left out.
     Lines after a message's first are indented, so that no text looks like another message. The transcript of at least
-    one message is never empty: it is a full stop where nothing else fits.
+    one message is never empty: it is a full stop where nothing else fits. Times are of the zone `timezone`.
     """
     if not messages:
         return ""
     whole = message_handle(messages[0].seq, messages[-1].seq)
-    entries = [entry for message in messages if (entry := _entry(message)) is not None]
+    entries = [entry for message in messages if (entry := _entry(message, timezone)) is not None]
     if not entries:
         return _first_fit((f"[{whole}: no words]", whole, "…"), max_tokens, counter)
 
@@ -145,7 +146,7 @@ def transcript(messages: Sequence[Message], *, max_tokens: int, counter: TokenCo
     return excerpt or _first_fit((f"[{whole} left out]", whole, "…"), max_tokens, counter)
 
 
-def _entry(message: Message) -> _Entry | None:
+def _entry(message: Message, timezone: str) -> _Entry | None:
     """Return the paragraph of a message; None for one without words."""
     pieces: list[tuple[str, str, str]] = []
     if message.kind == "message":
@@ -153,7 +154,7 @@ def _entry(message: Message) -> _Entry | None:
             match part:
                 case Text(text=text) if text.strip():
                     role = "user" if message.role == "user" else "assistant"
-                    said = add_dates(without_notice(text), said_at=message.occurred_at)
+                    said = add_dates(without_notice(text), said_at=local(message.occurred_at, zone(timezone)))
                     pieces.append((role, "", _indent(said)))
                 case ToolCall(name=name, arguments=arguments):
                     pieces.append(("call", f"called {_label(name)} with ", _indent(arguments)))
@@ -165,9 +166,8 @@ def _entry(message: Message) -> _Entry | None:
     if not pieces:
         return None
     who = f"{message.role} {_label(message.name)}" if message.name else message.role
-    return _Entry(
-        message.seq, f"[{message_handle(message.seq)} {who} {message.occurred_at:%Y-%m-%d %H:%M}]", tuple(pieces)
-    )
+    head = f"[{message_handle(message.seq)} {who} {local(message.occurred_at, zone(timezone)):%Y-%m-%d %H:%M}]"
+    return _Entry(message.seq, head, tuple(pieces))
 
 
 def _indent(text: str) -> str:

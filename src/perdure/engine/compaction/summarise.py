@@ -381,7 +381,7 @@ def _source_of(task: SummaryTask, removal: Evict | Merge, previous: str, ports: 
         span = (nodes[0].from_message_seq, nodes[-1].upto_message_seq)
         return SourceText(older, older, extract(texts), span, numbers, node_handle)
     most = int(task.budget_tokens * SOURCE_SHARE) - ports.counter.count(older)
-    newer = transcript(removal.messages, max_tokens=max(1, most), counter=ports.counter)
+    newer = transcript(removal.messages, max_tokens=max(1, most), counter=ports.counter, timezone=task.agent.timezone)
     shown = f"{older}\n\n{newer}" if older else newer
     span = (nodes[0].from_message_seq if nodes else removal.messages[0].seq, removal.messages[-1].seq)
     return SourceText(shown, f"{previous}\n{shown}", extract(removal.messages), span, numbers)
