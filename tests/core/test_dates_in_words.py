@@ -53,6 +53,9 @@ SAID = {
     "the day after tomorrow": "the day after tomorrow [10 May 2023]",
     "at a party two days ago": "at a party two days ago [6 May 2023]",
     "next weekend. 내일 만나": "next weekend [20 to 21 May 2023]. 내일 [9 May 2023] 만나",
+    "two weeks from now": "two weeks from now [22 to 28 May 2023]",
+    "三天前 and 上上周": "三天前 [5 May 2023] and 上上周 [24 to 30 April 2023]",
+    "十五年前": "十五年前 [2008]",
     "this Friday": "this Friday [12 May 2023]",
     "gestern im Zoo": "gestern [7 May 2023] im Zoo",
 }
@@ -86,7 +89,19 @@ def test_words_that_count_from_a_day_get_its_date(said: str, shown: str) -> None
         *("yesterday (May 7)", "yesterday, 7 May", "last Friday, the 5th", "yesterday [7 May 2023]", "昨天（5月7日）"),
         *("`yesterday`", "```\nyesterday\n```", "git log --since=yesterday.txt", "x/yesterday", '{"yesterday": 5}'),
         *('the song "Yesterday"', "“See you tomorrow”, he wrote", "> see you tomorrow", "a yesterday-ish look"),
-        *("明日香が来た", "后天的努力", "국내일주 여행", "die letzte Woche der Ferien"),
+        *("再来月", "大后天", "下下周", "下下个月", "다다음 주", "明明後日", "大上周", "après-demain nous sommes là"),
+        *(
+            "几天前",
+            "数年前",
+            "十几天前",
+            "三四天前",
+            "二三十年前",
+            "2、3日前",
+            "1〜2週間前",
+            "三天前后",
+            "più di due anni fa",
+        ),
+        *("due o tre anni fa", "明日香が来た", "后天的努力", "국내일주 여행", "die letzte Woche der Ferien"),
     ],
 )
 def test_what_has_no_exact_date_stays_as_it_is(said: str) -> None:
