@@ -72,7 +72,7 @@ async def test_embedding_models() -> None:
             "perdure/none",
             "none",
         )
-        again = await server.letta.agents.create(model=GPT, embedding_config=agent.embedding_config)  # as it came
+        again = await server.letta.agents.create(model=GPT, embedding_config=agent.model_dump()["embedding_config"])
         server.library.app.embedder = ScriptedEmbedder(handle="google/text-embedding-004", dimensions=64, local=False)
         [shape] = await server.get("/v1/models/embedding")
 
