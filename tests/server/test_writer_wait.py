@@ -75,7 +75,6 @@ NOT_WRITTEN = {
     "POST /v1/entities/{entity_id}/split": 409,
     "POST /v1/agents/{agent_id}/schedule/{scheduled_message_id}/pause": 422,
     "POST /v1/manifests": 422,
-    "POST /v1/agents/{agent_id}/clone": 422,
     "POST /v1/agents/{agent_id}/snapshots/restore": 422,
     "POST /v1/snapshots/load": 422,
     "DELETE /v1/agents/{agent_id}/snapshots/{number}": 404,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,14 @@ import pytest
 
 from perdure import ConversationBusy, InvalidInput, NotFound
 from perdure.context.sections.assemble import canonical
-from perdure.core.ids import MessageId
+from perdure.core.forgetting.corrections import Correction
+from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Text
+from perdure.domain.conversations import agent_copies
 from perdure.engine.records.rows import encode_drafts
 from perdure.features.snapshots.tables import Snapshots
 from perdure.features.snapshots.values import HASH, QueuedRequest, hash_of
+from perdure.storage.tx import Tx
 from perdure.testing import calls
 from tests.features.snapshots.histories import EVERYTHING, FORGOTTEN, next_request, open_world, without_versions
 from tests.support.library import SlowSpeaker, open_async, open_sync
@@ -371,3 +374,32 @@ async def test_a_clone_has_the_blocks_that_only_conversations_have(tmp_path: Pat
             values = (await clone.blocks.get("human")).value, (await perdure.blocks.get(alone)).value
 
             assert (made.left, values) == ([], ("Ann Smith", "Ann"))
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_what_was_forgotten_is_looked_up_as_often_for_many_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """For a clone, a restore and a file: it takes queries for each block and each agent that has it."""
+    looked_up: list[AgentId] = []
+    list_forgotten = agent_copies.list_forgotten
+
+    def counted(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
+        looked_up.append(agent_id)
+        return list_forgotten(tx, agent_id)
+
+    with open_sync(tmp_path / "perdure.db") as perdure:
+        agent = perdure.create_agent("ann")
+        for number in range(count):
+            agent.blocks.create(f"block{number}", "old")
+        kept = agent.snapshots.make()
+        for number in range(count):
+            agent.blocks.update(f"block{number}", "new")
+        monkeypatch.setattr(agent_copies, "list_forgotten", counted)
+
+        agent.snapshots.clone("ben", kept.number)
+        agent.snapshots.document(kept.number)
+        agent.snapshots.restore(kept.number)
+
+        assert agent.blocks.get("block0").value == "old"
+        assert 0 < len(looked_up) <= 8

@@ -109,16 +109,19 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
 
 def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
     """Return the corrections by which the agent, or others in a block or graph that it shares, forgot a text."""
-    found = [*tx.corrections.forgotten(agent_id)]
-    for table, kind in (("blocks", "block"), ("graphs", "fact")):
-        for owner_id in (id_ for of, id_ in tx.owners.list(agent_id) if of == table):
-            for other in tx.owners.list_agents(table, owner_id):
-                corrections = [one for one, _ in tx.corrections.list_of(other, kind, owner_id) if one.kind == "forget"]
-                found += [one for one in corrections if one not in found]
-    return found
+    found = {(one.agent_id, one.number): one for one in tx.corrections.forgotten(agent_id)}
+    kinds = {"blocks": "block", "graphs": "fact"}
+    for table, owner_id in tx.owners.list(agent_id):
+        for other in tx.owners.list_agents(table, owner_id) if table in kinds else ():
+            corrections = [one for one, _ in tx.corrections.list_of(other, kinds[table], owner_id)]
+            found |= {(one.agent_id, one.number): one for one in corrections if one.kind == "forget"}
+    return [*found.values()]
 
 
-def forgotten_texts(tx: Tx, agent_id: AgentId) -> Sequence[tuple[Redactor, datetime]]:
+Forgotten = Sequence[tuple[Redactor, datetime]]  # texts that an agent has forgotten, and when
+
+
+def forgotten_texts(tx: Tx, agent_id: AgentId) -> Forgotten:
     """Return the texts that an agent has forgotten, each with the time; those that were erased are nowhere any more."""
     found = list_forgotten(tx, agent_id)
     return [(Redactor(one.needle), one.created_at) for one in found if one.needle != REDACTED]

@@ -11,7 +11,7 @@ from perdure.core.agents import OWN_TAGS, AgentFilter, check_name
 from perdure.core.blocks import Author
 from perdure.core.ids import AgentId, BlockId, derived_id
 from perdure.domain.archives.passages import find_own_archive
-from perdure.domain.conversations.agent_copies import copy_agent, restore_agent
+from perdure.domain.conversations.agent_copies import copy_agent, forgotten_texts, restore_agent
 from perdure.engine.conversations.reset import delete_agent
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.reading import AGAIN_MAX, ReadingChanged
@@ -158,8 +158,9 @@ def _finish(
         raise ReadingChanged
     ids, isolated = _new_ids(tx, moment, target), []
     tx.of(AgentRows).finish(target, moment)
+    forgotten = forgotten_texts(tx, moment.agent_id)
     for at, line in _copied_blocks(tx, moment):
-        block_id, value = _block_id(target, at.id), unforgotten_value(tx, moment.agent_id, at)
+        block_id, value = _block_id(target, at.id), unforgotten_value(tx, at, forgotten)
         if value is None:
             continue
         tx.of(AgentRows).add_block(at, block_id, value=value)

@@ -19,7 +19,7 @@ from perdure.core.messages import Message
 from perdure.core.text.json_strings import json_start
 from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent
 from perdure.domain.blocks.units import BLOCK_FIELDS, NewBlock, create_block
-from perdure.domain.conversations.agent_copies import forgotten_texts
+from perdure.domain.conversations.agent_copies import Forgotten, forgotten_texts
 from perdure.engine.ports import UnitInputs
 from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row, columns_of
 from perdure.features.snapshots.moments import hash_of_request, request_of, rows_of
@@ -42,21 +42,21 @@ def _adapter() -> TypeAdapter[SnapshotDocument]:
 
 def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]:
     """Return a moment of an agent as one object, with all that its next request is built of. Raises: NotFound."""
-    agent = tx.agents.get(moment.agent_id)
-    rows = _rows(tx, moment)
+    agent, rows = tx.agents.get(moment.agent_id), _rows(tx, moment)
+    forgotten = forgotten_texts(tx, agent.id)
     document = SnapshotDocument(
         version=VERSION,
         name=agent.name,
         description=agent.description,
         made_at=inputs.now,
         moment=moment,
-        blocks=[one for at in moment.blocks if (one := _block(tx, agent.id, at)) is not None],
+        blocks=[one for at in moment.blocks if (one := _block(tx, at, forgotten)) is not None],
         request_hash=hash_of_request(request_of(tx, moment)),
         earlier_messages=max(0, tx.messages.count(agent.id) - len(rows["messages"])),
         rows=rows,
     )
     before = text = json.dumps(_adapter().dump_python(document, mode="json"))
-    for redactor, _ in forgotten_texts(tx, agent.id):
+    for redactor, _ in forgotten:
         text = redactor.redact(text)
     shape: dict[str, Any] = json.loads(text)
     if text != before:
@@ -64,9 +64,9 @@ def build_document(tx: Tx, moment: Moment, inputs: UnitInputs) -> dict[str, Any]
     return {**shape, HASH: hash_of(shape)}
 
 
-def _block(tx: Tx, agent_id: AgentId, at: BlockAt) -> Block | None:
+def _block(tx: Tx, at: BlockAt, forgotten: Forgotten) -> Block | None:
     """Return a block of a moment with its value there; None: it was deleted."""
-    if (value := unforgotten_value(tx, agent_id, at)) is None:
+    if (value := unforgotten_value(tx, at, forgotten)) is None:
         return None
     block = tx.blocks.get(BlockId(at.id))
     limit = max(block.limit_chars, len(value))

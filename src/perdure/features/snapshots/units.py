@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from perdure.context.sections.envelopes import is_block_key
 from perdure.context.sections.stubs import row_tokens
@@ -13,13 +12,12 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.conversations import Conversation
 from perdure.core.errors import AlreadyExists, BlockLimitExceeded, ConversationBusy, NotFound, SnapshotDiffers
-from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId, ToolId, id_in_run
 from perdure.core.messages import Message
 from perdure.core.runs import Prefix, RunOptions
 from perdure.domain.agents.units import without_own
 from perdure.domain.blocks.units import BLOCKS_CHANGED
-from perdure.domain.conversations.agent_copies import forgotten_texts
+from perdure.domain.conversations.agent_copies import Forgotten, forgotten_texts
 from perdure.domain.corrections import MEMORY_CORRECTED
 from perdure.engine.ports import UnitInputs
 from perdure.engine.prompt.prefixes import build_system_message, read_memory
@@ -40,7 +38,6 @@ class _Work:
     """One restore.
 
     Attributes:
-        forgotten: texts that the agent has forgotten, and when.
         versions: block -> the version that it has now in place of the moment's.
         left: what is not as it was, a sentence each.
     """
@@ -51,7 +48,7 @@ class _Work:
     inputs: UnitInputs
     author: Author
     shared: bool
-    forgotten: Sequence[tuple[Redactor, datetime]] = ()
+    forgotten: Forgotten = ()
     versions: dict[str, int] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
 
@@ -212,16 +209,15 @@ def _restore_blocks(work: _Work) -> None:
         BLOCKS_CHANGED(tx, agent_id)
 
 
-def unforgotten_value(tx: Tx, agent_id: AgentId, at: BlockAt) -> str | None:
-    """Return the value of a version of a block, without what the agent has forgotten since; None: the block is gone."""
+def unforgotten_value(tx: Tx, at: BlockAt, forgotten: Forgotten) -> str | None:
+    """Return the value of a version of a block, without what was forgotten since; None: the block is gone."""
     try:
         version = tx.blocks.version(BlockId(at.id), at.version)
     except NotFound:
         return None
     value = version.value
-    for redactor, forgotten_at in forgotten_texts(tx, agent_id):
-        if version.created_at <= forgotten_at:
-            value = redactor.drop_lines(value)
+    for redactor in (one for one, forgotten_at in forgotten if version.created_at <= forgotten_at):
+        value = redactor.drop_lines(value)
     return value
 
 
@@ -231,7 +227,7 @@ def _restore_value(work: _Work, at: BlockAt) -> None:
     if block.version == at.version:
         return
     before = tx.blocks.version(block.id, at.version)
-    value = unforgotten_value(tx, work.agent_id, at) or ""
+    value = unforgotten_value(tx, at, work.forgotten) or ""
     if (value, before.label) == (block.value, block.label):
         work.versions[at.id] = block.version
         return
