@@ -59,6 +59,22 @@ async def test_answers_keep_every_budget(tmp_path: Path) -> None:
     assert "part 3" in searched and "Sources:\n[1] passage-" in searched
 
 
+async def test_a_search_of_two_agents_keeps_every_budget(tmp_path: Path) -> None:
+    """To the token, at each of a hundred budgets: what the second one finds is counted with what stands before it."""
+    (tmp_path / "project").mkdir()
+    async with await AsyncPerdure.open(store=InlineStore()) as perdure:
+        count = perdure.app.ports.counter.count
+        async with opened(perdure, tmp_path / "project") as client:
+            await filled(client)
+            query = "why did the build of part 3 break?"
+            sizes = {
+                budget: count(await said(client, "memory_search", query=query, budget_tokens=budget))
+                for budget in range(545, 645)
+            }
+
+    assert {budget: size for budget, size in sizes.items() if size > budget} == {}
+
+
 async def test_a_context_says_what_a_session_needs(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         empty = await said(client, "memory_context")

@@ -163,7 +163,7 @@ class MemoryReader:
         parts = list[str]()
         too_long = False
         for place, (level, agent) in enumerate(self.readers):
-            room = budget_tokens - self.counter.count("\n\n".join(parts)) - len(parts)
+            room = budget_tokens - self.counter.count("\n\n".join((*parts, ""))) - len(parts)
             is_last = place == len(self.readers) - 1 or room <= SPLIT_TOKENS
             part, is_cut = await self._recall_of(level, agent, query, int(room * (1 if is_last else OWN_SHARE)), blocks)
             too_long |= is_cut
@@ -186,8 +186,8 @@ class MemoryReader:
             found = await agent.recall(query, budget_tokens=tokens, blocks=blocks)
             left_out |= bool(found.left_out)
             if found.sources:
-                part = _with_sources(found.text, [_source_line(one) for one in found.sources], budget)
-                return (head + part, left_out) if part else ("", True)
+                part = _with_sources(head + found.text, [*map(_source_line, found.sources)], Budget(self.counter, room))
+                return part, left_out or not part
             if not found.left_out:
                 break
         return "", left_out
