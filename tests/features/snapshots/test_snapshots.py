@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -403,3 +405,18 @@ def test_what_was_forgotten_is_looked_up_as_often_for_many_blocks(
 
         assert agent.blocks.get("block0").value == "old"
         assert 0 < len(looked_up) <= 8
+
+
+def test_a_clone_of_an_agent_with_many_tools_keeps_few_of_its_settings(tmp_path: Path) -> None:
+    """Its tools are attached at once: each time that they change, what the agent was before is written down."""
+    with open_sync(tmp_path / "perdure.db") as perdure:
+        tools = [perdure.tools.create(f"def tool_{number}():\n    'Do it.'\n").name for number in range(30)]
+        agent = perdure.create_agent("ann", tools=tools)
+        agent.send("Hello.")
+        agent.snapshots.clone("ben")
+
+        clone = perdure.agent("ben")
+        assert {tool.name for tool in clone.tools.list()} >= set(tools)
+    with closing(sqlite3.connect(tmp_path / "perdure.db")) as connection:
+        [(count,)] = connection.execute("SELECT count(*) FROM agent_revisions WHERE agent_id = ?", [clone.id])
+    assert count <= 4

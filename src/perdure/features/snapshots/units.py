@@ -35,12 +35,8 @@ STALE = -1
 
 @dataclass(slots=True)
 class _Work:
-    """One restore.
-
-    Attributes:
-        versions: block -> the version that it has now in place of the moment's.
-        left: what is not as it was, a sentence each.
-    """
+    """One restore. `versions`: block -> the version that it has now in place of the moment's; `left`: what is not as it
+    was, a sentence each; `forgotten`: texts that are not brought back."""
 
     tx: Tx
     agent_id: AgentId
@@ -175,11 +171,13 @@ def _restore_tools(work: _Work) -> None:
     now = {tool.id: tool.spec.name for tool in tx.tools.list_by_agent(work.agent_id)}
     for tool_id in now.keys() - had.keys():
         tx.tools.detach(work.agent_id, now[tool_id])
-    for missing in [one for one in had if one not in now]:
+    missing = []
+    for own_id in [one for one in had if one not in now]:
         try:
-            tx.tools.attach(work.agent_id, tx.tools.get(ToolId(missing)).spec.name)
+            missing.append(tx.tools.get(ToolId(own_id)).spec.name)
         except NotFound:
-            work.left.append(f"its tool {had[missing]} was deleted")
+            work.left.append(f"its tool {had[own_id]} was deleted")
+    tx.tools.attach(work.agent_id, *missing)
 
 
 def _restore_blocks(work: _Work) -> None:
