@@ -6,6 +6,7 @@ import re
 import tomllib
 from calendar import monthrange
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,9 +15,8 @@ from perdure.core.text.dates.spans import TimeSpan, spans
 from perdure.core.text.zones import local
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-# `strftime` would use the process's locale.
-MONTHS: tuple[str, ...] = tuple(_TABLES.pop("months"))
-_WORDS, _BEFORE, _BEHIND, _BETWEEN, _AS_WRITTEN = (re.compile(pattern, re.VERBOSE) for pattern in _TABLES.values())
+MONTHS: tuple[str, ...] = tuple(_TABLES.pop("months"))  # `strftime` would use the process's locale
+_WORDS, _BEFORE, _BEHIND, _BETWEEN, _AS_WRITTEN = (partial(re.compile, one, re.VERBOSE) for one in _TABLES.values())
 
 
 def period_in_words(first: date, last: date) -> str:
@@ -40,8 +40,8 @@ def add_dates(text: str, *, said_at: datetime) -> str:
         said_at: in the zone in which days begin.
     """
     found = spans(text, now=said_at)
-    kept = [match.span() for match in _AS_WRITTEN.finditer(text)] if found else []
-    kept += [(one.first, two.last) for one, two in pairwise(found) if _BETWEEN.fullmatch(text, one.last, two.first)]
+    kept = [match.span() for match in _AS_WRITTEN().finditer(text)] if found else []
+    kept += [(one.first, two.last) for one, two in pairwise(found) if _BETWEEN().fullmatch(text, one.last, two.first)]
     for span in reversed(found):
         last = span.first + len(span.text.rstrip())
         is_free = all(last <= begin or end <= span.first for begin, end in kept)
@@ -52,9 +52,9 @@ def add_dates(text: str, *, said_at: datetime) -> str:
 
 def _is_sure(text: str, first: int, last: int, begin: date, today: date) -> bool:
     """Return whether the words `text[first:last]`, said `today`, can only mean the period that begins at `begin`."""
-    if _BEFORE.search(text[max(0, first - 32) : last]) or _BEHIND.match(text, last):
+    if _BEFORE().search(text[max(0, first - 32) : last]) or _BEHIND().match(text, last):
         return False
-    words, later = _WORDS.match(text[first:last]), (begin - today).days
+    words, later = _WORDS().match(text[first:last]), (begin - today).days
     match words and words.lastgroup:
         case "week":  # for many it begins on Sunday
             return today.weekday() != 6
