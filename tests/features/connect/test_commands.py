@@ -16,14 +16,8 @@ import pytest
 from perdure.core.errors import InvalidInput
 from perdure.features.connect.checks import check_answer, check_entries
 from perdure.features.connect.jsonc import JsonText
-from perdure.features.connect.programs import (
-    ConfigEntry,
-    find_program,
-    kept_environment,
-    own_command,
-    plan_entries,
-    programs,
-)
+from perdure.features.connect.own_command import own_command
+from perdure.features.connect.programs import ConfigEntry, find_program, kept_environment, plan_entries, programs
 from tests.support.programs import SRC, environment, perdure, run_inside
 from tests.support.warm import warm
 from tests.ui.browser import BASE, dashboard

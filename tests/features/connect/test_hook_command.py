@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -29,8 +30,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def hook(project: Path, name: str, stdin: bytes | str, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """A cold start, as a person waits for it; what it leaves to a process of its own is the program on the PATH."""
     home = project.parent
-    return perdure_from_cold(home / "data", "hook", name, *options, stdin=stdin, HOME=str(home), **more)
+    folder = warm("perdure", environment(home / "data")).parent
+    ours = {"HOME": str(home), "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", **more}
+    return perdure_from_cold(home / "data", "hook", name, *options, stdin=stdin, **ours)
 
 
 def payload(project: Path, **more: Any) -> str:
@@ -159,7 +163,8 @@ def test_a_session_is_stored_by_a_process_of_its_own(project: Path) -> None:
     message = {"role": "user", "content": "I live in Turin."}
     entry = {"type": "user", "uuid": "u1", "timestamp": "2026-11-29T04:00:00Z", "message": message}
     transcript.write_text(json.dumps(entry) + "\n")
-    done = hook(project, "stop", payload(project, transcript_path=str(transcript)))
+    from_cold = os.environ["PATH"]  # the one that nothing warm is on
+    done = hook(project, "stop", payload(project, transcript_path=str(transcript)), PATH=from_cold)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     wait_for((state_folder(project) / CONTEXT_FILE).exists)
 

@@ -34,7 +34,7 @@ class ClaudeCode:
         self._environment = {**ours, "PATH": os.pathsep.join([str(self._program.parent), ours["PATH"]])}
 
     def perdure(self, *arguments: str) -> None:
-        done = perdure(self.home / "data", *arguments, HOME=str(self.home))
+        done = perdure(self.home / "data", *arguments, HOME=str(self.home), PATH=self._environment["PATH"])
         assert done.returncode == 0, done
 
     def connect(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from perdure.features.connect.own_command import own_command
 from perdure.features.notes.folders import CONTEXT_FILE, data_folder, find_project_folder, make_folder, state_folder
 from perdure.features.notes.nudges import EditCounter, check_nudge_level
 
@@ -96,7 +97,7 @@ def _work_later(arguments: Sequence[str]) -> None:
     import subprocess  # not every hook needs it
 
     subprocess.Popen(
-        [sys.executable, "-P", "-m", "perdure", "hook", "work", *arguments],
+        [*own_command(), "hook", "work", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

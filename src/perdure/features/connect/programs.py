@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-import shutil
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.incoming.addresses import is_postgres, without_password
+from perdure.features.connect.own_command import own_command
 
 ADDRESS = "http://127.0.0.1:8283"
 HOOK_TIMEOUT_S = 10
@@ -66,16 +66,6 @@ def check_options(program: Program, options: Mapping[str, object]) -> None:
     if given := [name for name, one in options.items() if one and name in useless]:
         where = "by hand, and Perdure writes no file of it" if program.by_hand else "by the address of a server"
         raise InvalidInput(f"{program.title} is connected {where}: leave {' and '.join(given)} out")
-
-
-def own_command() -> list[str]:
-    """Return how this program is started by another one, which may know no PATH and no environment of ours."""
-    script = Path(sys.argv[0])
-    if script.name == "perdure" and script.is_absolute() and os.access(script, os.X_OK):
-        return [str(script)]
-    if found := shutil.which("perdure"):
-        return [str(Path(found).absolute())]
-    return [sys.executable, "-P", "-m", "perdure"]  # -P: no module of the folder that it is started in
 
 
 def kept_environment(*, shared: bool) -> dict[str, str]:
