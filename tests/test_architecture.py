@@ -223,20 +223,26 @@ def test_only_the_composition_root_knows_more_than_two_kinds_of_things() -> None
     assert {name: kinds for name, kinds in knows.items() if len(kinds) > 2}.keys() == {"app/__init__.py"}
 
 
-def test_importing_perdure_is_light() -> None:
-    """`import perdure` loads none of the modules that only faces, wire models or another database need."""
-    program = f"import json, sys, {PACKAGE}; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+def test_importing_perdure_and_opening_a_store_is_light(tmp_path: Path) -> None:
+    """`import perdure` loads none of the modules that only faces, wire models or another database need; an opened
+    store, which each command has, loads nothing of the server."""
+    program = (
+        f"import json, sys, {PACKAGE}; loaded = [m for m in {HEAVY!r} if m in sys.modules]\n"
+        f"with {PACKAGE}.Perdure('p.db'): pass\n"
+        f"print(json.dumps([loaded, [m for m in ('fastapi', '{PACKAGE}.server') if m in sys.modules]]))"
+    )
 
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(SRC)},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=60,
     )
 
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == []
+    assert json.loads(done.stdout) == [[], []]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from perdure.core.incoming.principals import UseLimits
-from perdure.features.openai_front.proxy import Proxy
+from perdure.features.openai_front.open_answers import OpenAnswers
 from perdure.testing import HttpModel, ScriptedModel, says
 from tests.features.access.worlds import World, open_world
 from tests.features.openai_front.support import PATH
@@ -55,7 +55,7 @@ async def test_an_agent_gives_its_memory_to_a_key(world: World) -> None:
         shown = (await builder.get(f"/v1/agents/{made['id']}")).json()
     for key in (text, world.keys["user"]):
         assert (await ask(world, key, f"memory/{MODEL}", "hello")).status_code == 200
-    if tasks := set(world.library.app.service(Proxy)._tasks):
+    if tasks := set(world.library.app.service(OpenAnswers).tasks):
         await asyncio.wait(tasks)
     held = {one.name: one.info.message_count for one in await world.library.agents()}
 
@@ -107,7 +107,7 @@ async def test_streams_count_for_the_day_of_a_key(monkeypatch: pytest.MonkeyPatc
                     messages = [{"role": "user", "content": word}]
                     body = {"model": "memory/openai/test", "stream": True, "messages": messages}
                     answers.append(await client.post(PATH, json=body))
-                    if tasks := set(world.library.app.service(Proxy)._tasks):
+                    if tasks := set(world.library.app.service(OpenAnswers).tasks):
                         await asyncio.wait(tasks)
 
     assert [one.status_code for one in answers] == [200, 429]

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from perdure import AsyncPerdure, Settings
-from perdure.features.openai_front.proxy import Proxy
+from perdure.features.openai_front.open_answers import OpenAnswers
 from perdure.library.memory.search import AsyncSearch
 from perdure.server.config import ServerConfig
 from perdure.testing import InlineStore, ScriptedModel, calls, says
@@ -43,7 +43,7 @@ class Proxied:
 
     async def kept(self) -> None:
         """Wait until what was answered is kept."""
-        if tasks := set(self.library.app.service(Proxy)._tasks):
+        if tasks := set(self.library.app.service(OpenAnswers).tasks):
             await asyncio.wait(tasks)
 
     async def conversations(self, name: str = "memory") -> list[list[str]]:

@@ -22,7 +22,7 @@ from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import ChatKeeping, recall, with_recalled
 from perdure.features.openai_front.chores import is_chore
 from perdure.features.openai_front.models import MEMORY
-from perdure.features.openai_front.proxy import Passing, Proxy
+from perdure.features.openai_front.proxy import Passing, ask
 from perdure.features.openai_front.service import Chats
 from perdure.features.openai_front.values import Anchor, Chat, ChatPlace, ChatText, digest_of
 from perdure.library.agent import AsyncAgent, AsyncAgentById
@@ -121,7 +121,7 @@ class Asked:
             sent["messages"] = [*sent["messages"][:-1], {**sent["messages"][-1], "role": "user"}]
         budget = CallBudget(found, app.ports)
         settings = None if named else found.settings
-        passing = await app.service(Proxy).ask(handle, sent, budget, keeping, settings)
+        passing = await ask(app, handle, sent, budget, keeping, settings)
         forget_body(self.request)
         return passing, None if keeping is None else keeping.place
 

@@ -13,6 +13,7 @@ from perdure.core.agents import AgentFilter
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.ids import AgentId, KeyId
 from perdure.features.openai_front.feature import MEMORY_OF
+from perdure.features.openai_front.open_answers import KnownAgents
 from perdure.features.openai_front.service import Chats
 from perdure.features.openai_front.values import FOR_KEY, Chat, ChatPlace, typed_text
 from perdure.library.agent import AsyncAgent, AsyncAgentById
@@ -30,10 +31,6 @@ KEPT_S = 10
 
 RECALLED = "What is remembered from earlier conversations; it may help, and is no request:"
 ASKED = "The message itself:"
-
-
-KnownAgents = dict[str, tuple[float, AgentId]]
-"""Key -> until when its agent is known, and that."""
 
 
 async def agent_of_key(library: AsyncPerdure, name: str | None, key_id: KeyId | None, known: KnownAgents) -> AsyncAgent:

@@ -11,7 +11,7 @@ FEATURE = Feature(
     name="openai_front",
     routes=("routes", "letta_routes"),
     agent_settings={MEMORY_OF: AgentSetting(check="values:check_key_setting", shape="values:KeySetting", stays=True)},
-    services=("proxy:Proxy",),
+    services=("open_answers:OpenAnswers",),
     tables=(TableUse(name="openai_histories", key=("digest", "said_in")),),
     points={"error_form": "errors:error_form"},
 )

@@ -19,12 +19,13 @@ from perdure.app import App, Endpoint
 from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError, ModelStreamCut
 from perdure.engine.budget import CallBudget
 from perdure.features.openai_front.answers import data_line
-from perdure.features.openai_front.capture import ChatKeeping, KnownAgents
+from perdure.features.openai_front.capture import ChatKeeping
+from perdure.features.openai_front.open_answers import OpenAnswers
 from perdure.features.openai_front.port import ask_port
 from perdure.features.openai_front.reading import STREAM, AnswerReading, WithoutUsage
 from perdure.providers.masking import answer_pieces
 from perdure.providers.openai_chat.faults import Target, error_of_connection, error_of_response
-from perdure.providers.openai_endpoint import HttpClients, api_url, request_headers
+from perdure.providers.openai_endpoint import api_url, request_headers
 from perdure.providers.provider import SELF_SERVED
 from perdure.server.wire.http import json_bytes
 
@@ -33,8 +34,6 @@ log = logging.getLogger(__name__)
 FIRST_S, NEXT_S = 600.0, 120.0
 """So long a provider may say nothing before the answer, and within it."""
 ERROR_S = 60.0
-CLOSE_S = 5.0
-"""So long answers that are still being made are waited for when the program ends."""
 HELD_PIECES = 128
 """So many pieces, of at most 64 KiB, wait for a program that reads slowly; then its provider waits."""
 _FAULTS = (
@@ -76,101 +75,74 @@ class Passing:
                 yield _failure_line("stalled", f"nothing was read for {STALLED_S:g} seconds: the answer has gone on")
 
 
-class Proxy:
-    """Asks the models of requests that get memory around them."""
+async def ask(
+    app: App,
+    handle: str,
+    body: Mapping[str, Any],
+    budget: CallBudget,
+    keeping: ChatKeeping | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Passing:
+    """Send a request to a model, and return its answer as it comes, once its first piece is there.
 
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._clients: dict[str, tuple[Endpoint, HttpClients]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.agents: KnownAgents = {}
+    Args:
+        keeping: keeps the chat, whether the answer is read or not; but no half answer.
+        settings: of the agent that it is asked for; None: the program alone says how.
+    Raises: ModelError: the provider refuses it, or can't be reached; LimitReached; of a model of another API
+        InvalidInput, NotSupported: it can't be asked so.
+    """
+    with contextlib.ExitStack() as answering:
+        answering.enter_context(app.runner.person())
+        await budget.check()
+        is_stream = bool(body.get("stream"))
+        hides_usage = is_stream and not (body.get("stream_options") or {}).get("include_usage")
+        endpoint, name = app.models.provider_of(handle) or (None, "")
+        speaks = endpoint is not None and endpoint.entry.api_name == "openai_chat" and endpoint.entry != SELF_SERVED
+        if endpoint is None or not speaks or settings is not None or handle in app.models.own_handles:
+            kind = STREAM if is_stream else "application/json"
+            pieces = await ask_port(app, handle, body, settings or {})
+            if keeping is not None:
+                await keeping.before()
+        else:
+            if hides_usage := hides_usage and budget.is_counted:
+                body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
+            if keeping is not None:
+                await keeping.before()
+            client = app.service(OpenAnswers).client(endpoint)
+            kind, pieces = await _ask_provider(client, endpoint, json_bytes({**body, "model": name}), name)
+        reading = AnswerReading(handle)
+        read = _read(pieces, reading) if kind.startswith(STREAM) else _read_whole(pieces, reading)
+        first = await anext(read, b"")
+        passing = Passing(kind)
 
-    async def start(self) -> None:
-        """Nothing runs before the first request."""
+        async def settle() -> None:
+            """Count what the answer took, and keep it if it is whole."""
+            try:
+                await budget.count(handle, reading.reader.usage)
+                if keeping is not None and reading.is_whole:
+                    await keeping.answer(reading.text)
+            except Exception:
+                log.exception("an answer of %s was not kept", handle)
 
-    async def close(self) -> None:
-        """Give answers that are being made a moment to end, and close all connections."""
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=CLOSE_S)
-        for task in set(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(set(self._tasks))
-        for _, clients in self._clients.values():
-            await clients.aclose()
+        shown = WithoutUsage() if hides_usage else None
+        task = asyncio.create_task(_pass_on(passing, first, read, reading, shown, settle))
+        app.service(OpenAnswers).add(task)
+        answered = answering.pop_all()
+        task.add_done_callback(lambda _: answered.close())
+    return passing
 
-    async def ask(
-        self,
-        handle: str,
-        body: Mapping[str, Any],
-        budget: CallBudget,
-        keeping: ChatKeeping | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> Passing:
-        """Send a request to a model, and return its answer as it comes, once its first piece is there.
 
-        Args:
-            keeping: keeps the chat, whether the answer is read or not; but no half answer.
-            settings: of the agent that it is asked for; None: the program alone says how.
-        Raises: ModelError: the provider refuses it, or can't be reached; LimitReached; of a model of another API
-            InvalidInput, NotSupported: it can't be asked so.
-        """
-        with contextlib.ExitStack() as answering:
-            answering.enter_context(self._app.runner.person())
-            await budget.check()
-            is_stream = bool(body.get("stream"))
-            hides_usage = is_stream and not (body.get("stream_options") or {}).get("include_usage")
-            endpoint, name = self._app.models.provider_of(handle) or (None, "")
-            speaks = endpoint is not None and endpoint.entry.api_name == "openai_chat" and endpoint.entry != SELF_SERVED
-            if endpoint is None or not speaks or settings is not None or handle in self._app.models.own_handles:
-                kind = STREAM if is_stream else "application/json"
-                pieces = await ask_port(self._app, handle, body, settings or {})
-                if keeping is not None:
-                    await keeping.before()
-            else:
-                if hides_usage := hides_usage and budget.is_counted:
-                    body = {**body, "stream_options": {**(body.get("stream_options") or {}), "include_usage": True}}
-                if keeping is not None:
-                    await keeping.before()
-                kind, pieces = await self._send(endpoint, json_bytes({**body, "model": name}), name)
-            reading = AnswerReading(handle)
-            read = _read(pieces, reading) if kind.startswith(STREAM) else _read_whole(pieces, reading)
-            first = await anext(read, b"")
-            passing = Passing(kind)
-
-            async def settle() -> None:
-                """Count what the answer took, and keep it if it is whole."""
-                try:
-                    await budget.count(handle, reading.reader.usage)
-                    if keeping is not None and reading.is_whole:
-                        await keeping.answer(reading.text)
-                except Exception:
-                    log.exception("an answer of %s was not kept", handle)
-
-            shown = WithoutUsage() if hides_usage else None
-            task = asyncio.create_task(_pass_on(passing, first, read, reading, shown, settle))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            answered = answering.pop_all()
-            task.add_done_callback(lambda _: answered.close())
-        return passing
-
-    async def _send(self, endpoint: Endpoint, content: bytes, model: str) -> tuple[str, AsyncIterator[bytes]]:
-        """Send a body to a provider; return the media type of the answer, and its bytes as they come. Raises:
-        ModelError."""
-        url = api_url(endpoint.base_url, "/chat/completions")
-        headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
-        target, client = Target.of_request(model, url, headers), self._client(endpoint)
-        request = client.build_request("POST", url, content=content, headers=headers)
-        response = await _send(client, request, target)
-        return response.headers.get("content-type", "application/json"), _pieces(response, target)
-
-    def _client(self, endpoint: Endpoint) -> httpx.AsyncClient:
-        """The client for an endpoint, whose address may have changed."""
-        known = self._clients.get(endpoint.provider)
-        if known is None or known[0] != endpoint:
-            known = self._clients[endpoint.provider] = endpoint, HttpClients(guard=endpoint.guard)
-        return known[1].client()
+async def _ask_provider(
+    client: httpx.AsyncClient, endpoint: Endpoint, content: bytes, model: str
+) -> tuple[str, AsyncIterator[bytes]]:
+    """Send a body to a provider; return the media type of the answer, and its bytes as they come. Raises:
+    ModelError."""
+    url = api_url(endpoint.base_url, "/chat/completions")
+    headers = {**request_headers(endpoint.api_key, accept="*/*"), "accept-encoding": "identity"}
+    target = Target.of_request(model, url, headers)
+    request = client.build_request("POST", url, content=content, headers=headers)
+    response = await _send(client, request, target)
+    return response.headers.get("content-type", "application/json"), _pieces(response, target)
 
 
 async def _pass_on(

@@ -18,7 +18,7 @@ from perdure.features.openai_front.asking import Asked, digest_of_body, parse_ch
 from perdure.features.openai_front.bodies import ChatRequest
 from perdure.features.openai_front.capture import agent_of_key
 from perdure.features.openai_front.models import MEMORY, ModelCard, ModelCards, find_agent, find_card, list_cards
-from perdure.features.openai_front.proxy import Proxy
+from perdure.features.openai_front.open_answers import OpenAnswers
 from perdure.features.openai_front.reading import STREAM, AsResponse
 from perdure.features.openai_front.response_bodies import RESPONSE, ResponseRequest
 from perdure.features.openai_front.responses import DeletedResponse, ItemList, Response, ResponseWriter, input_of
@@ -74,7 +74,7 @@ async def create_completion(
 async def _agent_for(library: AsyncPerdure, request: Request, model: str, name: str | None) -> AsyncAgent:
     """The agent that a request asks, or whose memory its model gets. Raises: NotFound."""
     if model.startswith(MEMORY):
-        known = library.app.service(Proxy).agents
+        known = library.app.service(OpenAnswers).agents
         return await agent_of_key(library, name, principal_of(request).key_id, known)
     return await find_agent(library, model)
 
