@@ -297,6 +297,8 @@ async def companions_of_an_agent(room: Room) -> Changes:
     "Groups.create",
     "Groups.add",
     "GroupById.update",
+    "GroupById.attach_block",
+    "GroupById.detach_block",
     "Groups.delete",
     "GroupById.delete",
     "GroupById.reset",
@@ -316,6 +318,16 @@ async def groups_of_agents(room: Room) -> Changes:
     )
     now = await room.first.groups.get(made.id)
     assert (now.info.description, now.info.max_turns) == ("d", 3)
+    blocks = [(await room.first.blocks.create(f"b{number}", "a")).id for number in range(3)]
+    await room.at_once(
+        lambda one: one.groups.by_id(made.id).attach_block(blocks[0]),
+        lambda one: one.groups.by_id(made.id).attach_block(blocks[1]),
+    )
+    await room.at_once(
+        lambda one: one.groups.by_id(made.id).detach_block(blocks[0]),
+        lambda one: one.groups.by_id(made.id).attach_block(blocks[2]),
+    )
+    assert {*(await room.first.groups.get(made.id)).info.shared_block_ids} == {*blocks[1:]}
     await room.at_once(
         lambda one: one.groups.by_id(made.id).send_messages(HELLO), lambda one: one.groups.by_id(made.id).cancel()
     )

@@ -31,7 +31,7 @@ READS = {
     "Groups": "count get list page page_of_agent",
     "AgentRules": "list missing",
     "AgentTools": "list states",
-    "Mcp": "get get_by_name get_tool leads_inside list list_of_agent list_tools look server tools",
+    "Mcp": "get get_by_name get_tool leads_inside list list_of_agent list_tools look look_again server tools",
     "SandboxVariables": "find list_variables",
     "Secrets": "list",
     "Tools": "code count get list page search search_codes state",

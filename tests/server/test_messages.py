@@ -318,6 +318,32 @@ async def test_history_is_imported(tmp_path: Path) -> None:
         assert (await client.post(nobody, json={"messages": [said]})).status_code == 404
 
 
+async def test_what_a_program_said_to_a_provider_is_captured(tmp_path: Path) -> None:
+    """As history of the first conversation, with the time of now; also twice, for people repeat themselves."""
+    async with in_process(tmp_path) as (client, perdure):
+        agent = await perdure.create_agent("ann")
+        path = f"/v1/agents/{agent.id}/messages/capture"
+        body = {
+            "provider": "openai",
+            "model": "gpt-5",
+            "request_messages": [
+                {"role": "system", "content": "You are a program."},
+                {"role": "user", "content": [{"type": "text", "text": "My name is Alice."}]},
+            ],
+            "response_dict": {"role": "assistant", "content": "Hello Alice."},
+        }
+        first, again = (await client.post(path, json=body)).json(), (await client.post(path, json=body)).json()
+        silent = (await client.post(path, json={**body, "response_dict": {"role": "assistant", "content": ""}})).json()
+        page = (await client.get(f"/v1/agents/{agent.id}/messages")).json()
+        refused = await client.post(path, json={"provider": "openai"})
+
+        assert (first["success"], first["imported"], again["imported"], silent["imported"]) == (True, 2, 2, 1)
+        shown = [(one["message_type"], one["content"]) for one in page[1:]]
+        asked, answered = ("user_message", "My name is Alice."), ("assistant_message", "Hello Alice.")
+        assert shown == [asked, answered, asked, answered, asked]
+        assert (refused.status_code, "request_messages" in refused.json()["detail"]) == (422, True)
+
+
 async def test_messages_are_reset_over_all_conversations(tmp_path: Path) -> None:
     """The answer is the agent; what was said is neither listed nor got; while a run is on it is refused with its id."""
     model = SlowSpeaker("one ", "two ")

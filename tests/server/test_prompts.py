@@ -86,6 +86,34 @@ async def test_a_payload_is_what_a_run_would_send(tmp_path: Path) -> None:
             assert overridden["messages"][0] == {"role": "system", "content": "You are a parrot."}
 
 
+async def test_a_payload_of_a_conversation_has_its_messages_and_its_model(tmp_path: Path) -> None:
+    """By its id; by `default` with an agent, and by the agent's id, it is of the first one."""
+    async with HttpModel(otherwise=says("hi")) as http:
+        model = openai_chat(model="test", base_url=http.url)
+        async with aclosing(model), in_process(tmp_path, model=model) as (client, perdure):
+            agent = await perdure.create_agent()
+            await agent.send("first line")
+            other = await agent.new_conversation()
+            body = {"input": "two", "streaming": False}
+            await client.post(f"/v1/conversations/{other.id}/messages", json={**body, "input": "other line"})
+            payloads = {}
+            for name, more in ((other.id, {}), (agent.id, {}), ("default", {"agent_id": agent.id})):
+                path = f"/v1/conversations/{name}/messages/preview-raw-payload"
+                payloads[name] = (await client.post(path, json=body | more)).json()
+            nobody = await client.post("/v1/conversations/default/messages/preview-raw-payload", json=body)
+            await client.post(f"/v1/conversations/{other.id}/messages", json=body)
+            sent = http.requests[-1]
+
+            *payloads[other.id]["messages"], _ = payloads[other.id]["messages"]  # the last one has the time
+            *sent["messages"], _ = sent["messages"]
+            assert payloads[other.id] == sent
+            said = str(sent["messages"])
+            assert ("other line" in said, "first line" in said) == (True, False)
+            assert payloads[agent.id] == payloads["default"]
+            assert "first line" in str(payloads["default"]["messages"])
+            assert (nobody.status_code, "agent_id" in nobody.text) == (422, True)
+
+
 @pytest.mark.parametrize(
     ("provider", "answer", "messages"),
     [("anthropic", "anthropic_text", "messages"), ("google", "gemini_text", "contents")],

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.context.sections.assemble import assemble
-from perdure.core.agents import Agent
 from perdure.core.errors import EmptyMessage, MessageTooLarge
-from perdure.core.ids import AgentId, MessageId
+from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.messages import Draft, Message, Text, text_of
 from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.runs import Recipe, RunOptions, Usage
@@ -20,7 +19,7 @@ from perdure.engine.ports import in_effect
 from perdure.engine.records.rows import engine_drafts
 from perdure.engine.records.run_request import NewMessage
 from perdure.library.messages.requests import fetch_images
-from perdure.library.parts.part import AsyncPart
+from perdure.library.parts.part import AsyncPart, find_conversation
 from perdure.library.parts.providers import ModelHandles
 from perdure.storage.tx import Tx
 
@@ -63,7 +62,7 @@ class Prompts(AsyncPart):
         request = ModelRequest(
             model=handle,
             system=system or "",
-            messages=(self._row(agent, draft, 0),),
+            messages=(self._row(agent_id, draft, 0),),
             options=ModelOptions.from_settings(settings),
         )
         reply = await CallBudget(agent, self._ports).ask(found, request)
@@ -74,10 +73,12 @@ class Prompts(AsyncPart):
         agent_id: AgentId,
         messages: Sequence[NewMessage],
         *,
+        conversation: ConversationId | None = None,
         client_tools: Sequence[Mapping[str, Any]] = (),
         options: RunOptions,
     ) -> Mapping[str, Any]:
-        """The body of the request by which a model would be asked to answer these messages. Nothing is stored.
+        """The body of the request by which a model would be asked to answer these messages in a conversation, by
+        default the agent's first. Nothing is stored.
 
         Raises: InvalidInput, EmptyMessage, NotFound, ModelNotFound, ModelError, ToolError.
         """
@@ -87,15 +88,18 @@ class Prompts(AsyncPart):
         inputs = self._ports.inputs()
 
         def read(tx: Tx) -> Preview:
-            return preview(tx, tx.agents.get(agent_id), tx.conversations.get_by_seq(agent_id, 0), inputs)
+            found = find_conversation(tx, agent_id, conversation)
+            return preview(tx, tx.conversations.get_agent(found.agent_id, found.seq), found, inputs)
 
         next_request = await self._ports.store.read(read)
-        agent, view = next_request.agent, next_request.view
+        agent, view, seq = next_request.agent, next_request.view, next_request.conversation.seq
         drafts, _ = engine_drafts("memory_delta", next_request.deltas, inputs)
         drafts += [message.draft(MessageId(self._ports.ids.new("message"))) for message in messages]
         if not any(draft.kind == "message" for draft in drafts):
             raise EmptyMessage
-        view = view.with_rows([self._row(agent, draft, view.next_seq + place) for place, draft in enumerate(drafts)])
+        view = view.with_rows(
+            [self._row(agent.id, draft, view.next_seq + place, seq) for place, draft in enumerate(drafts)]
+        )
         recipe = Recipe(
             prefix_seq=view.prefix.seq,
             upto_message_seq=view.next_seq - 1,
@@ -110,14 +114,14 @@ class Prompts(AsyncPart):
         system = request.system if options.system is None else options.system
         return await self._app.models.payload(replace(request, tools=tools, system=system))
 
-    def _row(self, agent: Agent, draft: Draft, seq: int) -> Message:
-        """The message that a draft would be in the agent's first conversation, under the number `seq`."""
+    def _row(self, agent_id: AgentId, draft: Draft, seq: int, conversation_seq: int = 0) -> Message:
+        """The message that a draft would be in a conversation of an agent, under the number `seq`."""
         now = self._ports.clock.now()
         return Message(
             id=draft.id,
-            agent_id=agent.id,
+            agent_id=agent_id,
             seq=seq,
-            conversation_seq=0,
+            conversation_seq=conversation_seq,
             role=draft.role,
             parts=draft.parts,
             kind=draft.kind,

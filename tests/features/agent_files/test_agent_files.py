@@ -194,6 +194,27 @@ async def test_what_is_exported_and_imported_is_exported_as_it_was() -> None:
     assert file["agents"][0]["in_context_message_ids"] == [f"message-{number}" for number in range(5)]
 
 
+async def test_a_file_takes_the_client_s_skills() -> None:
+    """Beside all that the other export has; the file can be imported."""
+    async with routed() as server:
+        agent = await new_agent(server, name="Ann")
+        path = f"/v1/agents/{agent['id']}/export"
+        await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "Hello."})
+        skills = [{"name": "slack", "files": {"SKILL.md": "Post."}, "source_url": None}]
+        skills += [{"name": "pdf", "files": None, "source_url": "anthropic:pdf"}]
+        text = await server.letta.post(path, cast_to=str, body={"skills": skills})
+        plain, scrubbed = [await server.http.post(path, json=body) for body in (None, {"scrub_messages": True})]
+        file, own = json.loads(text), json.loads(await server.letta.agents.export_file(agent["id"]))
+        (again,) = (await server.letta.agents.import_file(file=("ann.af", text.encode()))).agent_ids
+
+        assert (file.pop("skills"), own.pop("skills")) == (skills, [])
+        assert file | {"created_at": ""} == own | {"created_at": ""}
+        assert json.loads(plain.text) | {"created_at": ""} == own | {"created_at": "", "skills": []}
+        assert json.loads(scrubbed.text)["agents"][0]["messages"] == []
+        assert (await server.letta.agents.retrieve(again)).name.startswith("Ann")
+        assert (await server.refused("POST", path, {"skills": [{"files": {}}]}))[0] == 422
+
+
 async def test_images_come_with_their_messages() -> None:
     """Also where a message is nothing but an image. One whose bytes are elsewhere is told."""
     bytes_ = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

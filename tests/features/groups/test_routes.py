@@ -407,3 +407,31 @@ async def test_a_block_that_can_not_be_shared_names_the_agent() -> None:
         status, detail = await server.refused("POST", "/v1/groups/", body)
 
         assert (status, "'team'" in detail, f"agent 'Ben' ({ben['id']})" in detail) == (409, True, True)
+
+
+async def test_a_block_is_shared_with_a_group_and_taken_back() -> None:
+    """All its agents have it until then; one that was an agent's own stays with it."""
+    async with routed() as server:
+        ann, ben = await new_agent(server, "Ann"), await new_agent(server, "Ben")
+        group = await new_group(server, ann, ben)
+        shared, own = [await server.post("/v1/blocks/", {"label": name, "value": "a"}) for name in ("team", "own")]
+        await server.patch(f"/v1/agents/{ben['id']}/core-memory/blocks/attach/{own['id']}")
+        path = f"/v1/groups/{group['id']}/blocks"
+
+        async def labels() -> list[list[str]]:
+            """The labels of the blocks that Ann and Ben have, without their first ones."""
+            found = [await server.get(f"/v1/agents/{one['id']}/core-memory/blocks") for one in (ann, ben)]
+            return [sorted({block["label"] for block in blocks} & {"team", "own"}) for blocks in found]
+
+        for block in (shared, shared, own):
+            changed = await server.patch(f"{path}/attach/{block['id']}")
+        assert changed["shared_block_ids"] == [shared["id"], own["id"]]
+        assert await labels() == [["own", "team"]] * 2
+
+        for block in (shared, own):
+            changed = await server.patch(f"{path}/detach/{block['id']}")
+        assert (changed["shared_block_ids"], await labels()) == ([], [[], ["own"]])
+        status, detail = await server.refused("PATCH", f"{path}/detach/{own['id']}")
+        assert (status, own["id"] in detail) == (404, True)
+        missing = own["id"].replace(own["id"][6:14], "0" * 8)
+        assert (await server.refused("PATCH", f"{path}/attach/{missing}"))[0] == 404

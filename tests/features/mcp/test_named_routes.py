@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.features.mcp.servers import COMMAND, Running, running
@@ -37,7 +38,11 @@ async def put(server: Routed, body: Any) -> Any:
 
 async def connect_events(server: Routed, body: Any) -> list[dict[str, Any]]:
     """The events of `connect`."""
-    answer = await server.http.post(f"{BASE}/connect", json=body)
+    return _events(await server.http.post(f"{BASE}/connect", json=body))
+
+
+def _events(answer: httpx.Response) -> list[dict[str, Any]]:
+    """The events of a stream."""
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
     return [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line]
 
@@ -184,3 +189,18 @@ async def test_bad_input_is_refused_without_telling_a_secret(path: str, body: di
         assert answer.status_code == 422 or (path == "/connect" and '"event":"error"' in answer.text), answer.text
         assert CANARY not in answer.text
         assert await server.get(BASE) == {}
+
+
+async def test_a_registered_server_is_connected_to_anew(web: Running) -> None:
+    """With what is stored for it; nothing is stored, and one that is away says so in the stream."""
+    async with routed() as server:
+        await put(server, config(web))
+        (stored,) = await server.get("/v1/mcp-servers/")
+        path = "/v1/mcp-servers/connect"
+        attempt, success = _events(await server.http.get(f"{path}/{stored['id']}"))
+
+        assert (attempt["event"], attempt["server_name"]) == ("connection_attempt", stored["server_name"])
+        assert (success["event"], "add" in [tool["name"] for tool in success["tools"]]) == ("success", True)
+        assert await server.get("/v1/mcp-servers/") == [stored]
+        nobody = "mcp_server-00000000-0000-4000-8000-000000000000"
+        assert (await server.refused("GET", f"{path}/{nobody}"))[0] == 404

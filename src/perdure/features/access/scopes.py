@@ -47,7 +47,8 @@ def _rules() -> list[ScopeRule]:
     searches = [
         *("/v1/messages/search", "/v1/passages/search", "/v1/tools/search", "/v1/recall", "/v1/agents/*/recall"),
         "/mcp",  # it offers no tool that writes to who may only read
-        *("/v1/agents/*/mentions", "/v1/runs/*/stream", "/v1/agents/*/messages/preview-raw-payload"),
+        *("/v1/agents/*/mentions", "/v1/runs/*/stream"),
+        *(f"/v1/{noun}/*/messages/preview-raw-payload" for noun in ("agents", "conversations")),
     ]
     talks = [
         *("/v1/agents/*/messages/**", "/v1/agents/*/generate", "/v1/agents/*/events", "/v1/agents/*/summarize"),
@@ -58,12 +59,10 @@ def _rules() -> list[ScopeRule]:
         *("/v1/groups/*/messages/**", "/v1/agents/*/companion/**"),
     ]
     changes = [
-        ("PATCH", "/v1/agents/*/messages/*"),
-        ("PATCH", "/v1/groups/*/messages/*"),
+        *(("PATCH", f"/v1/{noun}/*/messages/*") for noun in ("agents", "groups")),
         ("PATCH DELETE", "/v1/conversations/*"),
         ("POST", "/v1/conversations/*/fork"),
-        ("DELETE", "/v1/runs/*"),
-        ("DELETE", "/openai/v1/responses/*"),
+        *(("DELETE", f"/{noun}/*") for noun in ("v1/runs", "openai/v1/responses")),
         (WRITE, "/v1/agents/*/schedule/**"),
     ]
     memory = [
@@ -87,9 +86,10 @@ def _rules() -> list[ScopeRule]:
         ScopeRule(GET, "/docs", "read-only"),
         ScopeRule("GET HEAD OPTIONS DELETE", "/mcp", "read-only"),
         *(ScopeRule("POST", path, "read-only") for path in searches),
+        ScopeRule(GET, "/v1/mcp-servers/connect/*", "builder"),  # it starts programs and opens connections
         *(ScopeRule(GET, f"/v1/{noun}/**", "read-only") for noun in read),
         *(ScopeRule(GET, f"/openai/v1/{noun}/**", "read-only") for noun in ("models", "responses")),
-        ScopeRule(WRITE, "/v1/agents/*/messages/import", "user", audited=True),
+        *(ScopeRule(WRITE, f"/v1/agents/*/messages/{word}", "user", audited=True) for word in ("import", "capture")),
         ScopeRule(WRITE, "/v1/providers/**", "admin", audited=True),
         ScopeRule(WRITE, "/v1/sandbox-config/**", "admin", audited=True),
         ScopeRule(WRITE, "/v1/facts/settings", "builder", audited=True),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,9 +31,15 @@ _PAGE = 500
 
 
 async def export_text(
-    library: AsyncPerdure, agent_id: AgentId, *, conversation: ConversationId | None = None, with_messages: bool = True
+    library: AsyncPerdure,
+    agent_id: AgentId,
+    *,
+    conversation: ConversationId | None = None,
+    with_messages: bool = True,
+    skills: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Write an agent as an agent file, with the messages of `conversation`, None: of all. Raises: NotFound."""
+    """Write an agent as an agent file, with the messages of `conversation`, None: of all; `skills` stand in it as they
+    are. Raises: NotFound."""
     state = await library.agent_of(agent_id).state()
     messages = await _list_messages(library, agent_id, conversation) if with_messages else []
     shown = frozenset(map(str, state.message_ids if conversation is None else [message.id for message in messages]))
@@ -50,6 +56,7 @@ async def export_text(
     def write() -> str:
         document = write_agent_file(agent, [*by_seq.values()], folders, shown=shown, copy=copy, at=now)
         hide_forgotten(document, forgotten)
+        document["skills"] = [*skills]
         return json.dumps(document, indent=2)
 
     return await asyncio.to_thread(write)

@@ -12,12 +12,14 @@ from starlette.datastructures import UploadFile
 from starlette.responses import PlainTextResponse
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import ConversationId
+from perdure.core.ids import AgentId, ConversationId
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import read_agent_file
+from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.answers import ImportedAgents
-from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault
+from perdure.server.wire.base import WireRequest
+from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Items, Name
 from perdure.server.wire.http import Library, Router
 
 log = logging.getLogger(__name__)
@@ -26,6 +28,22 @@ router = Router(tags=["agents"])
 
 
 _EXAMPLE = {"text/plain": {"example": '{"agents": [...], "blocks": [...], "tools": [...], ...}'}}
+
+
+class FileSkillIn(WireRequest):
+    """A skill of the client: its files, by their paths, or where it comes from."""
+
+    name: Name
+    files: dict[str, str] | None = None
+    source_url: str | None = None
+
+
+class ExportIn(WireRequest):
+    """What an agent file has besides the agent, and which of its messages."""
+
+    skills: Items[FileSkillIn] | None = None
+    conversation_id: ConversationOrDefault | None = None
+    scrub_messages: bool = False
 
 
 @router.get("/v1/agents/{agent_id}/export", response_class=PlainTextResponse, responses={200: {"content": _EXAMPLE}})
@@ -44,8 +62,22 @@ async def export_agent(
     """
     if use_legacy_format:
         raise InvalidInput("use_legacy_format: this server writes the second layout only; leave it out")
-    chosen = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
-    text = await export_text(library, agent_id, conversation=chosen, with_messages=not scrub_messages)
+    return await _exported(library, agent_id, ExportIn(conversation_id=conversation_id, scrub_messages=scrub_messages))
+
+
+@router.post("/v1/agents/{agent_id}/export", response_class=PlainTextResponse, responses={200: {"content": _EXAMPLE}})
+async def export_agent_with_skills(agent_id: AgentIdIn, library: Library, body: ExportIn | None = None) -> Response:
+    """Write an agent file that has the client's skills beside the agent."""
+    return await _exported(library, agent_id, body or ExportIn())
+
+
+async def _exported(library: AsyncPerdure, agent_id: AgentId, body: ExportIn) -> Response:
+    """Answer with an agent's file, as a text. Raises: NotFound."""
+    chosen = None if body.conversation_id in (None, "default") else ConversationId(str(body.conversation_id))
+    skills = [skill.model_dump() for skill in body.skills or ()]
+    text = await export_text(
+        library, agent_id, conversation=chosen, with_messages=not body.scrub_messages, skills=skills
+    )
     return PlainTextResponse(text)
 
 

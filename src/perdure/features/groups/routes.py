@@ -22,7 +22,7 @@ from perdure.server.routes.messages import reply_or_answer
 from perdure.server.wire.answers import Message, WireReply
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.errors import failure_answer
-from perdure.server.wire.fields import AgentIdIn, GroupIdIn, Items, MessageIdIn, id_in_path
+from perdure.server.wire.fields import AgentIdIn, BlockIdIn, GroupIdIn, Items, MessageIdIn, id_in_path
 from perdure.server.wire.http import Json, Library, Router, ThisAgent, json_answer, library_of, pages
 from perdure.server.wire.input import MessageChange, SendRequest, read_send
 from perdure.server.wire.messages import Display, MessageType
@@ -86,6 +86,18 @@ async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Librar
 async def delete(group_id: GroupIdIn, library: Library) -> None:
     """Delete a group with its transcript; its agents stay, with what they said."""
     await library.groups.by_id(group_id).delete()
+
+
+@router.patch("/v1/groups/{group_id}/blocks/attach/{block_id}")
+async def attach_block(group_id: GroupIdIn, block_id: BlockIdIn, library: Library) -> wire.Group:
+    """Share a block with all agents of a group, and answer with the group."""
+    return wire.Group.make((await library.groups.by_id(group_id).attach_block(block_id)).info)
+
+
+@router.patch("/v1/groups/{group_id}/blocks/detach/{block_id}")
+async def detach_block(group_id: GroupIdIn, block_id: BlockIdIn, library: Library) -> wire.Group:
+    """Take a block that a group shares from its agents, and answer with the group."""
+    return wire.Group.make((await library.groups.by_id(group_id).detach_block(block_id)).info)
 
 
 # --- messages

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypedDict, Unpack, cast
@@ -10,7 +10,7 @@ from typing import Protocol, TypedDict, Unpack, cast
 from perdure.app import App
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import AgentId, ConversationId, GroupId, MessageId, derived_id, is_id
+from perdure.core.ids import AgentId, BlockId, ConversationId, GroupId, MessageId, derived_id, is_id
 from perdure.core.messages import Image, ImageLink, Message, Text
 from perdure.core.runs import IfBusy
 from perdure.core.text.reprs import short_repr
@@ -317,14 +317,39 @@ class AsyncGroupById(AsyncPart):
                 stays.
         Raises: NotFound; InvalidInput: a value that can't be used, no such field.
         """
+        return await self._change(lambda group: changes)
+
+    async def _change(self, changes_of: Callable[[GroupInfo], GroupChanges]) -> AsyncGroup:
+        """Change the group, read in the same transaction, by what `changes_of` returns. Raises: as `update`."""
         ports = self._ports
         now = ports.clock.now()
-        after = await ports.store.write(
-            lambda tx: with_turns_counter(
-                tx, change_group(tx, self.id, changes, ids=ports.ids, author=outside(), at=now)
-            )
+
+        def write(tx: Tx) -> GroupInfo:
+            changes = changes_of(tx.of(Groups).get(self.id))
+            return with_turns_counter(tx, change_group(tx, self.id, changes, ids=ports.ids, author=outside(), at=now))
+
+        return AsyncGroup(self._app, await ports.store.write(write))
+
+    async def attach_block(self, block_id: BlockId) -> AsyncGroup:
+        """Share a block with all agents of the group. One that is shared already stays. Raises: NotFound, TooMany;
+        AlreadyExists: an agent has another block of its label."""
+        check_text("block_id", block_id)
+        return await self._change(
+            lambda group: {"shared_block_ids": [*dict.fromkeys((*group.shared_block_ids, block_id))]}
         )
-        return AsyncGroup(self._app, after)
+
+    async def detach_block(self, block_id: BlockId) -> AsyncGroup:
+        """Take a block that the group shares from those of its agents that have it because of the group. Raises:
+        NotFound, also if the group does not share it."""
+        check_text("block_id", block_id)
+
+        def without(group: GroupInfo) -> GroupChanges:
+            """Raises: NotFound."""
+            if block_id not in group.shared_block_ids:
+                raise NotFound("block", block_id, hint=f"{group.id} does not share it")
+            return {"shared_block_ids": [one for one in group.shared_block_ids if one != block_id]}
+
+        return await self._change(without)
 
     async def delete(self) -> None:
         """Remove the group with its transcript; see `AsyncGroups.delete`."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Unpack
 
 from perdure.core.blocks import Author
-from perdure.core.ids import AgentId, GroupId
+from perdure.core.ids import AgentId, BlockId, GroupId
 from perdure.features.groups.replies import GroupReply
 from perdure.features.groups.service import AsyncGroup, AsyncGroupById, AsyncGroups, GroupSendOptions, OneAgent
 from perdure.features.groups.units import GroupChanges, GroupFields
@@ -159,6 +159,16 @@ class GroupById(Part):
         Raises: NotFound; InvalidInput: a value that can't be used, no such field.
         """
         return Group(self._portal, self._portal.run(self._inner.update(**changes)))
+
+    def attach_block(self, block_id: BlockId) -> Group:
+        """Share a block with all agents of the group. One that is shared already stays. Raises: NotFound, TooMany;
+        AlreadyExists: an agent has another block of its label."""
+        return Group(self._portal, self._portal.run(self._inner.attach_block(block_id)))
+
+    def detach_block(self, block_id: BlockId) -> Group:
+        """Take a block that the group shares from those of its agents that have it because of the group. Raises:
+        NotFound, also if the group does not share it."""
+        return Group(self._portal, self._portal.run(self._inner.detach_block(block_id)))
 
     def delete(self) -> None:
         """Remove the group with its transcript; see `Groups.delete`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Annotated
 
 from fastapi import Depends, Path
@@ -12,9 +12,8 @@ from fastapi.responses import StreamingResponse
 from perdure.core.errors import McpPrivateRefused, McpStdioRefused, PerdureError
 from perdure.core.specs import ToolFilter
 from perdure.features.mcp import wire
-from perdure.features.mcp.service import AsyncMcp
 from perdure.features.mcp.units import McpChanges, ServerOptions
-from perdure.features.mcp.values import McpServer
+from perdure.features.mcp.values import McpServer, ToolListing
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.gate import ServerGate
 from perdure.server.wire.answers import ToolRun
@@ -122,6 +121,16 @@ async def run_tool_of_agent(
     return ToolRun.make(await library.agent_of(agent_id).tools.run(tool.id, body.args))
 
 
+@router.get("/v1/mcp-servers/connect/{mcp_server_id}")
+async def connect_stored(mcp_server_id: McpServerIdIn, library: Library, guard: Guard) -> StreamingResponse:
+    """Connect to a server and answer with a stream of events, the last of which has its tools or says what is wrong. A
+    server that wants OAuth ends in an error: it needs a token here."""
+    server = await library.mcp.server(mcp_server_id)
+    guard.check_transport(server.transport)
+    events = _connection_events(server.name, library.mcp.look_again(server.id))
+    return StreamingResponse(events, media_type="text/event-stream")
+
+
 @router.get("/v1/mcp-servers/{mcp_server_id}")
 async def retrieve(mcp_server_id: McpServerIdIn, library: Library) -> wire.McpServer:
     """Get a server."""
@@ -210,7 +219,7 @@ async def test(body: wire.NamedServerIn, library: Library, guard: Guard) -> wire
 @router.post(f"{BY_NAME}/connect")
 async def connect(body: wire.NamedServerIn, library: Library, guard: Guard) -> StreamingResponse:
     """The same as a stream of events. A server that wants OAuth ends in an error: it needs a token here."""
-    events = _connection_events(body.server_name, await guard.new_options(body), library.mcp)
+    events = _connection_events(body.server_name, library.mcp.look(**await guard.new_options(body)))
     return StreamingResponse(events, media_type="text/event-stream")
 
 
@@ -260,11 +269,11 @@ async def _all_servers(library: AsyncPerdure) -> list[wire.McpConfig]:
     return [wire.named_server_shape(server) for server in await library.mcp.list()]
 
 
-async def _connection_events(name: str, options: ServerOptions, mcp: AsyncMcp) -> AsyncIterator[bytes]:
-    """The server-sent events of a try to connect."""
+async def _connection_events(name: str, look: Awaitable[ToolListing]) -> AsyncIterator[bytes]:
+    """The server-sent events of a try to connect, which `look` is."""
     yield _event("connection_attempt", server_name=name)
     try:
-        listing = await mcp.look(**options)
+        listing = await look
     except PerdureError as error:
         yield _event("error", message=str(error))
     except Exception:

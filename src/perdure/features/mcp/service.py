@@ -109,7 +109,24 @@ class AsyncMcp(AsyncPart):
                 `trusted`, `private`, `plugin`: as in `add`.
         Raises: InvalidInput, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
-        server, secrets = await self._build("look", options, open_secrets=True, new=False)
+        return await self._look(*await self._build("look", options, open_secrets=True, new=False))
+
+    async def look_again(self, server_id: McpServerId) -> ToolListing:
+        """The tools that a registered server lists now. Nothing is stored, and its connection stays as it is. Raises:
+        as `refresh`."""
+        ports = self._ports
+
+        def read(tx: Tx) -> tuple[McpServer, ServerSecrets]:
+            server = tx.of(Servers).get(server_id)
+            return server, open_server(tx, server, cipher=ports.cipher)
+
+        server, secrets = await ports.store.read(read)
+        if why := why_unused(self._app.settings, server):
+            raise InvalidInput(f"MCP server {server.name!r} is not used: {why}")
+        return await self._look(replace(server, id=McpServerId(ports.ids.new("mcp_server"))), secrets)
+
+    async def _look(self, server: McpServer, secrets: ServerSecrets) -> ToolListing:
+        """The tools that a server lists, over a connection that ends with it. Raises: McpUnreachable, ExtraMissing."""
         try:
             return await self._toolbox.look(server, secrets)
         finally:

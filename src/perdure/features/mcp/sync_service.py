@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
+from perdure.core.ids import McpServerId
 from perdure.core.specs import ToolOutcome
 from perdure.features.mcp.service import AsyncMcp, McpState
 from perdure.features.mcp.units import ServerOptions, ToolsByStatus
@@ -47,6 +48,11 @@ class Mcp(Part):
         Raises: InvalidInput, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
         """
         return self._portal.run(self._inner.look(**options))
+
+    def look_again(self, server_id: McpServerId) -> ToolListing:
+        """The tools that a registered server lists now. Nothing is stored, and its connection stays as it is. Raises:
+        as `refresh`."""
+        return self._portal.run(self._inner.look_again(server_id))
 
     def list(self) -> Sequence[McpServer]:
         """The servers, in order of creation; one whose plug-in is not in use says so as its `failure`."""

@@ -39,7 +39,7 @@ _ORDERS: dict[str, ConversationOrder] = {
 _ARCHIVED = {"unarchived": False, "archived": True, "all": None}
 
 
-async def _find(
+async def find_in_path(
     library: Library, conversation_id: ConversationPath, agent_id: AgentIdIn | None = None
 ) -> tuple[AsyncAgentById, ConversationId | None]:
     """The agent and the conversation that a path names; no conversation is the agent's first.
@@ -55,14 +55,14 @@ async def _find(
     return library.agent_of(agent_id), None
 
 
-Found = Annotated[tuple[AsyncAgentById, ConversationId | None], Depends(_find)]
+Found = Annotated[tuple[AsyncAgentById, ConversationId | None], Depends(find_in_path)]
 """The agent and the conversation that a path names."""
 
 
 async def _send(request: Request) -> Json[WireReply] | StreamingResponse:
     """Send messages to a conversation. The answer is a stream unless the body says otherwise."""
     body = await read_send(request, streams_by_default=True)
-    agent, named = await _find(library_of(request), request.path_params["conversation_id"], body.agent_id)
+    agent, named = await find_in_path(library_of(request), request.path_params["conversation_id"], body.agent_id)
     conversation = await agent.find_conversation(named)
     return await answer_message(request, body, conversation.agent_id, conversation.seq)
 
@@ -125,7 +125,7 @@ async def update(
     """Change texts about a conversation, what it has in place of its agent's, or whether it is archived. It takes
     messages either way."""
     body.check_supported()
-    agent, named = await _find(library, conversation_id, agent_id or body.agent_id)
+    agent, named = await find_in_path(library, conversation_id, agent_id or body.agent_id)
     return wire.WireConversation.make(await agent.change_conversation(named, body.changes()))
 
 
@@ -171,7 +171,7 @@ async def compact(
     """Take messages out of view behind a summary, and answer with it. 400 if no message is in view, 409 while a run has
     not ended."""
     body = body or wire.CompactIn()
-    agent, named = await _find(library, conversation_id, body.agent_id)
+    agent, named = await find_in_path(library, conversation_id, body.agent_id)
     return wire.WireCompaction.make(await agent.compact_view(named, body.settings))
 
 
@@ -189,7 +189,7 @@ async def recompile(
 ) -> str:
     """Compile the conversation's system prompt with the memory of now, also for its next request, and answer with its
     text. `dry_run` changes nothing."""
-    agent, named = await _find(library, conversation_id, body.agent_id if body else None)
+    agent, named = await find_in_path(library, conversation_id, body.agent_id if body else None)
     return await agent.recompile(conversation=named, dry_run=dry_run)
 
 
@@ -200,7 +200,7 @@ async def resume(
     """Continue the stream of a background run of the conversation, after the chunk that the body names. 400 if there is
     none."""
     body = body or ResumeRequest()
-    agent, named = await _find(library, conversation_id, body.agent_id)
+    agent, named = await find_in_path(library, conversation_id, body.agent_id)
     run = await agent.find_resumable(
         named, run_id=body.run_id, idempotency_key=None if body.otid is None else key_of_otids([body.otid])
     )

@@ -26,13 +26,14 @@ from perdure.library.messages.reply import Reply
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.agents import agent_answer
 from perdure.server.wire.agents import WireAgent
-from perdure.server.wire.answers import Imported, Message, WireReply
+from perdure.server.wire.answers import Captured, Imported, Message, WireReply
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.errors import continuing_run_answer, failure_answer
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, GroupIdIn, Items, MessageIdIn, id_in_path
 from perdure.server.wire.http import Json, Library, Limit, Order, OrderBy, Router, json_answer, library_of
 from perdure.server.wire.input import (
     CancelRequest,
+    CaptureRequest,
     ImportRequest,
     MessageChange,
     ResetRequest,
@@ -224,6 +225,15 @@ async def import_messages(library: Library, agent_id: AgentIdIn, body: ImportReq
     conversation = None if is_first else ConversationId(body.conversation_id or "")
     result = await library.agent_of(agent_id).import_messages(body.messages, conversation=conversation)
     return json_answer(Imported.make(result))
+
+
+@router.post("/v1/agents/{agent_id}/messages/capture")
+async def capture_messages(library: Library, agent_id: AgentIdIn, body: CaptureRequest) -> Json[Captured]:
+    """Append what a program said to a provider, and what that answered, to the agent's first conversation. No model is
+    called."""
+    said = body.messages(library.app.ports.clock.now())
+    result = await library.agent_of(agent_id).import_messages(said, source=body.provider)
+    return json_answer({"success": True, **Imported.make(result)})
 
 
 @router.get("/v1/messages/")

@@ -8,9 +8,12 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.requests import Request
 
+from perdure.core.ids import AgentId, ConversationId
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.routes.conversations import find_in_path
 from perdure.server.wire.answers import WireGenerated
 from perdure.server.wire.base import WireRequest
-from perdure.server.wire.fields import AgentIdIn, Filled, Items
+from perdure.server.wire.fields import AgentIdIn, ConversationPath, Filled, Items
 from perdure.server.wire.http import Library, Router, while_connected
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.models import WireModel, embedding_model_shape, facts_of, handles_of, model_shape
@@ -40,6 +43,7 @@ async def list_models(
     ]
 
 
+@router.get("/v1/models/embeddings", include_in_schema=False)  # its name in clients before 1.0
 @router.get("/v1/models/embedding")
 async def list_embedding_models(library: Library) -> list[dict[str, Any]]:
     """List the server's own embedding model, which makes all vectors, whatever clients choose; or `perdure/none`."""
@@ -67,7 +71,25 @@ async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library,
 @router.post("/v1/agents/{agent_id}/messages/preview-raw-payload")
 async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Library) -> Mapping[str, Any]:
     """Get the body by which the model would be asked to answer these messages. Nothing is sent or stored."""
+    return await _payload(library, body, agent_id, None)
+
+
+@router.post("/v1/conversations/{conversation_id}/messages/preview-raw-payload")
+async def preview_conversation_payload(
+    conversation_id: ConversationPath, body: SendRequest, library: Library
+) -> Mapping[str, Any]:
+    """Get the body by which the model would be asked to answer these messages in a conversation. Nothing is sent or
+    stored."""
+    agent, named = await find_in_path(library, conversation_id, body.agent_id)
+    conversation = await agent.find_conversation(named)
+    return await _payload(library, body, conversation.agent_id, conversation.id)
+
+
+async def _payload(
+    library: AsyncPerdure, body: SendRequest, agent_id: AgentId, conversation: ConversationId | None
+) -> Mapping[str, Any]:
+    """The body by which the model would be asked. Raises: as `Prompts.build_payload`."""
     messages, _ = body.contents()
     return await library.prompts.build_payload(
-        agent_id, messages, client_tools=body.client_shapes() or (), options=body.run_options
+        agent_id, messages, conversation=conversation, client_tools=body.client_shapes() or (), options=body.run_options
     )

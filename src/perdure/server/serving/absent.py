@@ -35,10 +35,30 @@ ABSENT: Sequence[Absent] = (
     Absent(
         (
             *("/v1/templates", "/v1/templates/{rest:path}", "/v1/agents/{agent_id}/core-memory/variables"),
+            *("/v1/legacy-templates/{rest:path}", "/v1/_internal_templates/{rest:path}"),
             *(f"/v1/agents/{{agent_id}}/{name}" for name in ("template", "version-template", "migrate")),
         ),
         "Templates of agents exist only in Letta's cloud. Keep the body of POST /v1/agents/ and send it again for each"
         " agent; blocks and tools can be shared by `block_ids` and `tool_ids`.",
+    ),
+    Absent(
+        tuple(f"/v1/{noun}{rest}" for noun in ("feeds", "pipelines") for rest in ("", "/{rest:path}")),
+        "Feeds and pipelines exist only in Letta's cloud. Wake an agent by POST /v1/agents/{agent_id}/events, or at"
+        " times by POST /v1/agents/{agent_id}/schedule.",
+    ),
+    Absent(
+        ("/v1/metadata/{rest:path}", "/v1/device-storage-key"),
+        "Accounts with their balance, feedback and devices exist only in Letta's cloud. GET /v1/runs/ has what runs"
+        " used.",
+    ),
+    Absent(
+        (
+            *("/v1/sandboxes", "/v1/sandboxes/{rest:path}", "/v1/agents/{agent_id}/sandboxes"),
+            *("/v1/repositories", "/v1/repositories/{rest:path}", "/v1/agents/{agent_id}/repositories"),
+            *("/v1/agents/{agent_id}/repositories/{rest:path}", "/v1/agents/{agent_id}/memory-files/{rest:path}"),
+        ),
+        "Sandboxes and repositories of agents exist only in Letta's cloud. An agent's memory as files is the git"
+        " repository /v1/git/{agent_id}/state.git.",
     ),
     Absent(
         ("/v1/environments", "/v1/environments/{rest:path}"),
@@ -51,21 +71,16 @@ ABSENT: Sequence[Absent] = (
         " PERDURE_API_KEY; let a server of your own hold it and pass its users' requests on.",
     ),
     Absent(
-        ("/v1/projects", "/v1/projects/{rest:path}", "/v1/agents/search"),
+        ("/v1/projects", "/v1/projects/{rest:path}", "/v1/agents/search", "/v1/agents/search/count"),
         "Projects and the search of agents by conditions exist only in Letta's cloud. Give agents `tags`, and list them"
         " by `tags`, `query_text` or `identity_id`: GET /v1/agents/.",
-    ),
-    Absent(
-        ("/v1/agents/{agent_id}/messages/capture",),
-        "This server does not read what other programs send to a provider. Add what was said to the history: POST"
-        " /v1/agents/{agent_id}/messages/import.",
     ),
     Absent(
         ("/v1/tools/composio/{rest:path}",),
         "This server has no tools of Composio. Register its MCP server: POST /v1/mcp-servers/.",
     ),
     Absent(
-        ("/v1/voice-beta/{rest:path}",),
+        ("/v1/voice-beta/{rest:path}", "/v1/voice/{rest:path}"),
         "This server has no voice routes. An agent answers OpenAI's chat API: POST /v1/chat/completions with its id as"
         " the model.",
     ),

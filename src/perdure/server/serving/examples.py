@@ -28,7 +28,7 @@ _DEPTH = 5
 
 
 _STREAMS: Mapping[str, Sequence[str]] = _DATA["streams"]
-"""End of a path -> the data of the events of its stream, if they are no chunks."""
+"""Word of a path -> the data of the events of its stream, if they are no chunks."""
 
 
 def add_examples(document: Shape) -> None:
@@ -46,10 +46,11 @@ def add_examples(document: Shape) -> None:
 
 def _stream(path: str, schemas: Shape) -> Iterator[str]:
     """The data of a stream's events; a resumed one begins behind the chunk that the example of its body names."""
-    end = path.rpartition("/")[2]
-    if end in _STREAMS:
-        yield from _STREAMS[end]
-        return
+    *_, end = words = path.split("/")
+    for word in words:
+        if word in _STREAMS:
+            yield from _STREAMS[word]
+            return
     is_resumed = end == "stream" and not path.endswith("/messages/stream")
     seq = BODIES["ResumeRequest"]["starting_after"] + 1 if is_resumed else None
     for kind in ("AssistantMessage", "Stop", "RequestUsage"):

@@ -295,7 +295,7 @@ def _remove_null(parameter: Shape) -> None:
 
 def _add_stream(name: str, content: Shape) -> None:
     """Add server-sent events to the answers of an operation."""
-    kind = "ConnectEvent" if name.endswith(("/connect", "/completions", "/responses")) else "StreamEvent"
+    kind = "ConnectEvent" if re.search("/(connect|completions|responses)(/|$)", name) else "StreamEvent"
     event = {"$ref": _REF.format(model=kind)}
     # `itemSchema` is one event; `schema` is all of them, for readers that know no other.
     content[STREAM] = {"schema": {"type": "array", "items": event}, "itemSchema": event}

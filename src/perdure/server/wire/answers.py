@@ -237,6 +237,12 @@ class Imported(WireShape, of=ImportResult, fields="conversation_id imported skip
     hint: str | None = computed(lambda result: result.hint or None)
 
 
+class Captured(Imported):
+    """What a captured exchange added."""
+
+    success: Literal[True]
+
+
 class Health(TypedDict):
     version: str
     status: str

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi.exceptions import RequestValidationError
@@ -29,7 +30,7 @@ from perdure.core.incoming.principals import LIMIT_MAX
 from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Text, ToolDecision
 from perdure.core.runs import Callback, IfBusy, RunOptions
 from perdure.core.tools.answers import Answer, ToolReturn
-from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS
+from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS, ImportedMessage
 from perdure.engine.approvals.answers import SKILL, Pending
 from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.records.rows import OTID_KEY
@@ -418,6 +419,37 @@ class ImportRequest(WireRequest):
 
     messages: Annotated[list[Annotated[dict[str, Any], WithJsonSchema({**_IMPORT})]], MaxItems("imports_per_request")]
     conversation_id: ConversationOrDefault | None = None
+
+
+class SaidIn(WireRequest):
+    """A message of a request to a provider, or of its answer."""
+
+    role: Name
+    content: str | Items[Part] | None = None
+
+    @property
+    def text(self) -> str:
+        """The texts of its content. Raises: NotSupported: a part is something else."""
+        return join_texts(self.content or "", "content: only texts are captured; leave other parts out").strip()
+
+
+class CaptureRequest(WireRequest):
+    """What a program said to a provider, and what that answered."""
+
+    request_messages: Annotated[list[SaidIn], MaxItems("imports_per_request")]
+    response_dict: SaidIn | None = None
+    provider: Annotated[str, Field(max_length=NAME_MAX_CHARS)] = ""
+    model: str | None = None
+
+    def messages(self, at: datetime) -> list[ImportedMessage]:
+        """What users and the model said, as messages of this time; the others are the program's own. Raises:
+        NotSupported."""
+        said = [*self.request_messages, *((self.response_dict,) if self.response_dict else ())]
+        return [
+            ImportedMessage(role=one.role, text=one.text, occurred_at=at)
+            for one in said
+            if (one.role == "user" or one.role == "assistant") and one.text
+        ]
 
 
 class ResumeRequest(WireRequest):
