@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from perdure.providers.extractive.language import (
+    Patterns,
     Sentence,
     filled,
     is_question,
-    load_patterns,
     load_table,
     one_line,
     pattern,
@@ -31,7 +31,7 @@ NAMED: Final = frozenset({"Lives in", "From", "Works at", "Works as"})
 """Keys of facts whose value is the name of a place or an employer, or a job."""
 NAMES: Final = frozenset({"Name", "My nickname", "我的昵称"})
 
-_FORM = load_patterns("facts")
+_FORM = Patterns("facts")
 _FACTS = load_table("facts")
 FACTS: Final = tuple((key, pattern(filled(form, _FACTS["parts"]))) for key, form in _FACTS["facts"])
 """Key -> pattern of one clause; the first that matches counts."""

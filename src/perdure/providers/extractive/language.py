@@ -31,10 +31,16 @@ def filled(form: str, parts: Mapping[str, str]) -> str:
     return form
 
 
-def load_patterns(section: str, **parts: str) -> dict[str, re.Pattern[str]]:
-    """The patterns of a section of `patterns.toml`, with its parts, and these."""
-    parts = {**_TABLE["parts"], **parts, "HAN": CJK}
-    return {name: re.compile(filled(form, parts)) for name, form in _TABLE[section].items()}
+class Patterns(dict[str, re.Pattern[str]]):
+    """The patterns of a section of `patterns.toml`, with its parts, and these. Each is compiled at its first use."""
+
+    def __init__(self, section: str, **parts: str) -> None:
+        self._forms = {
+            name: filled(form, {**_TABLE["parts"], **parts, "HAN": CJK}) for name, form in _TABLE[section].items()
+        }
+
+    def __missing__(self, name: str) -> re.Pattern[str]:
+        return self.setdefault(name, re.compile(self._forms[name]))
 
 
 _TABLE = load_table("patterns")
@@ -42,7 +48,7 @@ KIN: Final[Mapping[str, str]] = load_table("kin")
 """Word for a relative or somebody else -> the relation of that person to the speaker, without `_OF`."""
 CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 
-_FORM = load_patterns("language")
+_FORM = Patterns("language")
 _CJK = re.compile(f"[{CJK}]")
 _LATIN = re.compile(r"[A-Za-zÀ-ÖØ-öø-ɏ]+(?:'[A-Za-z]+)*")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")

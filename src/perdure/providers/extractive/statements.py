@@ -28,9 +28,9 @@ from perdure.providers.extractive.facts import (
 from perdure.providers.extractive.language import (
     CJK,
     KIN,
+    Patterns,
     Sentence,
     is_question,
-    load_patterns,
     load_table,
     one_line,
     sentences_in,
@@ -76,7 +76,7 @@ _OVER: Final = tuple(
 )
 _NO_SUBJECT = r"\s*(?:(?:and|but|also|now|我说错了|不对)[\s,，]+)*"
 _BEGINS = rf"{_NO_SUBJECT}{{}}(?=\s|[{CJK}])"  # of a clause that begins with a name, after words that don't count
-_FORM = load_patterns("statements", NO_SUBJECT=_NO_SUBJECT, KIN_EN=_EN_WORDS, KIN_ZH=_ZH_WORDS)
+_FORM = Patterns("statements", NO_SUBJECT=_NO_SUBJECT, KIN_EN=_EN_WORDS, KIN_ZH=_ZH_WORDS)
 _THIRD_EN = tuple(
     (re.compile(rf"I\s+(?:also\s+|now\s+)?{form}\b"), f"I {plain}") for form, plain in _TABLES["third"].items()
 )

@@ -9,7 +9,6 @@ from perdure.app import App
 from perdure.core.models import EXTRACTIVE
 from perdure.engine.ports import Ports
 from perdure.features.facts.extraction.model_extractor import ModelExtractor
-from perdure.features.facts.extraction.patterns import PatternExtractor
 from perdure.features.facts.extraction.waiting import Waiting
 from perdure.features.facts.values.extraction import Extractor, FindExtractor
 
@@ -41,6 +40,8 @@ def _find_extractor(app: App, setting: str, agent_model: str) -> Extractor:
     handle = settings.facts_model or agent_model
     by_patterns = setting == "patterns" or (setting == "default" and settings.facts == "patterns")
     if by_patterns or settings.background == "never" or handle in ("", EXTRACTIVE):
+        from perdure.features.facts.extraction.patterns import PatternExtractor  # not sooner: its patterns are many
+
         return PatternExtractor()
     if (model := app.models.find(handle)) is None:
         raise app.models.not_found(handle)

@@ -11,7 +11,6 @@ from perdure.features.facts.units.graphs import FactFields, NewEntity, store_ent
 from perdure.features.facts.units.profile import NAME_SLOT, SLOTS, TEXT_RELATION
 from perdure.features.facts.values.extraction import USER
 from perdure.features.facts.values.facts import Entity, Fact, Graph
-from perdure.providers.extractive.statements import statements_in
 from perdure.storage.tx import Tx
 
 NAMING = frozenset(SLOTS[NAME_SLOT])
@@ -82,6 +81,8 @@ def _find(text: str, entity: Entity) -> tuple[int, int] | None:
 def _stated(fact: Fact, text: str, subject: Entity, at: datetime) -> tuple[str, str]:
     """Return the names that a sentence in other words states for the fact's subject, if the fact is its name, or else
     for the object; empty: it states none."""
+    from perdure.providers.extractive.statements import statements_in  # not sooner: its patterns are many
+
     relations = NAMING if fact.relation in NAMING else {fact.relation}
     people = [name for name in (subject.name, *subject.aliases) if name != USER]
     stated = [one for one in statements_in(text, now=at, people=people) if one.relation in relations]
