@@ -77,7 +77,7 @@ def _remove_leftovers_in(parent: Path) -> None:
 
 
 def _make(prefix: str, purpose: str, parent: Path | None) -> tuple[Path, int]:
-    """A new folder, and the open file that holds its lock."""
+    """Create a folder; return it, and the open file that holds its lock."""
     import tempfile
 
     while True:
@@ -110,8 +110,7 @@ def _open(folder: Path) -> int:
 
 
 def _remove(folder: Path, opened: int) -> None:
-    """Remove the files of an open folder, then the folder; it follows no link, and goes into other folders only where
-    they may be in it."""
+    """Remove the files of an open folder, then the folder; follow no link, enter folders only where expected."""
     with suppress(FileNotFoundError):  # somebody who cleans up was faster
         if folder.name.startswith(TREE):
             import shutil

@@ -185,8 +185,7 @@ class PerdureStorage(OfArchive):
         metadata: dict[str, Any] | None = None,
         ids: Sequence[str] | None = None,
     ) -> AsyncIterator[tuple[Passage, MemoryRecord]]:
-        """Yield the records of a scope that have one of the categories, all of these metadata and one of the ids, but
-        no vectors."""
+        """Yield the records of a scope with one of the categories and ids and all of the metadata; no vectors."""
         tag = _tag(scope_prefix)
         async for passage in self._store.passages([tag], page_size=PAGE) if ids is None else self._named(ids):
             if tag not in passage.tags:

@@ -25,8 +25,7 @@ class PerdureChatMessageHistory(OfSession, BaseChatMessageHistory):
         return messages_from_dict(self._store.run(self._store.load(self.session_id)))
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Add messages at the end. Up to 500, of 250,000 characters together, are added all or not at
-        all. Raises: InvalidInput."""
+        """Append messages; up to 500, of 250,000 characters together, all or none. Raises: InvalidInput."""
         items = [SessionItem(message_to_dict(one), str(one.text)) for one in messages]
         self._store.run(self._store.append(self.session_id, items))
 

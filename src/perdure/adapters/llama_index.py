@@ -72,7 +72,7 @@ class PerdureChatStore(BaseChatStore, Closing[SessionArchive]):
         return _messages(self._store.run(self._store.replace(key, []))) or None
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Remove the message at a place, from 0, and return it; None: there is none."""
+        """Remove the message at index `idx` and return it; None: there is no such message."""
         return None if idx < 0 else _message(self._store.run(self._store.remove(key, idx)))
 
     def delete_last_message(self, key: str) -> ChatMessage | None:

@@ -50,8 +50,7 @@ class PerdureSession(OfSession, SessionABC):
     @in_thread
     @in_store
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Add items at the end. Up to 500, of 250,000 characters together, are added all or not at all. Raises:
-        InvalidInput."""
+        """Append items; up to 500, of 250,000 characters together, all or none. Raises: InvalidInput."""
         await self._store.append(self.session_id, [SessionItem(one, _text(one)) for one in items])
 
     @in_thread

@@ -160,13 +160,15 @@ class OfGraph:
 
 
 class Wrapper(Protocol[Inner]):
-    """A class with plain methods in place of the coroutines of its `_inner` object, which run in its `_store`."""
+    """A synchronous form of an asynchronous class: each method runs the coroutine of its name in `_store`."""
 
     @property
-    def _store(self) -> OwnStore: ...
+    def _store(self) -> OwnStore:
+        """The store in whose event loop the coroutines run."""
 
     @property
-    def _inner(self) -> Inner: ...
+    def _inner(self) -> Inner:
+        """The asynchronous object that does the work."""
 
 
 def plain(

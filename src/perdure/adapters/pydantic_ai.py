@@ -27,8 +27,7 @@ class MessageHistory(OfSession):
 
     @in_store
     async def append(self, messages: Sequence[ModelMessage]) -> None:
-        """Add messages at the end. Up to 500, of 250,000 characters together, are added all or not at
-        all. Raises: InvalidInput."""
+        """Append messages; up to 500, of 250,000 characters together, all or none. Raises: InvalidInput."""
         values = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
         items = [SessionItem(value, "\n".join(_texts(one))) for value, one in zip(values, messages, strict=True)]
         await self._store.append(self.session_id, items)

@@ -46,13 +46,13 @@ class SessionArchive(ArchiveStore):
         return await self._values(await self._load(session, limit=limit))
 
     async def append(self, session: str, items: Sequence[SessionItem]) -> None:
-        """Add messages at the end of a session. Up to 500, of 250,000 characters together, are added all or not at
-        all. Raises: InvalidInput."""
+        """Append messages to a session; up to 500, of 250,000 characters together, all or none. Raises:
+        InvalidInput."""
         async with self._in_order:
             await self._append(session, items)
 
     async def remove(self, session: str, place: int) -> dict[str, Any] | None:
-        """Remove the message at a place, from 0, or with -1 the newest one; return its value. None: there is none."""
+        """Remove the message at index `place` (-1: the newest) and return its value; None: there is none."""
         while True:
             passages = await self._load(session, limit=1 if place == -1 else None)
             if not -1 <= place < len(passages) or not passages:
@@ -63,9 +63,8 @@ class SessionArchive(ArchiveStore):
                 return values[0] if values else None
 
     async def replace(self, session: str, items: Sequence[SessionItem]) -> list[dict[str, Any]]:
-        """Put messages in the place of all that a session has; return the values of those. The new ones are stored
-        before the old ones are removed, so that nothing is lost if the process is killed. Of two at once the later one
-        counts. Raises: InvalidInput."""
+        """Replace all messages of a session; return the values of the old ones. The new ones are stored first, so that
+        nothing is lost if the process is killed. Of two calls at once the later one counts. Raises: InvalidInput."""
         async with self._in_order:
             new = {one.id for one in await self._append(session, items)}
             before = list(itertools.takewhile(lambda one: one.id not in new, await self._load(session)))

@@ -63,8 +63,8 @@ class StoredProviders(Worker):
                 registry.has_chosen = registry.choice.is_setting
 
     def _endpoint(self, provider: ModelProvider) -> Endpoint:
-        """Return the address and key of a provider. If its key can't be decrypted, because another process encrypted
-        it with a key that this one does not have yet, the address and key of the last load are used on."""
+        """Return the address and key of a provider. If its key can't be decrypted, because another process encrypted it
+        with a key unknown here, return the address and key that were loaded last."""
         endpoint = endpoint_of(provider, self._cipher)
         return (self._known or {}).get(_without_seal(provider), endpoint) if endpoint.problem else endpoint
 

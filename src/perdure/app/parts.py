@@ -32,9 +32,9 @@ MORE_HOOKS: Point[[Settings], Sequence[Hook]] = Point("more_hooks")
 
 
 def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
-    """Return the hooks of this machine in the order of calls: the user's commands, those of features, such as those of
-    plug-ins, and those of installed packages. Only with `at_home`, for the store of the settings, the `hooks.toml`
-    beside its file is read, and features are asked. Raises: InvalidInput: an unusable file or package."""
+    """Return the hooks of this machine in calling order: the user's commands, hooks of features (such as plug-ins),
+    hooks of installed packages. Without `at_home`, `hooks.toml` beside the store's file and the features are left out.
+    Raises: InvalidInput: an unusable file or package."""
     if settings.hooks == "none":
         return []
     of_features = [hook for hooks in (MORE_HOOKS(settings) if at_home else ()) for hook in hooks]

@@ -131,7 +131,7 @@ class MemoryEdit:
 
     @classmethod
     def between(cls, before: Block | None, after: Block | None) -> MemoryEdit:
-        """Return the edit from one block to the other; None: no block. At least one is needed."""
+        """Return the edit that leads from one block to the other; None stands for no block; at least one is given."""
         block = after or before
         assert block is not None
         return cls(
@@ -191,8 +191,7 @@ def replace_text(block: Block, old: str, new: str) -> Block:
 
 
 def replace_in(value: str, old: str, new: str, *, label: str) -> str:
-    """Return the value of the block with this label with its one occurrence of `old` replaced. Raises: TextNotFound,
-    TextAmbiguous."""
+    """Return the block's value with its only occurrence of `old` replaced. Raises: TextNotFound, TextAmbiguous."""
     # An empty `old` stands between any two characters; it is unique only in an empty block.
     if not old and not value:
         return new

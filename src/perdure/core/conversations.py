@@ -156,7 +156,7 @@ class CompactionSettings:
 
     @classmethod
     def of(cls, agent: Agent, own: CompactionSettings | None = None) -> CompactionSettings:
-        """Return the compaction settings of an agent; a field that `own`, the settings of one request, has wins."""
+        """The compaction settings of an agent; a field of `own`, the settings of one request, takes precedence."""
         settings = cls(**agent.settings.get(COMPACTION, {}))
         own_fields = {} if own is None else {name: getattr(own, name) for name in cls.__slots__}
         return replace(settings, **{name: value for name, value in own_fields.items() if value is not None})
@@ -168,8 +168,8 @@ class CompactionSettings:
 
     @property
     def keep_share(self) -> float | None:
-        """How much of the room for messages that may leave is full after an automatic compaction; None: Perdure's
-        own rule says it. At least a tenth becomes free, or the next request would need a compaction again."""
+        """The share of the room for removable messages that stays full after an automatic compaction; None: Perdure's
+        default rule. At most 0.9, as the next request would need a compaction again."""
         if self.takes_all:
             return 0.0
         return None if self.evict_share is None else min(0.9, 1 - self.evict_share)

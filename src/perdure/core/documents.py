@@ -31,7 +31,7 @@ class Document:
 
     @property
     def pages(self) -> int:
-        """The number of pages; 0: files of this kind have none."""
+        """The number of pages; 0: this kind of file has none."""
         return len(self.page_starts)
 
     @property

@@ -98,8 +98,7 @@ class InvalidInput(PerdureError):
 
 
 class FeatureMissing(InvalidInput):
-    """The program lacks the feature that would do this. Nothing was written. `problem`: what can't be done; `helps`:
-    what helps instead."""
+    """The feature that would do this is not installed. `problem`: what can't be done; `helps`: what helps instead."""
 
     def __init__(self, feature: str, problem: str, helps: str) -> None:
         super().__init__(f"{problem}: this program lacks its feature `{feature}`; {helps}")
@@ -243,7 +242,7 @@ class SchemaMismatch(InvalidInput):
 
 
 class NotFound(PerdureError):
-    """There is no such thing in this organisation; `kind` says what in words, `key` is its id, name or label."""
+    """The organisation has no such object; `kind` names its type in words, `key` is its id, name or label."""
 
     def __init__(self, kind: str, key: str, *, hint: str = "") -> None:
         what, of, owner = kind.partition(" of this ")
@@ -252,8 +251,7 @@ class NotFound(PerdureError):
 
 
 class LimitReached(PerdureError):
-    """An agent or key has used what it may in a minute or a day, and nothing was written. After `retry_after_s` seconds
-    there is room again."""
+    """An agent or key has used up its allowance of a minute or day. After `retry_after_s` seconds it may try again."""
 
     def __init__(self, text: str, *, retry_after_s: int) -> None:
         super().__init__(f"{text}: wait {retry_after_s:,} s, or raise its limit")
@@ -309,8 +307,8 @@ class GroupBusy(Conflict):
 
 
 class ApprovalPending(Conflict):
-    """Tool calls of the conversation, `calls` by their ids, wait for a person or for results of the caller. Until then
-    the conversation takes no message; `what` says what was refused, as a verb with its object."""
+    """The conversation takes no message while its `calls` (ids) wait for a person or for results of the caller. `what`:
+    the action that was refused, as a verb with its object."""
 
     def __init__(self, *, run_id: str, message_id: str, calls: Sequence[str], what: str = "send a new message") -> None:
         self.summary = (
@@ -322,7 +320,7 @@ class ApprovalPending(Conflict):
 
 
 class ProposalDecided(Conflict):
-    """The proposal of this number waits no more; `state` is what became of it."""
+    """The proposal with this number was decided before; `state` is the decision."""
 
     def __init__(self, number: int, *, state: str) -> None:
         super().__init__(f"proposal {number} is {state} already: nothing was changed")

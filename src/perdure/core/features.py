@@ -77,8 +77,7 @@ class TableUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrgTable:
-    """What the store has to know of a table whose rows are an organisation's; where rows lie on several nodes, each has
-    the whole table.
+    """What the store knows of a table with an organisation's rows; on several nodes, each has the whole table.
 
     Args:
         of: (column, other table of an organisation to whose rows it points); None: it has a column `org_id`.
@@ -104,8 +103,8 @@ class OrgTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveUse:
-    """Archives that belong to the rows of a table, such as those with the passages of files: only these change them,
-    and they are deleted with them.
+    """Archives of a table's rows, such as those with files' passages: only these change them; they are deleted
+    together.
 
     Args:
         columns: the columns of the table with the ids of archives.
@@ -339,7 +338,8 @@ T = TypeVar("T")
 
 
 class Point(Generic[P, T]):
-    """A place in the kernel where features act.
+    """A place in the kernel at which features act: calls the functions that features give for its `name` in
+    `Feature.points`, in the order of `find_features`. `P`: their parameters; `T`: what each returns.
 
     The functions that features give for its `name`, in `Feature.points`, are called one after the other, in the order
     of `find_features`. `P` are their parameters, `T` is what each returns.

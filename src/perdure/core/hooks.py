@@ -40,8 +40,7 @@ FailurePolicy = Literal["go_on", "block"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer of a hook. `block`: the reason to block the action, None: it goes on; `context`: a text for the
-    agent's next model call."""
+    """A hook's answer. `block`: why to block the action, or None; `context`: a text for the agent's next model call."""
 
     block: str | None = None
     context: str | None = None
@@ -85,8 +84,7 @@ class RunStart(_Payload):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextPrompt(_Payload):
-    """The next request is about to be built: a context is a part of it. `recent_steps`: a line for each of the turn's
-    steps so far. It can't be blocked."""
+    """The next request is about to be built, with the hook's context. `recent_steps`: a line per step of the turn."""
 
     step: int
     recent_steps: tuple[str, ...]
@@ -235,7 +233,8 @@ class Hook(Protocol):
     """One hook."""
 
     @property
-    def info(self) -> HookInfo: ...
+    def info(self) -> HookInfo:
+        """Its name, points and limits."""
 
     async def __call__(self, payload: HookPayload) -> Verdict:
         """Return the hook's verdict. Whatever it raises means that it has failed."""

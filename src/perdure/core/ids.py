@@ -119,7 +119,7 @@ def id_in_other_run(id_: str, run_id: RunId) -> str:
 
 
 def run_of(id_: str) -> RunId | None:
-    """Return the id of the run to which the id of a message or step leads; None: `id_` has no such form.
+    """Return the run's id inside the id of a message or step, unchecked; None: `id_` is of another form.
 
     Whether the run exists is another question: any id of the right form gives one.
     """

@@ -113,7 +113,7 @@ def with_text_argument(arguments: str, name: str) -> str:
 
 
 def _words(value: Any) -> str:
-    """Return the text that a value of JSON means, as `with_text_argument` says; empty: none."""
+    """Return the text in a JSON value, as `with_text_argument` reads it; empty: it has no text."""
     if isinstance(value, str) or not (value or value in (0, False)):
         return value or ""
     if isinstance(value, dict) and (texts := [value[key] for key in ("text", "content", "message") if key in value]):

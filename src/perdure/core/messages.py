@@ -77,7 +77,7 @@ class Image:
 
     @property
     def text(self) -> str:
-        """A line that describes the picture where only text can be."""
+        """A line that describes the picture, for places that take only text."""
         return f"[image, {self.media_type}, {len(self.data) * 3 // 4:,} bytes]"
 
 
@@ -391,6 +391,7 @@ def check_same_calls(before: Message, parts: Sequence[Part] | None) -> None:
     """Check that `parts`, a revision, has the calls and results of `before`, as models need. Raises: InvalidInput."""
 
     def calls_and_results(parts: Sequence[Part]) -> list[tuple[str, str]]:
+        """Return the type and id of each call and result among the parts."""
         return [(part.type, part.call_id) for part in parts if isinstance(part, (ToolCall, ToolResult))]
 
     if calls_and_results(before.parts) != calls_and_results(parts or ()):

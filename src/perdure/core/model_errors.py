@@ -194,7 +194,7 @@ class CallRepeated(ToolError):
 
 
 class AnswerDemanded(ToolError):
-    """A model was told to ask the user, or to answer, and called `tool` in place of that."""
+    """A model had to answer or ask the user, but called `tool`."""
 
     def __init__(self, tool: str, *, how: str) -> None:
         super().__init__(
@@ -247,8 +247,7 @@ class ProposalRefused(ToolError):
 
 
 class BlockChanged(ToolError):
-    """A tool would rewrite a block that another writer has changed since the model was shown it: it holds `value` now.
-    Nothing was written."""
+    """A tool would rewrite a block that another writer changed after the model saw it; its value now is `value`."""
 
     words = "was changed by somebody else since you were shown it"
 
@@ -381,8 +380,8 @@ class AddressRefused(ToolError):
 
 
 class SandboxUnavailable(PerdureError):
-    """Custom tools are not run: this machine can't hold code back well enough, or the sandbox does not start.
-    `missing`: the names of the measures that don't hold here; `perdure doctor` says what each means."""
+    """Custom tools can't run: this machine can't isolate code well enough, or the sandbox does not start. `missing`:
+    names of the isolation measures that don't work here, explained by `perdure doctor`."""
 
     def __init__(self, why: str, *, missing: Sequence[str] = ()) -> None:
         details = f" (missing: {', '.join(missing)})" if missing else ""

@@ -200,7 +200,7 @@ class ModelTraits:
 
     @property
     def cuts(self) -> bool:
-        """Whether its server silently cuts a prompt that is too long, in place of refusing it."""
+        """Whether its server silently cuts a prompt that is too long, rather than refusing it."""
         return self.server == "ollama"
 
 

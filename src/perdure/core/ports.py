@@ -109,8 +109,7 @@ class WordEmbedder(Embedder, Protocol):
     async def embed_with_words(
         self, texts: Sequence[str], *, purpose: EmbedPurpose = "document"
     ) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[np.float32]]]:
-        """Return what `embed` does, and for each text one row of length 1 for each of its words: shape (words,
-        `dimensions`).
+        """Return what `embed` does, and for each text a row of length 1 per word: shape (words, `dimensions`).
 
         Of documents, words that say nothing may be left out, and the words of what is behind a long beginning.
         Raises: ModelError.

@@ -115,7 +115,8 @@ def may_hold_secret(argument: str) -> bool:
 
 
 def hide_secret(url: str) -> tuple[str, str]:
-    """Return (`url` with `HIDDEN_QUERY` in place of the part that may hold a key, that part).
+    """(`url` with `HIDDEN_QUERY` in place of the part that may hold a key, that part). The part begins at the query, at
+    `;` or `#`, or at a path segment that looks like a key; it is empty if there is none or it is hidden already.
 
     The part is all from the query on, or from `;`, `#` or a piece of the path that looks like a key. It is empty where
     the address has none, or where it is hidden already.
@@ -198,7 +199,7 @@ class SecretMask:
         self._forms = list(forms.values())
 
     def text(self, text: str) -> str:
-        """Return the text with `[secret NAME]` in place of the value of the secret NAME."""
+        """Return the text with `[secret NAME]` in place of each secret's value."""
         if not self._forms:
             return text
         spans = sorted(

@@ -132,8 +132,8 @@ def parse_source(text: str) -> Source:
 
 
 def write_sources(entered: Iterable[MessageSource]) -> tuple[WriteSource, ...]:
-    """Return the sources of a write that follows the messages with `entered`: the least trusted first, then by age;
-    each with the messages that brought it. Of more than `SOURCES_MAX` those that entered last."""
+    """Return the sources of a write made after the messages with `entered`, each with the messages that brought it:
+    least trusted first, then oldest. Of more than `SOURCES_MAX`, the newest."""
     by_source: dict[Source, dict[MessageId, None]] = {}
     for one in sorted(entered, key=lambda one: one.seq):
         messages = by_source.pop(one.source, {})  # of a source the same: a copy for each message would be quadratic

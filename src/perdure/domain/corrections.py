@@ -40,8 +40,8 @@ def record(
     at: datetime,
     correction: Correction | None = None,
 ) -> Correction:
-    """Store what a correction changed, so that it can be undone; return it. `text`: what was changed, for people, or
-    the forgotten text. `correction`: the stored one to which `items` are added; None: a new one."""
+    """Store what a correction changed, so that it can be undone, and return it. `text`: the change in words, or the
+    forgotten text. `correction`: a stored one to add `items` to; None: make a new one."""
     if correction is None:
         correction = tx.corrections.add(agent_id, kind, text if kind == "forget" else title_of(text), at=at)
         correction = replace(correction, text=title_of(text))

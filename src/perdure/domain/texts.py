@@ -77,5 +77,5 @@ def keepers() -> Sequence[TextKeeper]:
 
 
 def keeper_of(kind: str) -> TextKeeper:
-    """Return the text keeper whose memories are of this kind; there is one."""
+    """Return the text keeper of this kind of memory. There always is one."""
     return next(keeper for keeper in keepers() if keeper.kind == kind)

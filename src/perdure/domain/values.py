@@ -132,7 +132,8 @@ class HasText(Protocol):
     """A passage or a message."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str:
+        """The text."""
 
 
 OfText = TypeVar("OfText", bound=HasText)

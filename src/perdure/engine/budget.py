@@ -50,8 +50,8 @@ def within(options: RunOptions, limits: UseLimits) -> RunOptions:
 
 
 def remaining_limits(options: RunOptions, used: Used) -> UseLimits:
-    """Return what a run has left of its own budget, for one that goes on with it or works for it: at least a trace, so
-    that it is a limit. `used`: as `used_by` has it."""
+    """Return what is left of a run's budget, for a run that continues it or works for it; never 0, which would mean no
+    limit. `used`: as `used_by` returns it."""
     tokens, cost = options.max_tokens, options.max_cost_usd
     return UseLimits(
         tokens_per_run=None if tokens is None else max(1, tokens - used.tokens),
@@ -60,8 +60,7 @@ def remaining_limits(options: RunOptions, used: Used) -> UseLimits:
 
 
 def used_by(tx: Tx, run: Run, steps: Sequence[Step], inputs: UnitInputs) -> Used:
-    """Return the tokens and US dollars of a run with these steps, and of the helpers that work for it; models without a
-    known price cost nothing."""
+    """Return the tokens and US dollars of a run with these steps, and of its helpers; unknown prices count as 0."""
     found, working = [*steps], {run.id}
     for one in tx.runs.list_by_origin(run.options.origin or run.id):
         if one.options.helper and one.options.caller in working:
@@ -110,8 +109,7 @@ def has_budget(agent: Agent, options: RunOptions) -> bool:
 
 
 def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> EndRun | None:
-    """Return the end of a run that has used up its tokens or dollars, its helpers' among them, or the day of its agent
-    or key; None: it may call the model."""
+    """Return the end of a run whose own (with its helpers), agent's or key's budget is used up; None: it may go on."""
     tokens, most = log.run.options.max_tokens, log.run.options.max_cost_usd
     options, limited = log.run.options, tokens is not None or most is not None
     used = used_by(tx, log.run, log.steps, inputs) if limited else Used()
@@ -126,8 +124,7 @@ def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> EndR
 
 
 def count_use(tx: Tx, agent: Agent, options: RunOptions, model: str, usage: Usage, inputs: UnitInputs) -> None:
-    """Count tokens and dollars for the day of the agent, of those that it helps, and of the options' key, where these
-    have a limit."""
+    """Add tokens and dollars to the day's use of the agent, those it helps, and the key, where they are limited."""
     owners = [owner_id for owner_id, _ in _days_of_run(tx, agent, options)] if has_budget(agent, options) else []
     if owners and usage.total_tokens:
         used = Used(tokens=usage.total_tokens, cost=inputs.price_of(model, usage) or 0.0)
@@ -214,7 +211,7 @@ def _find_used_up(tx: Tx, days: Iterable[tuple[str, Mapping[str, Any]]], at: dat
 
 
 def _find_beyond(used: Used, limits: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return (kind of the budget, what to say of it) of the first limit of a day that is used up; None: none is."""
+    """Return (kind of budget, error text) of the first daily limit that is used up; None: there is none."""
     if (tokens := limits.get("tokens_per_day")) is not None and used.tokens >= tokens:
         return "max_tokens", f"may use {tokens:,} tokens a day, and has used {used.tokens:,}"
     if (cost := limits.get("cost_per_day")) is not None and used.cost >= cost:
@@ -223,7 +220,7 @@ def _find_beyond(used: Used, limits: Mapping[str, Any]) -> tuple[str, str] | Non
 
 
 def _end(budget: str, message: str) -> EndRun:
-    """Return the end of a run that has used up this kind of budget: `max_tokens` or `max_cost`."""
+    """Return the action that ends a run whose budget of this kind is used up: `max_tokens` or `max_cost`."""
     if budget == "max_tokens":
         return EndRun("max_tokens_exceeded", Failure(kind="max_tokens_exceeded", message=message))
     return EndRun("insufficient_credits", Failure(kind=MAX_COST, message=message))

@@ -57,6 +57,7 @@ class _Unmade(ContextEngine):
     owns_compaction = True
 
     def assemble(self, situation: Situation) -> Plan | None:
+        """Never called: the engine is made before its first use."""
         raise NotImplementedError
 
 
@@ -119,8 +120,8 @@ class ContextEngines:
         return any(used.is_foreign for used in self.in_use)
 
     def of(self, agent: Agent) -> EngineInUse:
-        """Return the engine of an agent: unmade if its code is not Perdure's and was not called yet; the engine that
-        takes over, with the problem, if the setting can't be read."""
+        """Return the engine of an agent: not made yet if its code is third-party and was not called so far; if the
+        setting can't be read, the fallback engine, with the problem."""
         if agent.settings.get(CONTEXT_ENGINE) is None:
             return PAGED
         try:
@@ -185,6 +186,7 @@ class ContextEngines:
         return Composition(self.get(assembler).engine, made)
 
     def _load_packages(self) -> None:
+        """Find the engines of installed packages, once."""
         if not self._loaded:
             self._loaded = True
             self._factories = {**_SHIPPED, **_package_engines(), **self._factories}
@@ -295,7 +297,7 @@ class EngineCalls:
         return self._plans[key][1]
 
     async def make(self, used: EngineInUse) -> None:
-        """Make an engine that is not there yet. Raises: EngineFailed."""
+        """Construct an engine that was not made yet. Raises: EngineFailed."""
         if used.unmade is not None:
             try:
                 async with asyncio.timeout(MAKE_S):
@@ -358,7 +360,7 @@ class EngineCalls:
                     log.warning("context engine %r at the end: %s", used.name, failed)
 
     def _line(self, engine: ContextEngine, conversation: EngineConversation) -> _Line:
-        """Return what the engine was told of a conversation; nothing, where that was forgotten."""
+        """Return what was passed to the engine about a conversation; an empty record if that was dropped."""
         key = (conversation.agent_id, conversation.conversation_seq, id(engine))
         line = self._lines.setdefault(key, _Line())
         self._lines.move_to_end(key)
@@ -367,7 +369,7 @@ class EngineCalls:
         return line
 
     async def _tell(self, engine: ContextEngine, conversation: EngineConversation, messages: Sequence[Message]) -> None:
-        """Call `bootstrap` if it was not called yet, then `ingest` with the messages that the engine was not told of.
+        """Call `bootstrap` unless it was called before, then `ingest` with the messages that the engine has not got.
         Raises: EngineFailed."""
         line = self._line(engine, conversation)
         visible = [message for message in messages if message.kind not in UNSEEN_KINDS]
@@ -414,6 +416,7 @@ class EngineCalls:
         self._late[key] = self._late.get(key, 0) + 1
 
         def note_end(ended: asyncio.Future[Any]) -> None:
+            """Count a late call as ended, and read its error so that asyncio does not report it."""
             self._late[key] -= 1
             if not ended.cancelled():
                 ended.exception()

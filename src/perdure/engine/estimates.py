@@ -44,8 +44,8 @@ def is_measured(tx: Tx, agent: Agent, conversation: Conversation) -> bool:
 def overcount_behind(
     tx: Tx, agent: Agent, conversation: Conversation, current: Prefix | None, prefix: Prefix, counter: TokenCounter
 ) -> int:
-    """Return by how many tokens the estimate of prefix and rows is too high, now that `prefix` takes the place of
-    `current`. What a provider measured of parts that both have still holds, unless it was for another model."""
+    """Return by how many tokens the estimate of prefix and rows is too high when `prefix` replaces `current`. What a
+    provider measured of unchanged parts still holds, unless it was another model."""
     steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=1)
     if current is None or not steps or steps[0].model != agent.model:
         return unmeasured_overcount(tx, agent.model, prefix.tokens + conversation.view_tokens)

@@ -45,8 +45,7 @@ _NOTHING = HookOutcome()
 
 
 class Hooks:
-    """Calls the hooks of a point, in their order; after one that blocks no other is called. `points` are those at which
-    there is a hook."""
+    """Calls the hooks of a point in order, until one blocks. `points`: those with a hook."""
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self._hooks = tuple(hooks)

@@ -57,7 +57,7 @@ class Unread:
         self.listeners: list[Callable[..., None]] = []
 
     def note(self, line: Line, *, now: bool = False) -> None:
-        """Tell the listeners that there is something new to read; `now`: it is best read at once."""
+        """Notify the listeners that a conversation has unread messages; `now`: they should read at once."""
         for listener in self.listeners:
             listener(line, now=now)
 
@@ -66,6 +66,7 @@ class SystemClock:
     """`Clock` of this machine."""
 
     def now(self) -> datetime:
+        """Return the current time in UTC."""
         return datetime.now(UTC)
 
 

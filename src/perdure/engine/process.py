@@ -111,7 +111,7 @@ class Signals:
         self._are_heard = store.listen(self._pass_on)
 
     def on(self, kind: str, call: Callable[[str], None]) -> None:
-        """Have `call` called after each topic of this kind, with the text behind the kind; empty: any may have come."""
+        """Register `call` for topics of this kind; it gets the text after the kind, "" for any."""
         self._calls[kind].append(call)
 
     def look_s(self, poll_s: float) -> float:

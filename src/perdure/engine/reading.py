@@ -37,7 +37,7 @@ class Reading:
         return self.again(tx) == self.value
 
     def check(self, tx: Tx) -> None:
-        """Check that all of it is still so. Raises: ReadingChanged: it is not; NotFound: it is gone."""
+        """Check that what the model is shown has not changed. Raises: ReadingChanged: it has; NotFound: it is gone."""
         if not self.holds(tx):
             raise ReadingChanged
 

@@ -86,8 +86,7 @@ class AsyncAgent(AsyncAgentById):
         return self._info.name
 
     async def update(self, **changes: Unpack[AgentChanges]) -> AsyncAgent:
-        """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old
-        values.
+        """Change fields, from the next model call on, and return the agent; this object keeps its old values.
 
         Args:
             changes: `name`, `model` (pinned; None: the default), `follows_default`, `system` (None: Perdure's own

@@ -66,8 +66,8 @@ def resolve_id(tx: Tx, start: str) -> str:
 
 
 def _find(tx: Tx, start: str, kinds: Sequence[str]) -> str:
-    """The whole id that begins with `start`, of one of these kinds; where runs are among them, a step's id leads to its
-    run. Raises: NotFound, InvalidInput."""
+    """Return the whole id of one of these kinds that begins with `start`; if runs are among the kinds, a step's id
+    leads to its run. Raises: NotFound, InvalidInput."""
     if ID_START.fullmatch(start) is None:
         raise NotFound(kinds[0], start)
     id_ = resolve_id(tx, start)

@@ -301,8 +301,7 @@ class AsyncPerdure(StoreParts, AsyncStoreFeatures):
         )
 
     async def delete_agent(self, agent_id: AgentId) -> None:
-        """Remove an agent with its whole history, and its companion. Its blocks and archives stay: others may share
-        them.
+        """Delete an agent with history and companion. Blocks and archives, which may be shared, stay.
 
         Raises: NotFound.
         """

@@ -51,7 +51,7 @@ class StoreParts:
         self.upkeep = StoreUpkeep(app)
 
     def agent_of(self, agent_id: AgentId | None) -> AsyncAgentById:
-        """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none.
+        """Return the agent with this id without looking it up; its methods raise NotFound if there is none.
 
         Args:
             agent_id: None: any agent, for what a conversation or run names.

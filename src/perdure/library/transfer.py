@@ -84,6 +84,7 @@ class Transfer(AsyncPart):
         pending: list[Passage] = []
 
         async def store_pending() -> None:
+            """Store the passages read so far."""
             nonlocal done, added
             if pending and archive is not None:
                 for batch in batches(pending):

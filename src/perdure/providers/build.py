@@ -109,15 +109,14 @@ def is_listed(name: str, listed: Sequence[str]) -> bool:
 
 
 def build_model(source: ModelSource) -> Retrying:
-    """The model at a provider, with retries and portable tools. Raises: InvalidInput: an address or key that can't be
-    used."""
+    """Return a provider's model, with retries and portable tools. Raises: InvalidInput: a bad address or key."""
     from perdure.providers.retrying import Retrying
 
     return Retrying(PortableTools(source.endpoint.entry.api.build(source)))
 
 
 def takes_images(model: Model) -> bool:
-    """Whether a model takes pictures, as far as is known; one that says nothing of it does."""
+    """Whether a model accepts pictures; a model that does not declare it is taken to."""
     return bool(getattr(_innermost(model), "takes_images", True))
 
 

@@ -202,8 +202,8 @@ _PRICE = dict.fromkeys(("input", "output", "cached", "write"), _DOLLARS)
 
 
 def _check(table: Mapping[str, Any], rules: Mapping[str, _Rule], where: str, prefix: str) -> None:
-    """Raise InvalidInput, naming the field, if a table has an unknown field or a wrong value. `where` names the table,
-    and `prefix` stands before the name of a field in it."""
+    """Check a table: unknown fields and wrong values raise InvalidInput, naming the field. `where`: name of the table;
+    `prefix`: what stands before a field's name."""
     for name, value in table.items():
         if name not in rules:
             raise InvalidInput(f"{where} has an unknown field {name!r}: the fields are {', '.join(rules)}")

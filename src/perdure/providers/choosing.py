@@ -244,9 +244,10 @@ def _writes_note_call(text: str) -> bool:
 
 
 async def look_closer(endpoint: Endpoint, name: str, listed: ServerTraits) -> ServerTraits:
-    """What a server says of a model: `listed` in its list, and where its kind has more, asked anew. Never raises."""
+    """Return what a server says of a model: `listed`, and more from its own API if it has one. Never raises."""
 
     async def ask(path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return the JSON answer at a path of the server's own API; None: an error."""
         headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.has_key else {}
         parts = urlsplit(endpoint.base_url)  # the API is under `/v1`, this is beside it
         url = urlunsplit(parts._replace(path=f"{parts.path.rstrip('/').removesuffix('/v1')}{path}"))

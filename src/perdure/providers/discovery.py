@@ -226,7 +226,7 @@ async def fetch_json(
 
 
 def _find(provider: ProviderKind, environment: Mapping[str, str]) -> Endpoint | None:
-    """The endpoint of a provider by its environment variables; None if none of them is set."""
+    """Return the endpoint of a provider by its environment variables; None if none of them is set."""
     key_name, key = _first(environment, provider.keys)
     url_name, url = _first(environment, provider.urls)
     # A key alone names a local server at its default port.

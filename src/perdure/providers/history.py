@@ -31,9 +31,8 @@ def turn_start(messages: Sequence[Message]) -> int:
 
 
 def put_words_first(history: Sequence[Message], tail: str) -> Sequence[Message]:
-    """Return the messages of a request whose engine speaks in words (`in_words`) as they are sent: the engine's stand
-    before the person's that they belong to, because models answer what stands last, and the tail is part of the newest
-    of them."""
+    """Return the messages of a request in which the engine writes sentences (`in_words`), as sent: its texts are put
+    before the person's words that they belong to, as models answer the last text; the tail joins the newest message."""
     messages, end = list(history), 0
     said = [message.role in ("user", "system") for message in messages]
     for is_said, group in groupby(said) if (True, True) in pairwise(said) else ():
@@ -54,7 +53,7 @@ def _is_of_person(message: Message) -> bool:
 
 
 def _with_words(message: Message, words: str) -> Message:
-    """The message of a person with a text of the engine before its own, as one text."""
+    """Return a person's message with a text of the engine before its own, as one text."""
     match message.parts:
         case (Text(text=text), *others):
             return replace(message, parts=(Text(f"{words}\n\n{text}"), *others))
@@ -62,7 +61,7 @@ def _with_words(message: Message, words: str) -> Message:
 
 
 def unseen_text(image: Image) -> str:
-    """What a model that takes no pictures is told in the place of one."""
+    """Return the text that replaces a picture for a model that takes none."""
     return f"{image.text[:-1]}: you can't be shown it]"
 
 

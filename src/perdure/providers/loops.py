@@ -24,7 +24,8 @@ _NUMBER = re.compile(r"(?m)^[ \t]*\d+(?=[.):] )")
 
 
 def loop_start(text: str, loop_bytes: int = LOOP_BYTES) -> int | None:
-    """Return where a text that ends in a loop begins to repeat itself, behind what it repeats; None: it does not.
+    """Return the index at which a text begins to repeat itself to its end; None: it does not. Repetitions shorter than
+    `loop_bytes` (UTF-8) don't count; the numbers of a list don't make its items different.
 
     A shorter repetition than `loop_bytes` (UTF-8) is no loop. The numbers of a list don't make its items different.
     """

@@ -114,9 +114,9 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
 
 
 def simpler(dialect: Dialect, fault: ModelError, *, local: bool) -> Dialect | None:
-    """A simpler dialect to try after a server has refused a request in this one with the error `fault`. It avoids what
-    the error names: the form of the answer, system messages, several parts of a message, or, of a `local` server, calls
-    and results. None: the error names something else, or what is avoided already."""
+    """Return a simpler dialect to try after a server refused this one with `fault`. It avoids what the error names:
+    response format, system messages, several parts of a message, or, for a `local` server, calls and results. None:
+    nothing is left to avoid."""
     if fault.status not in (400, 422, 500) or isinstance(fault, ModelOverloaded):  # which says nothing of its words
         return None
     text = str(fault)

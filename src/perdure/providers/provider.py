@@ -153,7 +153,7 @@ class ModelSource:
 
 
 class AroundModel:
-    """Base of a model that wraps another one, and changes what that is sent or what it answers."""
+    """Base class of a model that wraps another one and changes its requests or answers."""
 
     def __init__(self, model: Model) -> None:
         self.model = model

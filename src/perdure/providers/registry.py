@@ -154,7 +154,7 @@ class ModelRegistry:
         return dict(self._listings)
 
     def find(self, handle: str) -> Model | None:
-        """The model of this handle; None if there is none. No network."""
+        """Return the model with this handle; None: there is none. No network."""
         if (model := self._models.get(handle)) is not None:
             return model
         if handle in (found := feature_models()):  # loaded on demand: that takes time
@@ -302,8 +302,7 @@ class ModelRegistry:
         return choice.handle if is_wanted and self.find(choice.handle) is not None else handle
 
     async def look_for(self, handle: str) -> None:
-        """Load the models of a handle's local server again, if the handle is unknown, and look at the model. At most
-        2 s; never raises."""
+        """List an unknown handle's local server again and look at the model, for at most 2 s; never raises."""
         match = self.provider_of(handle) if isinstance(handle, str) else None
         if handle in self._models or match is None or not match[0].local or self._own_of(handle) is not None:
             return
@@ -319,7 +318,7 @@ class ModelRegistry:
             await self.look_at(handle)
 
     def not_found(self, handle: str) -> ModelNotFound:
-        """The error for a missing model: which models there are, and what to do."""
+        """Return the error for a missing model: which models there are, and what helps."""
         return ModelNotFound(handle, known=self.handles(), helps=self.what_helps(handle))
 
     def what_helps(self, handle: str) -> str:
@@ -461,8 +460,8 @@ class ModelRegistry:
         return trial
 
     def first_choice(self, setting: str) -> choosing.Choice:
-        """The model of agents made without one before any provider is asked: that of a setting, which `choose` keeps;
-        else one of this process, which gives way to a provider's."""
+        """Return the model for agents made without one, before any provider was asked: that of a setting, which
+        `choose` keeps; else one of this process, which a provider's replaces."""
         if setting:
             return choosing.Choice(setting, "from PERDURE_MODEL", is_setting=True)
         return self.own_choice or self._fallback

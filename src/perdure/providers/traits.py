@@ -38,7 +38,7 @@ class LearnedTraits:
         self.on_change: Callable[[str], None] = lambda handle: None
 
     def of(self, handle: str, base: ModelTraits, *, address: str) -> ModelTraits:
-        """The traits `base` of a model, with those that were learned of it at this address in their place."""
+        """Return the traits `base` of a model, updated by those that were learned of it at this address."""
         learned = self._learned.get(handle)
         if learned is None or learned.get(ADDRESS) != address:
             return base
@@ -176,7 +176,7 @@ def shown_in(answer: Any) -> ServerTraits:
 
 
 def _rows(answer: Any, *names: str) -> Iterator[Mapping[str, Any]]:
-    """The rows of a list, under the first of these names that has one."""
+    """Return the items of the list under the first of these names that has one."""
     for name in names:
         rows = answer.get(name) if isinstance(answer, Mapping) else None
         if isinstance(rows, list):

@@ -141,7 +141,7 @@ def _pieces(text: str, start: int, end: int, sizes: ChunkSizes) -> Iterator[tupl
 
 
 def _cut(text: str, low: int, high: int) -> int:
-    """Return the last good place to cut between two offsets, else one that splits no character."""
+    """Return the last good place to cut between two offsets, else one between characters."""
     for pattern in _CUTS:
         cut = 0
         for match in pattern.finditer(text, low, high):

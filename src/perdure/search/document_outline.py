@@ -161,7 +161,7 @@ def markdown_outline(document: Document) -> Outline:
 
 
 def _front_matter_end(outline: Outline) -> int:
-    """Return the entry after the front matter, settings between two lines of dashes; 0: there is none."""
+    """The index of the first entry after the front matter (settings between two lines of dashes); 0: there is none."""
     if outline.numbers[:1] != [1] or outline.lines[0].rstrip() != "---":
         return 0
     return next((index + 1 for index, line in enumerate(outline.lines[1:200], start=1) if line.rstrip() == "---"), 0)
@@ -203,20 +203,19 @@ def json_outline(document: Document) -> Outline:
 
 
 def code_outline(document: Document) -> Outline:
-    """Build the outline of source code: definitions, members, statements. Other languages than Python are read by blank
-    lines and indentation."""
+    """Build the outline of source code; languages other than Python are read by blank lines and indentation."""
     outline = outline_of_lines(document.text)
     if not (
         document.name.lower().endswith(PYTHON)
         and len(document.text) <= PYTHON_CHARS
         and _mark_python(outline, document.text)
     ):
-        _mark_any(outline)
+        _mark_by_indentation(outline)
     return outline
 
 
-def _mark_any(outline: Outline) -> None:
-    """Set how good a cut before each line is, by blank lines and indentation."""
+def _mark_by_indentation(outline: Outline) -> None:
+    """Rate how good a cut before each line is in a text of unknown kind, by blank lines and indentation."""
     after_end = after_lead = False  # the line before closes a block; it belongs to the next line
     for index, line in enumerate(outline.lines):
         text = line.lstrip()

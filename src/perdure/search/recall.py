@@ -236,7 +236,7 @@ def _is_searched_turn(passage: Passage, scope: RecallScope) -> bool:
 
 
 def _lines(passage: Passage) -> tuple[int, int] | None:
-    """Return the first and last line of a passage of a file."""
+    """Return the first and last line of a file's passage; None: the passage is of no file."""
     first, last = passage.source.get("first_line"), passage.source.get("last_line")
     return (first, last) if isinstance(first, int) and isinstance(last, int) else None
 
@@ -322,7 +322,9 @@ def _add_turn(message: Message, turn: Candidate, collection: Candidates, **facts
 
 
 def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: Candidates) -> None:
-    """Add the newest turns out of view, the person's before the agent's, to fill the budget.
+    """Add the newest turns out of view, the person's before the agent's, until the budget is full. Messages from
+    outside, and answers to them, are left out: all that the agent writes after reading them would count as from
+    outside.
 
     Messages with sources outside, and an agent's answers behind them, are left out: with them in its context, all that
     the agent writes would have these sources, without anybody having asked for them.

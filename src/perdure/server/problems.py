@@ -65,7 +65,7 @@ def _path(loc: Sequence[str | int]) -> str:
 
 
 def _line(place: str, errors: Sequence[Mapping[str, Any]]) -> str:
-    """The problem of one field, with its value unless that is secret."""
+    """Return the problem of one field, with its value unless that is secret."""
     texts = list(dict.fromkeys(map(_text, errors)))
     if len(texts) > 1 and all(text.startswith(_EXPECTED) for text in texts):
         texts = [_EXPECTED + " or ".join(text.removeprefix(_EXPECTED) for text in texts)]
@@ -83,7 +83,7 @@ def _line(place: str, errors: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _text(error: Mapping[str, Any]) -> str:
-    """The text of one of the validator's errors."""
+    """Return the text of one of the validator's errors."""
     kind, facts = error["type"], error.get("ctx", {})
     if kind in _LENGTHS:
         has = facts.get("actual_length")

@@ -135,7 +135,7 @@ def _derive(text: str) -> tuple[bytes, AESGCM]:
 
 
 def _stamp_of(file: Path) -> tuple[int, ...]:
-    """Numbers of which one differs once the file was written again; empty: there is no file."""
+    """Return numbers that change when the file is written; empty: there is no file."""
     try:
         status = file.stat()
     except OSError:
@@ -158,8 +158,8 @@ def read_key_file(file: Path) -> list[str]:
 
 
 def add_key(file: Path) -> None:
-    """Put a new random key before those of a file. Those stay: older backups need them, and what other processes
-    encrypt before they have seen the new one. Raises: SecretUnreadable."""
+    """Put a new random key before those of a file, which stay for older backups and for what other processes still
+    encrypt with them. Raises: SecretUnreadable."""
     read_key_file(file)  # raises, if it can't be read
     with file.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -182,6 +182,7 @@ def forget_old_keys(file: Path) -> int:
 
 
 def _new_key() -> str:
+    """Return a new random key of 32 bytes in base64."""
     return base64.b64encode(secrets.token_bytes(32)).decode()
 
 

@@ -120,8 +120,8 @@ def distributed() -> Mapping[str, str]:
 
 
 def preparation(table: str | None = None) -> Sequence[str]:
-    """The statements that prepare a table, or with None all, for distribution: after them each of its unique indexes
-    holds the column of distribution."""
+    """Return the SQL that prepares a table (None: all tables) to be distributed over several servers by Citus: all its
+    unique indexes get the column by which rows are distributed."""
     return [statement for name, statement in _preparation() if table in (None, name)]
 
 

@@ -61,7 +61,8 @@ class Store(Protocol):
     async def mark(self) -> str:
         """A text that changes with every commit, of this process and of others. It costs next to nothing to read."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the store; work that was begun is finished."""
 
 
 class StoreBase:

@@ -40,8 +40,7 @@ T = TypeVar("T", bound=Table)
 
 
 class Tx:
-    """The verbs of one organisation on one connection. It holds no state of its own, so one serves many
-    transactions."""
+    """The verbs of one organisation on one connection. It has no state, so it serves many transactions."""
 
     def __init__(self, db: Database, org_id: OrgId = DEFAULT_ORG, limits: Limits = DEFAULT_LIMITS) -> None:
         self.org_id, self.limits, self._db = org_id, limits, db

@@ -51,12 +51,15 @@ class Metrics:
         self._models: set[str] = set()
 
         def counter(name: str, what: str, *labels: str) -> Counter:
+            """Return a new counter of the registry."""
             return Counter(f"perdure_{name}", what, labels, registry=registry)
 
         def histogram(name: str, what: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            """Return a new histogram of the registry."""
             return Histogram(f"perdure_{name}", what, labels, registry=registry, buckets=buckets)
 
         def gauge(name: str, what: str) -> Gauge:
+            """Return a new gauge, summed over processes."""
             return Gauge(f"perdure_{name}", what, registry=registry, multiprocess_mode="livesum")
 
         self.requests = counter("http_requests_total", "Requests by route.", "method", "route", "status")

@@ -157,7 +157,7 @@ class Spans:
         }
 
     def _end(self, span: Span, work: Work) -> None:
-        """Set the attributes of a span that are known at the end of its work."""
+        """Set the attributes of a span that are known only when its work ends."""
         match work:
             case RunWork():
                 if work.stop_reason:
@@ -230,7 +230,7 @@ def _put_usage(span: Span, usage: Usage) -> None:
 
 
 def _parts(parts: tuple[Part, ...]) -> list[dict[str, Any]]:
-    """Return the parts of a message in the conventions' shape; of pictures only that there is one."""
+    """Return the parts of a message in the shape of the conventions; pictures are only mentioned."""
     shapes: list[dict[str, Any]] = []
     for part in parts:
         match part:

@@ -23,7 +23,7 @@ Line = ModelReply | ModelError | Callable[[ModelRequest], ModelReply]
 
 
 def says(text: str, *, usage: Usage | None = None) -> ModelReply:
-    """Return a reply of text, which ends the run."""
+    """Return a reply with this text and no calls, which ends the run."""
     return ModelReply(parts=(Text(text),), usage=usage or Usage(input_tokens=10, output_tokens=2))
 
 

@@ -73,6 +73,7 @@ def tool(
     options = {"name": name, "idempotent": idempotent, "parallel": parallel, "timeout_s": timeout_s}
 
     def mark(function: F) -> F:
+        """Store the options on the function."""
         setattr(function, _MARK, options)
         return function
 

@@ -256,6 +256,7 @@ def hook(
     check_hook(info)
 
     def mark(function: F) -> F:
+        """Store the options on the function."""
         setattr(function, _MARK, info if name else replace(info, name=getattr(function, "__name__", "hook")))
         return function
 

@@ -19,8 +19,8 @@ WAS = "was"
 
 
 class SavedMeanwhile(Conflict):
-    """Somebody else saved what a form changes. `choice` has the data of `_conflict.html`: the `fields` are those of
-    `three_ways`, `hidden` what the form sends beside them; `keeps_more`: it changes other fields, too."""
+    """Somebody else has saved the fields that a form changes. `choice`: data of `_conflict.html`; its `fields` come
+    from `three_ways`, `hidden` is what else the form sends; `keeps_more`: it changes further fields."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class SavedMeanwhile(Conflict):
 
 
 def three_ways(name: str, label: str, *, base: str, theirs: str, mine: str) -> dict[str, Any]:
-    """A field of `_conflict.html`: both texts and their differences from `base`, and of a text of several lines the
-    merged one, with whether every place of it is certain."""
+    """Return a field for `_conflict.html`: both texts, their differences from `base`, and for a text of several lines
+    the merged one, with whether the merge had no conflict."""
     merged = merge_lines(base, mine, theirs, names=MARKS)
     return {
         **{"name": name, "label": label, "is_text": not TEXTS.isdisjoint((name, name.partition(":")[0]))},
@@ -53,8 +53,8 @@ NO_LABELS: Mapping[str, str] = {}
 
 
 def changed_fields(form: Mapping[str, str], now: Mapping[str, str], labels: Mapping[str, str] = NO_LABELS) -> set[str]:
-    """The fields of a form that whoever sent it has changed, of those in `now`, which has what they would be filled
-    with now; all, if the form has no `was`. `labels`: what people call a field that has another name.
+    """Return the fields of `now` (the current values) that the sender of a form has changed; all, if the form has no
+    `was`. `labels`: field -> its name for people. Raises: SavedMeanwhile: somebody else changed some of them too.
 
     Raises: SavedMeanwhile: somebody else changed some of them too.
     """

@@ -58,6 +58,7 @@ def markdown_html(text: str) -> str:
 
 @functools.lru_cache(maxsize=512)
 def _cached(text: str) -> str:
+    """Return the HTML of a Markdown text, remembered for texts that are shown often."""
     return _render(text)
 
 
@@ -69,7 +70,7 @@ def _render(text: str) -> str:
 
 
 class LiveMarkdown:
-    """A Markdown text that is still being written. What stands before its last block can't change any more."""
+    """A Markdown text that is still being written; only its last block can still change."""
 
     def __init__(self) -> None:
         self._env: MutableMapping[str, Any] = {GOES_ON: True}
@@ -80,7 +81,7 @@ class LiveMarkdown:
         self.tail += text
 
     def render(self) -> tuple[str, str]:
-        """(HTML of the blocks that have ended since the last call, HTML of the one that goes on)."""
+        """Return (HTML of the blocks finished since the last call, HTML of the unfinished block)."""
         if len(self.tail) > CHARS_MAX:
             return "", f"<pre>{escape(self.tail)}</pre>"
         parser, lines = _parser(), self.tail.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -150,7 +151,7 @@ def _inline_math(state: StateInline, silent: bool) -> bool:
 
 
 def _block_math(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    r"""Take the lines from one that begins with `$$` or `\[` to the one that closes it as they are."""
+    """Parse a block of math from a line with `$$` or `\[` to the line that closes it, unchanged."""
     first = state.getLines(start, start + 1, state.blkIndent, False).strip()
     closing = {"$$": "$$", "\\[": "\\]"}.get(first[:2])
     if closing is None or state.is_code_block(start):

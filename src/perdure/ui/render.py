@@ -147,6 +147,7 @@ class Pages:
         """Register the function that loads a page's data; the page shows the features' sections for `sections`."""
 
         def register(load: Load) -> DashboardPage:
+            """Add the page that `load` makes, and the actions of its sections."""
             shown = sections_of(sections)
             page = DashboardPage(load, template, shown, is_live=is_live)
             for section in shown:
@@ -154,6 +155,7 @@ class Pages:
                     self.post(action, shows=page)(act)
 
             async def endpoint(request: Request) -> Response:
+                """Show the page."""
                 return await page.show(request)
 
             self.paths.append(path)
@@ -166,7 +168,10 @@ class Pages:
         """Register an action; after it the page `shows` is shown, with what the action did or why it did not."""
 
         def register(act: Act) -> Act:
+            """Add the route of an action."""
+
             async def endpoint(request: Request) -> Response:
+                """Carry out the action, and show its page with a notice, or the error."""
                 try:
                     notice = await act(request, library_of(request))
                 except PerdureError as error:
@@ -289,7 +294,7 @@ def field_of(form: Mapping[str, str], name: str) -> str:
 
 
 def in_words(error: InvalidInput, titles: Mapping[str, str]) -> InvalidInput:
-    """The error with the title of a field in place of the name, a key of `titles`, with which it begins."""
+    """Return the error with the title of a field in place of its name at the beginning; `titles`: name -> title."""
     name = re.split("[ :]", str(error), maxsplit=1)[0]
     return InvalidInput(titles[name] + str(error)[len(name) :]) if name in titles else error
 
@@ -313,14 +318,14 @@ def agent_of(request: Request, library: AsyncPerdure) -> AsyncAgentById:
 
 
 def sort_of(request: Request) -> str:
-    """The column by which the page in the browser is sorted, which an action on it keeps; empty: none."""
+    """Return the column by which the browser's page is sorted, which an action on it keeps; empty: none."""
     shown = request.query_params if request.method == "GET" else QueryParams(_current_url(request).query)
     return shown.get("sort", "")
 
 
 def in_order(rows: Sequence[Data], request: Request, columns: Mapping[str, str]) -> list[Data]:
-    """The rows in the order of the page's `sort`, a column, with "-" in front the other way round; as they are without
-    one. `columns`: column -> its field. Rows that lack it come last."""
+    """Return the rows sorted by the page's `sort`, a column, descending after "-"; unchanged without it. `columns`:
+    column -> field. Rows without a value come last."""
     sort = sort_of(request)
     name = columns.get(sort.removeprefix("-"))
     if name is None:

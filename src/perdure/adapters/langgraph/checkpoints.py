@@ -258,8 +258,8 @@ class PerdureSaver(OfArchive, base.BaseCheckpointSaver[str]):
     async def _store_value(
         self, name: Sequence[str], tags: Sequence[str], fields: Mapping[str, Any], **values: Any
     ) -> None:
-        """Store `values` as the passage of this name, beside the fields that are JSON already. What is too long for
-        one passage stands in others, which are stored first."""
+        """Store `values` as the passage of this name, beside the fields that are JSON already. Values too long for one
+        passage are split over several, which are stored first."""
         archive = await self._store.archive()
         thread_tag = _tag("thread", name[0])
         metadata: dict[str, Any] = {**fields, "name": list(name)}

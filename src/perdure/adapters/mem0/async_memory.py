@@ -206,8 +206,8 @@ class AsyncMemory(OfGraph):
     async def delete_all(
         self, user_id: str | None = None, agent_id: str | None = None, run_id: str | None = None
     ) -> Result:
-        """Delete all memories of a user, an agent or a run; of several, those that are of all of them. Raises:
-        ValueError: none is given."""
+        """Delete all memories of a user, agent or run; if several are given, the memories that belong to all of them.
+        Raises: ValueError: none is given."""
         scope = fields.scope_of({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
         if not scope:
             raise ValueError("nothing says whose memories to delete: give user_id, agent_id or run_id, or call reset()")
@@ -258,7 +258,7 @@ class AsyncMemory(OfGraph):
         return results
 
     async def _add_verbatim(self, message: Mapping[str, Any], scope: Mapping[str, str], end: datetime | None) -> Result:
-        """Store a message as one fact, as it is; `end`: when it ends to be true."""
+        """Store a message as one fact, word for word; `end`: when the fact ceases to be true."""
         scope = {**fields.with_name(scope, message), "role": message["role"]}
         hit = await (await self._facts()).add_fact(
             message["content"],
@@ -277,7 +277,7 @@ class AsyncMemory(OfGraph):
         }
 
     async def _delete_where(self, scope: Mapping[str, str]) -> None:
-        """Delete the memories of this scope, also those that are over, and the texts from which they were extracted."""
+        """Delete this scope's memories, also those no longer true, and the texts they were extracted from."""
         await (await self._facts()).delete_episodes(scope)
         conditions = _conditions(scope, True)
         while page := await (await self._facts()).list(limit=PAGE, **conditions):

@@ -29,7 +29,7 @@ def item(fact: Fact, created_at: datetime, score: float | None = None, *, home: 
     }
     if score is not None:
         result["score"] = score
-    return {**result, **_shown(fact, home)}
+    return {**result, **_scope_fields(fact, home)}
 
 
 def metadata_of(fact: Fact) -> Mapping[str, Any]:
@@ -44,7 +44,7 @@ def metadata_of(fact: Fact) -> Mapping[str, Any]:
 def fields_of(fact: Fact, created_at: datetime, home: tzinfo) -> Mapping[str, Any]:
     """Return the fields with which filters are compared: metadata, ids and times, in the form of `item`."""
     times = {"created_at": created_at.isoformat(), "updated_at": fact.created_at.isoformat()}
-    return {**metadata_of(fact), **_shown(fact, home), **times}
+    return {**metadata_of(fact), **_scope_fields(fact, home), **times}
 
 
 def scaled(hits: Sequence[FactHit]) -> Sequence[tuple[FactHit, float]]:
@@ -79,8 +79,8 @@ def history_items(versions: Sequence[Fact]) -> list[Result]:
     return [{**one, "created_at": versions[0].created_at.isoformat()} for one in items]
 
 
-def _shown(fact: Fact, home: tzinfo) -> Mapping[str, Any]:
-    """Return the ids in a memory's scope, and its last day in the zone `home`, if it has one."""
+def _scope_fields(fact: Fact, home: tzinfo) -> Mapping[str, Any]:
+    """Return the ids of a memory's scope and, if it has one, its last day in the time zone `home`."""
     shown: dict[str, Any] = {name: fact.scope[name] for name in SHOWN if name in fact.scope}
     if fact.invalid_at is not None:
         shown["expiration_date"] = local(fact.invalid_at - timedelta(microseconds=1), home).date().isoformat()

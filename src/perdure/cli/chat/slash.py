@@ -77,6 +77,7 @@ def _command(usage: str) -> Callable[[Run], Run]:
     """Add a command, whose help is the docstring of its function."""
 
     def add(run: Run) -> Run:
+        """Register the function as the command, with its docstring as help."""
         text = (run.__doc__ or "").rstrip(".")
         COMMANDS[usage.partition(" ")[0]] = Command(usage, text[:1].lower() + text[1:], run)
         return run

@@ -149,8 +149,8 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
 async def _traits_of_store(
     settings: Settings, registry: app.ModelRegistry, checks: Sequence[Check]
 ) -> AsyncIterator[None]:
-    """While the block runs, the registry has the traits of models that the store knows, and the store gets those that
-    the registry learns. A store that can't be written, or would be upgraded, as `checks` say, is left alone."""
+    """Inside the context, give the registry the traits of models that the store knows, and store those that it learns.
+    A store that `checks` report as read-only or to be upgraded is not touched."""
     can_be_written = any((check.name, check.status) == ("writing", "ok") for check in checks)
     async with contextlib.AsyncExitStack() as stack:
         with contextlib.suppress(PerdureError):

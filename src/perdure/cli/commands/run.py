@@ -39,8 +39,7 @@ def group_names(incomplete: str) -> Iterator[tuple[str, str]]:
 
 
 def _newest_rows(table: str, columns: str) -> Sequence[tuple[Any, ...]]:
-    """These columns of the newest rows of a table that are not hidden, for completion in a shell. A store that is
-    missing or can't be read gives no rows: there is nowhere to show an error."""
+    """Return columns of a table's newest visible rows, for completion in a shell; none if it can't be read."""
     import sqlite3
     from contextlib import closing, suppress
 
@@ -137,6 +136,7 @@ def store_option(*, hidden: bool) -> Any:
             hidden=hidden,
         ),
     ) -> None:
+        """Take the option `--store`."""
         raise AssertionError("unreachable: it lends its option")
 
     return typer.main.get_command(one).params[0]
@@ -149,6 +149,7 @@ def _set_store(context: typer.Context, address: str | None) -> None:
     before = os.environ.get("PERDURE_STORE")
 
     def put_back() -> None:
+        """Restore the variable PERDURE_STORE."""
         os.environ.pop("PERDURE_STORE")
         if before is not None:
             os.environ["PERDURE_STORE"] = before
@@ -199,6 +200,7 @@ def command(
     """
 
     def register(work: Work) -> Work:
+        """Register the function as the command."""
         if not for_work(work.__module__):
             _callbacks[work.__module__][name] = _callback(name, work, json=json, loop=loop, needs=needs)
         return work
@@ -209,8 +211,7 @@ def command(
 def _callback(
     command: str, work: Callable[..., Any], *, json: bool, loop: Callable[[], Any], needs: Mapping[str, Any]
 ) -> Callable[..., None]:
-    """What typer calls for the command of this name, whose function is `work`: it imports the module of `work` anew, to
-    run it; see `command`."""
+    """Return the function that typer calls for a command: it imports the module of `work` anew and runs it."""
     opened = [name for name in ("view", "perdure", "access") if work.__annotations__.pop(name, None)]  # not imported
     hints = get_type_hints(work, include_extras=True)
     agents = [name for name, hint in hints.items() if IS_AGENT in getattr(hint, "__metadata__", ())]
@@ -233,6 +234,7 @@ def _callback(
     needed = Needs(given=opened, agents=agents, command=command, places=places, **first | dict(needs))
 
     def run(**arguments: Any) -> None:
+        """Check the arguments, then run the command's function with them."""
         for is_wrong, why, about in needed.refuses:
             if is_wrong(arguments):
                 raise typer.BadParameter(why.format(**arguments), param_hint=about)
@@ -250,7 +252,7 @@ def _callback(
 
 
 def _is_argument(about: object) -> bool:
-    """Whether what is said about a parameter makes it an argument that is given by its place."""
+    """Whether the annotation of a parameter makes it a positional argument of the command."""
     return isinstance(about, typer.models.ArgumentInfo)
 
 

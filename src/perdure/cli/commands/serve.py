@@ -220,6 +220,7 @@ async def _serve(config: ServerConfig, view: TextView, *, browse: bool, files: W
             about["note"] = str(error)  # a local model server can start later
 
         def ready(url: str) -> None:
+            """Show that the server is ready, or tell it to the supervisor."""
             if files is None:
                 _show_ready(url, about, config, view, browse=browse)
             else:
@@ -241,8 +242,8 @@ async def _serve(config: ServerConfig, view: TextView, *, browse: bool, files: W
 
 
 async def open_library(settings: Settings, files: WorkerLine | None) -> AsyncPerdure:
-    """The open store. A worker in the place of one that died waits for a database that is away: it was there when the
-    server started, and to end would be to take the other workers down. Raises: PerdureError."""
+    """Open the store. A worker that replaces a dead one waits for the database, as its end stops the others. Raises:
+    PerdureError."""
     pause_s, is_logged = WAIT_S, False
     while True:
         try:

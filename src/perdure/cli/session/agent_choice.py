@@ -222,7 +222,7 @@ async def find_last_agent(perdure: AsyncPerdure) -> AsyncAgent | None:
 
 
 async def _find_agent(view: Output, perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:
-    """The agent of this name, or the one used last; None if there is none, or none yet of the `new` name."""
+    """Return the agent of this name, else the one used last; None: there is none, or the `new` name is free."""
     if name is None:
         return await find_last_agent(perdure)
     try:

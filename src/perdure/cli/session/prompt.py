@@ -125,7 +125,7 @@ class PromptLines:
                 self._mark_pastes(False)
 
     def _mark_pastes(self, wanted: bool) -> None:
-        """Have the terminal mark pasted text between two prompts, or not: the lines of a paste are one message."""
+        """Turn the terminal's marking of pastes on or off, so that a pasted text is one message."""
         output = self._session.output
         if self.prefills:
             (output.enable_bracketed_paste if wanted else output.disable_bracketed_paste)()

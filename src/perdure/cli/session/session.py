@@ -84,8 +84,7 @@ class ChatSession:
         return self._source.interactive
 
     async def run(self) -> int:
-        """Handle texts until they end, and return the exit code: 0, or without a person 1 if something failed and 3 if
-        calls wait for a decision."""
+        """Handle texts until they end; return the exit code: without a person 1 for a failure, 3 for waiting calls."""
         with self._interruptible(), self._source.keep_keys(self.interrupt):
             if self._source.interactive:  # calls that wait since an earlier chat
                 with self._show_errors():
@@ -98,8 +97,8 @@ class ChatSession:
         return self._exit_code()
 
     async def send(self, text: str, options: RunOptions = NO_OPTIONS) -> int:
-        """Send one message, also if it begins with /, and return the exit code; of the options of its run the model
-        with its reason and the tools count."""
+        """Send one message, also one that begins with /; of `options` only the model and tools count. Return the exit
+        code."""
         with self._interruptible(), self._show_errors():
             await self.say(text, options)
         return self._exit_code()

@@ -59,8 +59,11 @@ OPEN_ORGANISATION: Point[[AsyncPerdure, str], AbstractAsyncContextManager[AsyncP
 
 
 class HasId(Protocol):
+    """A thing with an id."""
+
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """The id."""
 
 
 Item = TypeVar("Item", bound=HasId)
@@ -75,8 +78,7 @@ def standard_view(*, as_json: bool = False, interactive: bool = False) -> Output
 async def run_work(
     work: Callable[..., Awaitable[int | None]], needs: Needs, *, as_json: bool = False, **arguments: Any
 ) -> int:
-    """Run the work of a command with its view, its arguments and what it needs, show an error, and return the exit
-    code."""
+    """Run a command's function with its view, arguments and needs; show errors; return the exit code."""
     view = standard_view(as_json=as_json)
     try:
         async with _open_needs(view, needs, arguments) as found:
@@ -118,8 +120,8 @@ async def _open_needs(view: Output, needs: Needs, arguments: Mapping[str, Any]) 
 async def _find_swapped(
     perdure: AsyncPerdure, needs: Needs, arguments: Mapping[str, Any], name: str
 ) -> NotFound | None:
-    """The error of a command with its arguments in the wrong order, which says the right one; None: nothing else that
-    was given names an agent. `name`: the argument that names none."""
+    """Return the error that shows the right order of arguments, if another argument than `name` names an agent; else
+    None. `name`: the argument that should have named one."""
     given = [(place, word) for place in needs.places for word in _words(arguments[place])]
     for place, word in given:
         if place == name or (name not in needs.places):
@@ -409,8 +411,7 @@ class InputLines:
 
 @contextmanager
 def output_lines(view: Output, name: str, *, overwrite: bool) -> Iterator[Callable[[str], None]]:
-    """A function that writes one line to a file, which appears under its name when all are written, or for `-` to
-    stdout.
+    """Give a function that writes a line to a file, which appears when all are written, or with `-` to stdout.
 
     Raises: InvalidInput: the file can't be written, or it exists.
     """

@@ -180,7 +180,7 @@ def explanation_shape(explanation: Explanation) -> dict[str, Any]:
 
 
 def _view_shape(window: ContextOverview | Explanation) -> dict[str, Any]:
-    """What is in view: how many messages, behind which summaries, and which of them only in part."""
+    """The messages in view, for JSON: how many, which summaries stand for older ones, which are shown in part."""
     return {
         "messages": window.message_count,
         "summaries": list(window.nodes),

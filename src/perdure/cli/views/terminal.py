@@ -257,7 +257,7 @@ class LineWrapper:
         return written
 
     def _place(self, token: str, width: int) -> str:
-        """The text to write for a token: with the space or line break before it; moves the column."""
+        """Return what to write for a token, with the space or line break before it, and move the column."""
         if token == "\n":
             gap = self._place_space(width)
             self.column, self._space = 0, ""
@@ -286,8 +286,8 @@ class LineWrapper:
 
 
 def display_indexes(text: str, width: int) -> list[int]:
-    """Where each character of a line, and its end, stands in a text that spaces fill up to the end of a row, so that a
-    word which a row has no room for begins the next one. A space that has no room stands where the next word does."""
+    """Return where a terminal of `width` cells shows each character of a line, and the line's end, counted in cells
+    from its start. A word that does not fit a row is moved to the next one; spaces at the end of a row take no cell."""
     indexes: list[int] = []
     shift = column = 0
     for match in _TOKEN.finditer(text):

@@ -84,7 +84,7 @@ def price(dollars: float | None) -> str:
 
 
 def place(passage: Passage) -> str:
-    """Where a passage is from: file and lines, or an archive."""
+    """Where a passage comes from: file and lines, or its archive."""
     source = passage.source
     if "file_name" not in source:
         return "archive"
@@ -148,8 +148,7 @@ def snippet(text: str, query: str) -> tuple[str, list[tuple[int, int]]]:
 
 
 def match_spans(text: str, query: str) -> list[tuple[int, int]]:
-    """(start, end) of each match of `query` in `text`: words of equal stem, or equal pairs of characters in scripts
-    without spaces."""
+    """Return (start, end) of the matches of `query` in `text`: words of equal stem, or equal pairs of characters."""
     tokens = set(stems(query))
     pairs = {token for token in tokens if len(token) == 2 and not token.isascii()}
     spans: list[tuple[int, int]] = []
@@ -184,8 +183,8 @@ class AgentRow:
 
 @dataclass(frozen=True, slots=True)
 class ConversationRow:
-    """A conversation in a list. `first_text` is its first message, empty where it has a summary; the chat continues the
-    `current` one."""
+    """A conversation in a list. `first_text`: its first message, if it lacks a summary; `current`: the chat is in
+    it."""
 
     info: Conversation
     first_text: str

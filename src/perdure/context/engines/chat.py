@@ -90,8 +90,7 @@ def plan(
     count: Callable[[str], int] | None = None,
     can_open: bool = True,
 ) -> Window:
-    """Return the window of a chat's next request: that of the request before, as long as that fits, so that the
-    provider's cache stays valid.
+    """Return the window of a chat's next request: the former one, for the provider's cache, as long as that fits.
 
     Args:
         messages: the whole chat; messages are only ever added at its end.
@@ -141,9 +140,11 @@ class _Counter:
     _count: Callable[[str], int]
 
     def count(self, text: str) -> int:
+        """Return the number of tokens."""
         return self._count(text)
 
     def at_least(self, text: str) -> int:
+        """Return a lower bound of the tokens; the caller's counter promises none."""
         return 0
 
 
@@ -222,7 +223,7 @@ def _text(message: ChatMessage) -> str:
 
 
 def _row(message: ChatMessage, place: int, run_seq: int, tool_names: dict[str, str], counter: TokenCounter) -> Message:
-    """Return a message as row number `place`. `tool_names`: call id -> its tool, of the messages so far. Raises:
+    """Return a message as the log row number `place`. `tool_names`: call id -> tool of earlier calls. Raises:
     InvalidInput."""
     role: Literal["system"] | Role | None = _ROLES.get(str(message.get("role")))
     if role is None and message.get("role") in _SYSTEM:

@@ -91,8 +91,7 @@ class ContextEngine:
     def after_subagent(
         self, conversation: EngineConversation, agent_id: AgentId, reply: Sequence[str], error: str | None
     ) -> Awaitable[None] | None:
-        """Learn what the other agent said, message by message, or why it said nothing. Where the reply is not waited
-        for, both are empty."""
+        """Learn what the other agent said, message by message, or why it said nothing; both empty if nobody waits."""
 
     def dispose(self) -> Awaitable[None] | None:
         """Release what the engine holds: the process is about to end."""
@@ -148,8 +147,7 @@ class StubResults(Compressor):
         self._keep, self._chars = keep_results, chars
 
     def shorten(self, situation: Situation) -> Stub | None:
-        """Return the stubs of all older results that take less room as stubs; None: there are none, or none can be
-        opened."""
+        """The stubs of all older results that take less room as stubs; None: there are none, or none can be opened."""
         if not situation.can_open:
             return None
         results = [row for row in (*situation.pinned, *situation.rows) if row.role == "tool"]
@@ -179,8 +177,8 @@ class Extract(Compressor):
 
 
 class Composition(ContextEngine):
-    """When a request does not fit, the compressor shortens what it can, then the assembler plans, whose callbacks it
-    has."""
+    """A context engine made of two: if a request does not fit, the compressor shortens texts first; if that is not
+    enough, the assembler plans what leaves. Callbacks go to the assembler."""
 
     def __init__(self, assembler: ContextEngine, compressor: Compressor) -> None:
         self.assembler, self.compressor = assembler, compressor
@@ -192,19 +190,22 @@ class Composition(ContextEngine):
                 setattr(self, name, getattr(assembler, name))
 
     def assemble(self, situation: Situation) -> Plan | None:
+        """Return the assembler's plan, with the compressor's summary."""
         return self._with_summary(situation, self.assembler.assemble(situation))
 
     def plan(self, situation: Situation) -> Plan | None:
+        """Return what the compressor can shorten, else the assembler's plan; None if the request fits."""
         if situation.certificate.fits:
             return None
         shorter = self.compressor.shorten(situation)
         return shorter or self._with_summary(situation, self.assembler.plan(situation))
 
     def overrides(self, name: str) -> bool:
+        """Whether this engine has its own version of a method; for `assemble` the assembler decides."""
         return self.assembler.overrides(name) if name == "assemble" else super().overrides(name)
 
     def _with_summary(self, situation: Situation, next_plan: Plan | None) -> Plan | None:
-        """Return the plan with the compressor's summary of what leaves, if it writes one."""
+        """Return the plan with the compressor's summary of the messages that leave, if it writes one."""
         if not isinstance(next_plan, Evict) or not next_plan.atoms or next_plan.prepared or next_plan.text is not None:
             return next_plan
         return replace(next_plan, text=self.compressor.summarise(situation, next_plan))

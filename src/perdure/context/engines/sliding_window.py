@@ -91,8 +91,8 @@ def evict_count(situation: Situation, count: int, *, absorbs: bool) -> Evict | N
 
 
 def leaving_by(engine: ContextEngine, situation: Situation) -> list[Message]:
-    """Return the messages that the next plan of a pure engine takes out of the view, oldest first: the plan before an
-    answer to one more message, else that for a message that fills the window."""
+    """Return the messages that the engine's next plan takes out of view, oldest first: the plan for one more message if
+    that has to compact, else the plan for a message that fills the window."""
     if not situation.rows:
         return []
     coming = replace(unlogged_message("user", "…"), seq=situation.rows[-1].seq + 1)
@@ -125,6 +125,7 @@ class SlidingWindow(ShippedEngine):
     owns_compaction = True
 
     def plan(self, situation: Situation) -> Plan | None:
+        """Return Perdure's own plan, with the share of messages that this engine evicts."""
         share = self.share(situation)
         # Perdure's plan cuts what is too large by itself, and finds a floor; only its evictions are replaced.
         found = plan(replace(situation, prepared=(), keep_share=min(0.9, 1 - share)))
@@ -143,7 +144,7 @@ class SlidingWindow(ShippedEngine):
 
 
 class RecursiveSummary(SlidingWindow):
-    """`sliding_window`, but each summary takes the place of the one before, which it was made from."""
+    """`sliding_window`, but each summary is made from the one before it and replaces it."""
 
     name = "recursive_summary"
     absorbs = True
@@ -161,13 +162,14 @@ class RecursiveSummary(SlidingWindow):
         self._own_share = float(share)
 
     def share(self, situation: Situation) -> float:
+        """Return the share of messages to evict: the agent's setting, else this engine's own."""
         share = situation.compaction.evict_share
         return self._own_share if share is None else share
 
 
 class MessageBuffer(RecursiveSummary):
-    """When more messages are in view than the limit, all but the newest leave, behind one summary, up to a user's
-    message. A window that is full before that is handled as by `recursive_summary`."""
+    """Keeps at most a fixed number of messages in view: beyond it, all but the newest leave behind one summary, up to a
+    user's message. If the window fills before that, `recursive_summary` decides."""
 
     name = "message_buffer"
 
@@ -190,8 +192,7 @@ class MessageBuffer(RecursiveSummary):
         self._limit, self._least = limit, least
 
     def assemble(self, situation: Situation) -> Evict | None:
-        """Evict the oldest messages if more than the limit are in view, up to a user's message; None: they are not
-        more."""
+        """Evict the oldest messages, up to a user's message, if more than the limit are in view; else None."""
         rows = [row for row in (*situation.pinned, *situation.rows) if row.kind == "message"]
         if len(rows) <= self._limit:
             return None

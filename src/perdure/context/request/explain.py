@@ -241,8 +241,7 @@ def _overlap(start: int, end: int, first: int, last: int) -> int:
 
 
 def share_out(amounts: Sequence[int], total: int) -> list[int]:
-    """Divide `total` in proportion to the amounts, in whole numbers that sum to it; the largest remainders round up.
-    All zeros if the amounts are."""
+    """Divide `total` in proportion to the amounts into whole numbers with that sum, by largest remainders."""
     whole = sum(amounts)
     if whole <= 0:
         return [0] * len(amounts)
@@ -315,7 +314,7 @@ def _common_length(old: Sequence[object], new: Sequence[object]) -> int:
 
 
 def _place(lines: Sequence[str], index: int) -> str:
-    """Describe a canonical line in a few words."""
+    """Return a short description of where a line of the canonical request stands."""
     line = lines[index]
     names = (
         ('{"tool":', "a tool"),
@@ -332,7 +331,7 @@ def _place(lines: Sequence[str], index: int) -> str:
 
 
 class _Steps:
-    """The work that is left for all comparisons of one diff, in steps as `diff_steps` counts them."""
+    """The comparisons that one diff may still make, counted as in `diff_steps`."""
 
     def __init__(self) -> None:
         self.left = 2 * DIFF_STEPS
@@ -354,7 +353,7 @@ def _limit_lines(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _diff_lines(old: list[str], new: list[str], common: int, steps: _Steps) -> Iterator[str]:
-    """Yield the different lines with one equal line before and after, each shortened; the status is last."""
+    """Yield the changed lines with one unchanged line before and after, each shortened."""
     tails = tuple(lines.pop() if lines[-1].startswith(_TAIL) else "" for lines in (old, new))
     end = min(_common_length(old[common:][::-1], new[common:][::-1]), min(len(old), len(new)) - common)
     # Most lines are equal at both ends, so only the middle is compared.

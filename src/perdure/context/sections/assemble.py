@@ -38,8 +38,7 @@ MEMORY_PLACEHOLDER = "{CORE_MEMORY}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """The counts of memory out of view. `tags` are the most used tags of the archive, most used first. `more`: what
-    else a status counts, as (name, count)."""
+    """Counts of memory out of view. `tags`: the archive's most used; `more`: further counts, as (name, count)."""
 
     messages: int = 0
     passages: int = 0
@@ -49,8 +48,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a prefix is sent: the agent, the conversation (`default` is the agent's first), and when it was compiled,
-    in the agent's time zone."""
+    """Where a prefix is sent: agent, conversation (`default`: the first), and when it was compiled, in the agent's
+    zone."""
 
     agent_id: AgentId
     conversation: str
@@ -87,8 +86,7 @@ def compile_system(
 
 
 def compile_opening(counts: Counts, place: Place, *, marker: str) -> str:
-    """Build the opening, which differs between conversations: the place of the prefix, counts of memory, the marker if
-    any."""
+    """Build the opening, which differs between conversations: the prefix's place, counts of memory, the marker."""
     if counts.tags:
         tags = [without_marker(tag, marker) if marker else tag for tag in counts.tags]
         counts = replace(counts, tags=tuple(tags))
@@ -192,7 +190,8 @@ class View:
         return self.rows[-1].seq + 1 if self.rows else self.prefix.from_message_seq
 
     def following(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return those of the conversation's `messages` (in order) after the view's own; none if there is a gap.
+        """Return the conversation's messages that come after the last one of the view; none if numbers between are
+        missing. A gap means a row of another conversation, or one that the caller has not read.
 
         An agent's rows are numbered without gaps, so a gap is a row of another conversation, or one that the caller
         has not read.
@@ -287,8 +286,7 @@ def check_legal(messages: Sequence[Message]) -> None:
 
 
 def canonical(request: ModelRequest) -> bytes:
-    """Return the canonical form of a request: tools, system, opening, messages, tail, one JSON line each. Equal bytes
-    mean equal requests."""
+    """Return the canonical form of a request, one JSON line for each part. Equal bytes mean equal requests."""
     head = _head_bytes(request.tools, request.system, request.opening)
     return head + _message_bytes(request.messages) + _tail_bytes(request.tail)
 
@@ -299,7 +297,7 @@ def digest_of(request: ModelRequest) -> str:
 
 
 def _head_bytes(tools: Sequence[Mapping[str, Any]], system: str, opening: str) -> bytes:
-    """Return the lines of the tools, of the system text, and of the opening if there is one."""
+    """Return the first bytes of a request: tools, system text and, if there is one, the opening."""
     texts = ({"system": system}, *(({"opening": opening},) if opening else ()))
     lines = [sorted_json(line) for line in (*({"tool": tool} for tool in tools), *texts)]
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
@@ -389,7 +387,7 @@ def blocks_in_words(blocks: Sequence[Block]) -> str:
 
 
 def _block_xml(block: Block, labels: Set[str]) -> str:
-    """Render one block; `labels` are those of all blocks, whose tags no text may hold."""
+    """Render one block; `labels`: those of all blocks, whose tags must not appear in its text."""
     metadata = [f"- chars_current={len(block.value)}", f"- chars_limit={block.limit_chars}"]
     if block.read_only:
         metadata.insert(0, "- read_only=true")

@@ -60,6 +60,7 @@ def render_first_fit(widths: Sequence[int], most: int, render: Callable[[int, in
     """Return `render(width, count)` for the first width at which an item fits, with as many items as fit; else None."""
 
     def fits(width: int, count: int) -> bool:
+        """Whether the answer fits with texts of this width and so many entries."""
         return budget.fits(render(width, count))
 
     for width in widths:
@@ -112,8 +113,8 @@ def parse_lines(text: str) -> LineSpan:
 
 
 def _span(text: str, argument: str, how: str, least: int = 1) -> RowSpan:
-    """Parse `20..30`, `20..`, `..30` or `20`, from `least`. Raises: ToolError: it names the tool's `argument`, and says
-    with `how` what to write."""
+    """Parse `20..30`, `20..`, `..30` or `20`, from `least`. Raises: ToolError: names `argument`, and `how` to write
+    it."""
     plain = "".join(text.split()).strip("\"'`")
     match, problem = _SPAN.fullmatch(plain), "can't be used"
     if match is not None:
@@ -187,6 +188,7 @@ def show_message(message: Message, span: LineSpan, budget: Budget, *, zone: tzin
     for title_line in (title, ""):
 
         def render(excerpt: str, go_on: str, title_line: str = title_line) -> str:
+            """Return the answer with an excerpt and the argument that continues it."""
             return _answer(title_line, excerpt, f'[Go on: lines="{go_on}"]' if go_on else "")
 
         if (answer := _excerpt(lines, span, render, budget)) is not None:
@@ -206,8 +208,8 @@ def check_lines(message: Message, lines: Sequence[str], span: LineSpan) -> None:
 
 
 def _excerpt(lines: Sequence[str], span: LineSpan, render: Callable[[str, str], str], budget: Budget) -> str | None:
-    """Return `render(lines, lines_argument_for_the_rest)` for as many numbered lines as fit; None if nothing fits. A
-    line that does not fit by itself is shown in part."""
+    """Return `render(excerpt, rest)` for as many numbered lines as fit, where `rest` is the `lines` argument that
+    continues; None if nothing fits. A line too long to fit alone is shown in part."""
     first, last = span.first, len(lines) if span.last is None else min(span.last, len(lines))
     if span.from_char is None:
         numbered, chars = [], 0
@@ -218,6 +220,7 @@ def _excerpt(lines: Sequence[str], span: LineSpan, render: Callable[[str, str], 
             numbered.append(f"{number}| {lines[number - 1]}")
 
         def render_lines(count: int) -> str:
+            """Return the answer with the first `count` lines."""
             go_on = f"{first + count}.." if first + count <= len(lines) else ""
             return render("\n".join(numbered[:count]), go_on)
 
@@ -227,6 +230,7 @@ def _excerpt(lines: Sequence[str], span: LineSpan, render: Callable[[str, str], 
     window = line[begin - 1 : begin - 1 + budget.chars if span.upto_char is None else span.upto_char][: budget.chars]
 
     def render_part(count: int) -> str:
+        """Return the answer with the first `count` characters of a line that is too long."""
         if begin + count <= len(line):
             go_on = f"{first}:{begin + count}.."
         else:
@@ -245,7 +249,7 @@ def list_messages(
     title: str, messages: Sequence[Message], render_rest: Callable[[int], str], budget: Budget, *, zone: tzinfo
 ) -> str:
     """Render messages one after the other, as many as fit; a long one is cut, with the arguments that continue it.
-    `render_rest`: how many are shown -> the line about the others. Where no message fits, it is the whole answer."""
+    `render_rest`: number of messages shown -> the line about the rest, which is the whole answer if none fits."""
     for index, share in enumerate(SHARES):
         heading_line = title if index == 0 else ""
         part = Budget(budget.counter, budget.tokens // share)
@@ -267,6 +271,7 @@ def _entry(message: Message, budget: Budget, zone: tzinfo) -> str:
     handle, above = message_handle(message.seq), heading(message, zone)
 
     def render(excerpt: str, go_on: str) -> str:
+        """Return one entry of the list with an excerpt and the argument that continues it."""
         return _answer(above, excerpt, f'[goes on: handle="{handle}", lines="{go_on}"]' if go_on else "")
 
     lines = body_of(message).split("\n")
@@ -284,8 +289,8 @@ def rest_hint(first: int, last: int, middle: int | None, handle: Callable[[int, 
 def list_nodes(
     title: str, nodes: Sequence[SummaryNode], budget: Budget, *, zone: tzinfo, about: Callable[[SummaryNode], str]
 ) -> str:
-    """Render nodes with their texts if these fit, else with `about(node)`, cut, else by their handles. If not even all
-    handles fit, the answer has the `rows` argument for the others."""
+    """Render summary nodes with their texts if these fit; else with a shorter text, `about(node)`; else only their
+    handles. If not even all handles fit, the answer names the `rows` argument that lists the rest."""
 
     def entry(node: SummaryNode, width: int | None) -> str:
         """Return a node with so many characters about it; 0: its handles alone, None: its whole text."""
@@ -306,6 +311,7 @@ def list_nodes(
             return answer
 
     def rows(first: int, last: int) -> str:
+        """Return the `rows` argument for a range of entries."""
         return f'rows="{first}"' if first == last else f'rows="{first}..{last}"'
 
     def render_some(with_title: int, count: int) -> str:

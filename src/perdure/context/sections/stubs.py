@@ -19,7 +19,8 @@ NO_LIMIT = 10**12
 
 
 def apply_stubs(message: Message, stubs: Mapping[int, int]) -> Message:
-    """Return the message as the model sees it: whole, or with as many characters as `stubs` allows its row.
+    """Return the message as the model sees it: whole, or cut to the characters that `stubs` allows its row, two thirds
+    from the beginning. Reasoning gets what the texts leave; if signed it stays whole. Equal input gives equal bytes.
 
     Two thirds of them are from the beginning. Reasoning gets what the texts leave; signed reasoning stays whole. The
     same stub always gives the same bytes.
@@ -54,8 +55,8 @@ def apply_stubs(message: Message, stubs: Mapping[int, int]) -> Message:
 
 
 def cut_result(text: str, chars: int | None, shown_text: str | None) -> str:
-    """Return what a model sees of a tool result, with the longest handle: its message has no number yet. `chars`: how
-    much is shown at most; None: all. `shown_text`: the compressed form; None: there is none."""
+    """Return a tool result as the model will see it, with the longest possible handle, as its message has no number
+    yet. `chars`: most characters shown; None: all. `shown_text`: its compressed form, if there is one."""
     return _cut(text if shown_text is None else shown_text, NO_LIMIT if chars is None else chars, 10**12)
 
 
@@ -72,7 +73,7 @@ def _numbered(result: ToolResult, seq: int) -> str:
 
 
 def stub_chars(message: Message) -> int:
-    """Return how many of the message's characters a stub can hide."""
+    """Return how many characters of the message can be hidden by cutting it: texts, results, unsigned reasoning."""
     return sum(
         min(len(_numbered(part, message.seq)), part.shown_chars or NO_LIMIT)
         if isinstance(part, ToolResult)

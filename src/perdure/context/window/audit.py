@@ -50,8 +50,8 @@ class SourceText:
 
 @dataclass(frozen=True, slots=True)
 class AuditedSummary:
-    """A summary with what it lacked put behind it. `missing`: the required items, with their handles, for which there
-    is no room; `invented`: the names and handles in it that its source does not have."""
+    """A summary after a check against its source, with what it lacked appended. `missing`: required items for which
+    there was no room; `invented`: names and handles in it that the source does not contain."""
 
     text: str
     missing: tuple[str, ...] = ()
@@ -68,6 +68,7 @@ def audit_summary(summary: str, source: SourceText, *, max_tokens: int, counter:
     lacking = _find_missing(summary, source.items)
 
     def render(count: int) -> str:
+        """Return the summary with the first `count` missing items behind it."""
         also = " | ".join(render_items(lacking[:count], source.handle))
         return f"{summary}\n\nAlso: {also}" if count else summary
 

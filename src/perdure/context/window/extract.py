@@ -132,7 +132,7 @@ class _Collector:
         self._repeated: set[str] = set()  # texts of several messages
 
     def add(self, seq: int, text: str, worth: int) -> None:
-        """Add a text of a message; one that is there already gains a little worth."""
+        """Add a text of a message; a repeated text only gains a little worth."""
         item = self._items.get(text)
         if item is None:
             self._items[text] = Item(seq, text, worth)
@@ -396,6 +396,7 @@ def render_extract(extract: Extract, *, max_tokens: int, counter: TokenCounter) 
     order = rank_items(extract)[: max(0, max_tokens)]
 
     def render(count: int) -> str:
+        """Return the first `count` items as lines."""
         return "\n".join(render_items(order[:count]))
 
     return render_most(len(order), render, max_tokens, counter) or clip(render(1), max_tokens, counter).strip()
@@ -416,8 +417,7 @@ def rank_items(extract: Extract) -> list[tuple[str, Item]]:
 
 
 def render_items(chosen: Sequence[tuple[str, Item]], handle: Callable[[int], str] = message_handle) -> list[str]:
-    """Render (field, item) as lines: sentences one by one, details in one line for each message. Each begins with the
-    handle of what it is from."""
+    """Render (field, item) as lines: one per sentence; details of a message on one. Each begins with a handle."""
     sentences: dict[str, list[tuple[int, str]]] = {name: [] for name in _SENTENCES}
     details: dict[int, list[str]] = {}
     sentence_texts: dict[int, list[str]] = {}

@@ -74,15 +74,14 @@ def summary_price(source: int, summary: int) -> float:
 
 
 def expected_calls(runs: Sequence[int], *, runs_max: int = RUNS_MAX) -> float:
-    """Return how many calls a run takes, as the mean of the last runs. `runs`: the number of its run for each of the
-    conversation's calls, newest first."""
+    """Return how many calls a run takes, the mean of the last runs. `runs`: the run of each call, newest first."""
     counts = {run: runs.count(run) for run in list(dict.fromkeys(runs))[:runs_max]}
     return sum(counts.values()) / max(1, len(counts))
 
 
 def pays_to_rewrite(*, removed: int, kept: int, calls: float) -> bool:
-    """Whether the next `calls` save more by not reading `removed` tokens than it costs to write `kept` tokens again.
-    `kept`: the tokens behind the place that changes, which the provider has to cache again."""
+    """Whether the next `calls` save more by not reading `removed` tokens than it costs to cache `kept` tokens again,
+    the tokens behind the place that changes."""
     return removed * READ_PRICE * calls > kept * (WRITE_PRICE - READ_PRICE)
 
 
@@ -127,7 +126,7 @@ def next_preparation(situation: plan.Situation) -> plan.Evict | plan.Merge | Non
 
 
 def plan_leaves(situation: plan.Situation) -> Sequence[plan.Evict]:
-    """Return the evictions whose summaries are to be prepared, oldest first, behind those that are prepared."""
+    """Return the evictions whose summaries to prepare next in the background, oldest first."""
     if not is_due(situation):
         return ()
     settings = situation.summaries
@@ -178,8 +177,8 @@ def _source_tokens(situation: plan.Situation, node: SummaryNode) -> int:
 
 
 def _tail_length(situation: plan.Situation, atoms: Sequence[Atom]) -> int:
-    """Return how many of the newest atoms no leaf covers: the newest always, and those before it within the limits. By
-    default so many that after one more run, as large as the largest in view, they are what an eviction leaves."""
+    """Return how many of the newest atoms get no prepared summary: always the newest, and older ones within the limits.
+    By default enough that after another run as large as the largest in view, they are what an eviction keeps."""
     settings, room = situation.summaries, situation.room_tokens
     most = settings.fresh_tail_tokens
     if most is None:

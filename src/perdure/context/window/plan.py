@@ -74,6 +74,7 @@ class Evict:
 
     @property
     def messages(self) -> tuple[Message, ...]:
+        """The messages that leave."""
         return tuple(message for atom in self.atoms for message in atom.messages)
 
 
@@ -208,8 +209,8 @@ def plan(situation: Situation) -> Plan | None:
 
 
 def _least_tokens(situation: Situation) -> float:
-    """Return the tokens of a request from which all has left that can leave: a lower bound by any tokenizer if the
-    certificate allows to try a request, else the lowest reading of the estimate."""
+    """Return the tokens of a request from which everything has left that can. If the certificate allows a try, a lower
+    bound for any tokenizer; else the lowest reading of the estimate."""
     certificate = situation.certificate
     certain, rows = certificate.fixed_at_least, 0
     for message in _rows_that_stay(situation):
@@ -335,6 +336,7 @@ def split_atoms(situation: Situation) -> tuple[Sequence[Atom], Sequence[Atom]]:
     """Split the atoms into those that may leave, oldest first, and those that can't yet."""
 
     def may_go(atom: Atom) -> bool:
+        """Whether an atom may leave the view."""
         # An answer of an earlier run may have results in this one: approved calls, or calls that the caller ran.
         return atom.upto_seq <= situation.seen_upto or all(row.run_seq != situation.run_seq for row in atom.messages)
 

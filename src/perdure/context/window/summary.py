@@ -126,12 +126,13 @@ def transcript(messages: Sequence[Message], *, max_tokens: int, counter: TokenCo
     if not entries:
         return _first_fit((f"[{whole}: no words]", whole, "…"), max_tokens, counter)
 
-    def over(rung: int) -> bool:
-        return counter.count("\n".join(entry.shown(_LADDER[rung]) for entry in entries)) > max_tokens
+    def render(rung: int) -> str:
+        """Return all entries, their texts cut to the lengths of this rung of the ladder."""
+        return "\n".join(entry.shown(_LADDER[rung]) for entry in entries)
 
-    rung = bisect_left(range(len(_LADDER)), True, key=lambda index: not over(index))
+    rung = bisect_left(range(len(_LADDER)), True, key=lambda index: counter.count(render(index)) <= max_tokens)
     if rung < len(_LADDER):
-        text = "\n".join(entry.shown(_LADDER[rung]) for entry in entries)
+        text = render(rung)
         if counter.count(text) <= max_tokens:
             return text
     user_entries = [index for index, entry in enumerate(entries) if entry.pieces[0][0] == "user"]
@@ -176,7 +177,7 @@ def _indent(text: str) -> str:
 
 
 def _label(name: str) -> str:
-    """Return a name on one line, without what would end the head of a paragraph."""
+    """Return a name on one line, without characters that would end the heading of a paragraph."""
     return " ".join(name.replace("]", ")").split())[:NAME_CHARS]
 
 
@@ -406,8 +407,8 @@ def cut_at_sentence(text: str, max_tokens: int, counter: TokenCounter) -> str:
 
 
 def merge_texts(nodes: Sequence[SummaryNode], *, max_tokens: int, counter: TokenCounter) -> str:
-    """Merge summaries into one text: the first lines of each after its handle, as many as fit, fairly shared. Without
-    room for a line of each, lines are cut, then nodes from both ends and the middle remain."""
+    """Merge summaries into one text: the first lines of each after its handle, as many as fit, shared fairly. If there
+    is no room for one line each, lines are cut first, then only the first and last nodes remain."""
     share = max(24, max_tokens // max(1, len(nodes)) - 16)  # a handle with its range takes up to 16
     units = [[clip(unit, share, counter) for unit in _units(node.text)] for node in nodes]
     order = [

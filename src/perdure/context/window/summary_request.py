@@ -118,7 +118,7 @@ def _name_source(view: View, leaving: Sequence[Message], absorbed: Sequence[Summ
 
 
 def _output_limit(limit_tokens: int) -> int:
-    """Return room for a summary that is a little too long: it is better than one that breaks off."""
+    """Return the limit of output tokens, above the wanted length: a long summary is better than a broken one."""
     return limit_tokens * 3 // 2 + 64
 
 

@@ -93,8 +93,8 @@ class Redactor:
 
     @cached_property
     def like(self) -> str:
-        """A pattern for SQL's LIKE that matches the lower-cased form of each text that holds the needle, and of few
-        others. It misses needles whose letters are of another width."""
+        """The pattern for SQL's LIKE that preselects texts with the needle, in lower case: it finds each such text and
+        few others, but not letters of another width."""
         plain = "".join(one if one.isascii() else " " for one in clusters(" ".join(self._words)))
         words = _ONE_FORM.findall(plain.lower())[:FILTER_WORDS]
         return f"%{'%'.join(words)}%" if words else "%"
@@ -189,12 +189,12 @@ class Redactor:
         return _replace(text, _spans(self._fragments, text, group=1))
 
     def _redact_clipped(self, text: str) -> str:
-        """Return `text`, a summary, without line ends that are the beginning of the needle, where a line was cut."""
+        """Return `text`, a summary, without beginnings of the needle at the ends of lines that were cut."""
         whole = lower_in_place(" ".join(self._words))
         least = CLIPPED_CHARS_MIN if whole.isascii() else CLIPPED_CHARS_MIN // 2
 
         def cut(line: str) -> str:
-            """The line with `REDACTED` in place of the longest beginning of the needle at its end."""
+            """Return the line with `REDACTED` in place of the longest beginning of the needle at its end."""
             shown = line.rstrip(" .…")
             end = lower_in_place(in_usual_width(shown[-CLIPPED_CHARS_MAX:])[0])
             for chars in range(min(len(whole) - 1, len(end)), least - 1, -1):
@@ -233,8 +233,8 @@ class Redactor:
         return ("".join(kept) + text[place:]).rstrip("\n") if kept else text
 
     def mask(self, texts: Sequence[str], *, between: str = "") -> list[str]:
-        """Return `texts`, pieces of one text joined by `between`, with `MASK` for each character of the needle, which
-        may begin in one piece and end in the next. Lengths and lines stay."""
+        """Return `texts`, parts of one text joined by `between`, with `MASK` for each character of the needle, also
+        where it continues from one part into the next. Lengths and lines stay."""
         whole = between.join(texts)
         masked = _replace(whole, _spans(self.pattern, whole), lambda found: re.sub("[^\n]", MASK, found))
         parts, place = [], 0
@@ -244,7 +244,7 @@ class Redactor:
         return parts
 
     def excerpt(self, stored: str, *, chars: int = 60) -> str:
-        """Return the needle with `chars` characters of `stored` on each side, on one line; empty: it is not there."""
+        """Return the needle with `chars` characters of `stored` on each side, on one line; empty: not found."""
         start, end = next(_spans(self.pattern, stored), (0, 0))
         if not end:
             return ""

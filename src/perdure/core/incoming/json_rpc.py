@@ -15,8 +15,8 @@ _LAST_ID = re.compile(
 
 
 def find_id(line: bytes) -> tuple[int | str | None, str]:
-    """Return the id and the method of a message that can't be parsed: those of its outermost object, as far as its
-    beginning has them, and an id at its end; None and an empty text: they are not there."""
+    """Return the id and method of a message that can't be parsed: those of the outermost object, read from its
+    beginning, and an id from its end. Not found: None and an empty text."""
     id: int | str | None = None
     method, depth = "", 0
     for token in _TOKEN.finditer(line, 0, HEAD_BYTES):

@@ -88,7 +88,7 @@ class Principal:
     limits: UseLimits = field(default_factory=UseLimits)
 
     def may(self, needed: Scope) -> bool:
-        """Whether its scope includes this one."""
+        """Whether the principal's scope includes the `needed` one."""
         return includes(self.scope, needed)
 
 

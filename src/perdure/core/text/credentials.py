@@ -149,8 +149,8 @@ _FORM_CHARS, _IN_FORMS = 16, ("://", "private key", "cvv", "cvc")
 
 
 def without_credentials(text: str, *, named: bool = True) -> str:
-    """Return the text with a note in place of each thing that looks like a password, a key or a token; `named`: also of
-    what only a word beside it, such as "password", calls one."""
+    """Return the text with a note in place of each password, key or token; `named`: also of values that only a word
+    beside them, such as "password", gives away."""
     return _hide(text, (), named=named)[0]
 
 
@@ -161,7 +161,7 @@ def without_new_credentials(before: str, after: str) -> str:
 
 
 def _hide(text: str, kept: Collection[str], *, named: bool = True) -> tuple[str, Collection[str]]:
-    """Return (the text with a note in place of each credential that is not in `kept`, the credentials it replaced)."""
+    """Return (the text with a note in place of each credential that is not in `kept`, the credentials replaced)."""
     hidden = dict[str, None]()
 
     def note(match: re.Match[str]) -> str:

@@ -63,7 +63,7 @@ def merge_lines(
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text; an empty text has none."""
+    """Return the lines of a text; none for an empty text."""
     return text.split("\n") if text else []
 
 
@@ -118,7 +118,8 @@ def _apply(lines: Sequence[str], first: int, last: int, changes: Sequence[_Chang
 def _apply_both(
     lines: Sequence[str], first: int, last: int, left: Sequence[_Change], right: Sequence[_Change]
 ) -> list[str] | None:
-    """Return the lines [`first`, `last`) after the changes of both sides, which may touch; None: they overlap.
+    """Return the lines [`first`, `last`) after the changes of both sides, which may touch; None: they overlap. Lines
+    that one side inserts beside a place that the other deletes stay.
 
     What is inserted right beside a place that is taken away stays.
     """
@@ -167,8 +168,8 @@ def unified_diff(before: str, after: str) -> str:
 
 
 def diff_lines(diff: str) -> Iterator[tuple[DiffMark, str]]:
-    """Yield (mark, text) for each line of a unified diff without file headers. A gap between two hunks is (`…`, the
-    name of the place that the hunk's header has; empty: line numbers)."""
+    """Yield (mark, text) for each line of a unified diff without file headers. Between two hunks yield (`…`, the
+    heading of the next hunk; empty: it has only line numbers)."""
     header = ""
     for number, line in enumerate(diff.split("\n")):
         mark, text = line[:1], line[1:]

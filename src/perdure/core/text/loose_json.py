@@ -107,8 +107,8 @@ class _Reader:
             return None, False
 
     def _string(self, sign: str, ends: re.Pattern[str]) -> tuple[str, bool]:
-        """Read a text in quotes: (the text, whether it was closed). `sign` is its first quote; `ends` matches what may
-        follow the last one, since small models leave quotes inside without a backslash."""
+        """Read a quoted text; return (the text, whether it was closed). `sign`: the opening quote; `ends`: what may
+        follow the closing one, as small models don't escape quotes inside."""
         start = at = self.at + 1
         marks = re.compile(rf"\\.|{_QUOTES[sign]}", re.DOTALL)
         while mark := marks.search(self._text, at):
@@ -120,7 +120,7 @@ class _Reader:
         return "", False
 
     def _word(self) -> tuple[str, bool]:
-        """Read a word or a number without quotes: (its text, whether there is one)."""
+        """Read a word or number without quotes; return (its text, whether there is one)."""
         found = _WORD.match(self._text, self.at)
         self.at = found.end() if found else self.at
         return (found[0], True) if found else ("", False)

@@ -84,8 +84,7 @@ def english_stem(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Tokens that must stand next to each other in a text, or any one of them with `either`; with `prefix`, the last
-    may be a word's beginning."""
+    """Tokens that must be adjacent in a text, or with `either` any one of them; `prefix`: the last may be cut short."""
 
     tokens: tuple[str, ...]
     prefix: bool = False
@@ -263,5 +262,5 @@ class Matches:
 
 
 class Postings(dict[tuple[tuple[Clause, ...], int], "NDArray[Any]"]):
-    """A cache for one state of a search's scope and one filter: (clauses that a row must all match, how many rows were
+    """A cache of matching rows for one state of a search's scope and one filter: (clauses that a row must match, rows
     asked for) -> the numbers of the newest such rows."""

@@ -216,7 +216,7 @@ class _Fitter:
         return value
 
     def _one_of(self, path: str, schema: Mapping[str, Any], branches: Sequence[Any], value: Any, exact: bool) -> Any:
-        """Return the value by the first branch that it fits as it is, else by the first that it can be fitted to."""
+        """Return the value by the first branch that accepts it unchanged, else by the first that can convert it."""
         tag = schema.get("discriminator")
         if isinstance(tag, Mapping) and isinstance(value, dict) and isinstance(tag.get("mapping"), Mapping):
             name, mapping = str(tag.get("propertyName")), tag["mapping"]
@@ -240,7 +240,7 @@ class _Fitter:
         raise _Misfit(f"{path!r} fits none of: {shapes} ({problems[-1]:.200})")
 
     def _fit_listed(self, path: str, values: Sequence[Any], value: Any, exact: bool) -> Any:
-        """Return that one of `values` (an enum's) which equals the value, or to which the value can be fitted."""
+        """Return the one of `values` (an enum's) that the value equals or can be converted to."""
         for choice in values:
             if _same(choice, value):
                 return choice
@@ -315,7 +315,7 @@ class _Fitter:
         return result
 
     def text(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
-        """Fit a value to a text; a whole number becomes one."""
+        """Convert a value to a text; a whole number is written out."""
         if isinstance(value, int) and not isinstance(value, bool) and not exact:
             value = str(value)
         if not isinstance(value, str):
@@ -329,7 +329,7 @@ class _Fitter:
         return value
 
     def integer(self, path: str, schema: Mapping[str, Any], value: Any, exact: bool) -> Any:
-        """Fit a value to a whole number, also one in a text or a float that is one."""
+        """Convert a value to a whole number, also from a text or a float without fraction."""
         number = value if exact else _number(value)
         if isinstance(number, float) and number.is_integer() and abs(number) <= EXACT_FLOAT:
             number = int(number)

@@ -72,7 +72,7 @@ def portable(tool: Mapping[str, Any]) -> PortableTool:
 
 
 def schema_warnings(spec: ToolSpec) -> Sequence[str]:
-    """Return what models are told in another way than a tool's schema says, for the person who attaches the tool."""
+    """Return, for the person who attaches the tool, which parts of its schema are passed to models in another form."""
     problems = _list_problems(spec.name, json.dumps(spec.parameters))
     return [f"Models are told another schema of this tool: {problem}" for problem in problems]
 
@@ -207,8 +207,8 @@ class _Converter:
 def _flat(
     schema: Mapping[str, Any], root: Mapping[str, Any], seen: set[str]
 ) -> tuple[dict[str, Any], list[str | Mapping[str, Any]]]:
-    """Return (the schema without keywords that no root may have, what it then no longer says: sentences or schemas).
-    References lead within `root`; `seen` holds those that were followed, and grows."""
+    """Return (the schema without the keywords that are illegal at the root, what is lost by that: sentences or
+    schemas). References are followed within `root`; `seen` holds those followed so far, and grows."""
     flat = {key: value for key, value in schema.items() if key not in _AT_ROOT}
     root_keywords = {key: schema[key] for key in _AT_ROOT if key in schema}
     properties, required = dict(flat.get("properties", {})), list(flat.get("required", ()))

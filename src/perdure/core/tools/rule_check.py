@@ -210,5 +210,5 @@ def _join_names(names: Iterable[str], between: str = ", ") -> str:
 
 
 def _contradiction(text: str) -> NoReturn:
-    """Refuse rules; `text` says which contradict each other. Raises: ToolRulesInvalid, always."""
+    """Raise the error for rules that contradict each other; `text` names them. Raises: ToolRulesInvalid, always."""
     raise ToolRulesInvalid(f"tool_rules contradict each other: {text}. Take one of them away")

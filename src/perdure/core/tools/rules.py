@@ -61,7 +61,7 @@ class Conditional:
 
 @dataclass(frozen=True, slots=True)
 class ChildTools:
-    """After the tool comes one of the `children`; `child_args`: child -> arguments in place of the model's."""
+    """After the tool, one of `children` has to be called; `child_args`: child -> arguments that replace the model's."""
 
     tool_name: str
     children: tuple[str, ...]

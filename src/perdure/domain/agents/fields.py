@@ -138,7 +138,7 @@ def field_value(settings: Mapping[str, Any], path: str) -> Any:
 
 
 def _is_off_by_default(path: str) -> bool:
-    """Return whether an object in this place turns on what is off without one; else it says only how it works."""
+    """Whether giving this object turns something on that is off without it, rather than configuring what is on."""
     switch = setting_fields().get(path)
     return switch is not None and switch.default == "no"
 
@@ -173,8 +173,7 @@ def _with_own(settings: Mapping[str, Any], name: str, values: Mapping[str, Any])
 
 
 def _put(value: dict[str, Any], names: Sequence[str], new: Any, within: str = "") -> None:
-    """Set the field that `names` lead to from the object at the path `within`, or take it out if `new` is None; empty
-    objects go with it."""
+    """Set the field at `names` below the path `within`, or with None remove it and objects that are empty then."""
     first, *rest = names
     path = f"{within}.{first}" if within else first
     if rest:

@@ -58,7 +58,7 @@ class PassageChanges(TypedDict, total=False):
 
 
 def own_archive(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -> Archive:
-    """Return the archive that the agent inserts into, its first one; else a new one with `new_id`. Raises: NotFound."""
+    """Return the archive that the agent writes to: its first one, else a new one with `new_id`. Raises: NotFound."""
     tx.agents.lock(agent_id)
     if (first := find_own_archive(tx, agent_id)) is not None:
         return first

@@ -11,7 +11,7 @@ from perdure.core.errors import PatchInvalid
 
 @dataclass(frozen=True, slots=True)
 class PatchLine:
-    """One line of a hunk, which is one place that a patch changes."""
+    """One line of a hunk. A hunk is one place that a patch changes."""
 
     kind: str  # ' ', '-' or '+'
     text: str
@@ -42,7 +42,7 @@ class Hunk:
 
     @property
     def old(self) -> list[str]:
-        """The lines that the text must have at this place: kept and removed ones."""
+        """The lines that the text must have at this place: kept and removed lines."""
         return [line.text for line in self.lines if line.kind != "+"]
 
 
@@ -98,7 +98,7 @@ class _PatchReader:
         return self._hunks
 
     def _take(self, index: int) -> int:
-        """Read the header, marker or line at the index `index`; return how many lines it took."""
+        """Read the header, marker or line at the index `index`; return how many lines that was."""
         line, number = self._lines[index], index + 1
         if header := self._file_header(index):
             self._close()

@@ -67,19 +67,19 @@ class _Lines:
         return self._all[::-1]
 
     def first(self, wanted: Sequence[str], floor: int) -> int | None:
-        """Return the first line, from the line `floor` on, at which the wanted lines begin; None: nowhere."""
+        """Return the index of the first line, from `floor` on, at which the wanted lines begin; None: there is none."""
         offset = self._all.find(self._needle(wanted), self._starts[floor])
         return None if offset < 0 else bisect_left(self._starts, offset)
 
     def last(self, wanted: Sequence[str], floor: int, before: int) -> int | None:
-        """Return the last of the lines [`floor`, `before`) at which the wanted lines begin; None: nowhere."""
+        """The index of the last line of [`floor`, `before`) at which the wanted lines begin; None: there is none."""
         needle, size = self._needle(wanted), len(self._all)
         lowest = max(0, size - self._starts[before] - len(needle) + 1)
         offset = self._reverse.find(needle[::-1], lowest, size - self._starts[floor])
         return None if offset < 0 else bisect_left(self._starts, size - offset - len(needle))
 
     def containing(self, part: str, floor: int) -> int | None:
-        """Return the first line, from the line `floor` on, that contains `part`, a piece of a line; None: none does."""
+        """Return the index of the first line from `floor` on that contains `part`; None: there is none."""
         offset = self._all.find(part, self._starts[floor])
         return None if offset < 0 else bisect_right(self._starts, offset) - 1
 
@@ -146,7 +146,7 @@ class _Patcher:
         self._copied = max(self._copied, end)
 
     def _place(self, hunk: Hunk) -> int:
-        """Return the line of the text at which the hunk begins. Raises: PatchInvalid: none fits, or several."""
+        """Return the index of the line at which the hunk applies. Raises: PatchInvalid: none matches, or several."""
         anchor = self._find_anchor(hunk) if hunk.anchors else None
         old = hunk.old
         if not old:
@@ -190,7 +190,7 @@ class _Patcher:
         return above if above + below > 2 * hint else below
 
     def _insertion(self, hunk: Hunk, anchor: _Anchor | None) -> int:
-        """Return the line before which the added lines of a hunk without old lines go. Raises: PatchInvalid."""
+        """Return the index of the line before which a hunk without old lines is inserted. Raises: PatchInvalid."""
         end = len(self._lines)
         if hunk.old_start is not None and not hunk.at_end:
             # A model that wants to append after n lines says `-n,0` or counts one too far; more than that is a mistake.

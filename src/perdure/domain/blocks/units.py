@@ -119,8 +119,7 @@ def copy_isolated(
 
 
 def detach_block(tx: Tx, agent_id: AgentId, block: Block, conversation_seq: int = 0, *, author: Author) -> None:
-    """Take a block out of the agent's memory. If this conversation has it for itself alone, it is deleted. Raises:
-    BlockProtected."""
+    """Detach a block from the agent; delete it if only this conversation has it. Raises: BlockProtected."""
     check_author(block, author)
     labels = {block_id: label for label, block_id in tx.blocks.list_isolated(agent_id, conversation_seq).items()}
     if block.id in labels:

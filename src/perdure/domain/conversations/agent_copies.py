@@ -82,8 +82,8 @@ def settings_of_copy(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId]]) -> AgentCopy:
-    """Return what an agent has beside what agent files of the second layout hold. `lines`: number of a conversation ->
-    the ids of its messages in the file, in order. Raises: NotFound."""
+    """Return the parts of an agent that agent files of the second layout don't hold. `lines`: number of a conversation
+    -> the ids of its messages in the file, in order. Raises: NotFound."""
     agent = tx.agents.get(agent_id)
     archive = find_own_archive(tx, agent_id)
     if archive is not None and list(tx.owners.list_agents("archives", archive.id)) != [agent_id]:

@@ -29,7 +29,7 @@ _SEARCHES = frozenset(tools_with("recalls"))
 
 @dataclass(frozen=True, slots=True)
 class LineHits:
-    """The lines of a message that match, in order, up to a limit; `more`: the number of the next line that matches."""
+    """The matching lines of a message, in order, up to a limit; `more`: the number of the next matching line."""
 
     message: Message
     matches: tuple[Match, ...]
@@ -102,7 +102,7 @@ def _scan(
 
 
 def _from_line(number: int, text: str, begin: int) -> str | None:
-    """Return `text`, whose first line has the number `number`, from the line `begin` on; None: it ends before that."""
+    """Return `text` from the line `begin` on, if its first line has the number `number`; None: it ends before that."""
     if begin <= number:
         return text
     rest = text.split("\n", begin - number)
@@ -110,7 +110,8 @@ def _from_line(number: int, text: str, begin: int) -> str | None:
 
 
 def _search_texts(message: Message, *, whole: bool) -> list[tuple[int, str]]:
-    """Return (number of its first line, text) of a message's texts; `whole`: also those that repeat stored ones."""
+    """Return (number of its first line, text) of a message's texts. Without `whole`, calls of search tools and results
+    of tools that repeat stored texts are left out: they would match every search again."""
     return [
         (piece.first_line, piece.text)
         for piece in pieces_of(message)

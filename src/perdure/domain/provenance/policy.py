@@ -62,8 +62,8 @@ def check_policy(settings: Mapping[str, Any]) -> None:
 
 
 def load_policy(tx: Tx, agent: Agent) -> WritePolicy:
-    """Return the policy for what an agent writes: of a companion that of the agent whose memory it keeps, else its own
-    or, if that is stricter, that of an agent with which it shares a block or archive."""
+    """Return the policy for what an agent writes: its own or, if stricter, that of an agent with which it shares a
+    block or archive. A companion has the policy of the agent whose memory it keeps."""
     owner = next(filter(None, MEMORY_OWNER(tx, agent)), agent)
     settings = [owner.settings, *tx.sources.settings_of_sharers(owner.id, UNTRUSTED_WRITES, but=agent.id)]
     return max(map(policy_of, settings), key=POLICIES.index)
@@ -107,8 +107,8 @@ _OWN = frozenset({"ask_user"})
 
 
 def foreign_sources(tool: Tool, arguments: Mapping[str, Any], outcome: ToolOutcome) -> tuple[Source, ...]:
-    """Return the sources of a tool's outcome: those that the outcome names, else one for the tool; none of a tool that
-    reads the agent's own store.
+    """Return the sources of a tool's outcome: those that it names, else one for the tool. None for a tool that reads
+    the agent's own store, or a refused call; a failed call has them, as its error may hold any text.
 
     A call that was refused brings nothing, one that failed does: its error may hold anything.
     """

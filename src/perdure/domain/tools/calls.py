@@ -78,8 +78,8 @@ def find_own_block(tx: Tx, call: MemoryCall, label: str) -> Block:
 def edit_own_block(
     tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block], *, whole: bool = False
 ) -> MemoryEdit:
-    """Change one of the agent's blocks by `edit`, a pure function. Raises: BlockNotFound, BlockReadOnly,
-    BlockProtected; what `edit` raises.
+    """Change a block of the agent by `edit`, a pure function. Raises: BlockNotFound, BlockReadOnly, BlockProtected; as
+    `edit`.
 
     Args:
         whole: the edit replaces all of the value, whatever it is. Then the model must have been shown that value, or

@@ -157,7 +157,7 @@ def _position(text: str) -> tuple[int, int]:
 
 
 def _title(target: SummaryNode | handles.LogRows | Message, inside: handles.LogRows, timezone: tzinfo) -> str:
-    """Return a line about a node: its messages, their dates, and those `inside` that are shown; empty: no node."""
+    """A line about a node: its messages, their dates, and the range `inside` that is shown; empty for no node."""
     if not isinstance(target, SummaryNode):
         return ""
     dates = f"{target.since.astimezone(timezone):%Y-%m-%d} to {target.until.astimezone(timezone):%Y-%m-%d}"

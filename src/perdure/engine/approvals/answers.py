@@ -105,8 +105,7 @@ def approval_pending(tx: Tx, conversation: Conversation, *, what: str = "send a 
 
 
 def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]:
-    """Return the calls of a conversation that wait for an answer, in the order of the model's answer; none if none
-    waits."""
+    """The calls of a conversation that wait for an answer, in the order of the model's answer; none if none waits."""
     pending = find_pending(tx, conversation)
     if pending is None:
         return ()
@@ -183,8 +182,7 @@ def with_last_skills(tx: Tx, run: Run, last: str) -> Run:
 
 
 def waits_by_tool(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str, Waits]:
-    """Return tool -> for whom its calls wait: the caller, who runs it, or a person who approves; others are left
-    out."""
+    """Return tool -> whom its calls wait for: the caller, who runs it, or a person; others are left out."""
     approved, waived = rules_in(settings).approved, settings.get("approval_waived") or ()
     waits: dict[str, Waits] = {}
     for name, tool in tools.items():
@@ -336,8 +334,7 @@ def answer_rows(
     otid: str | None,
     shown: Mapping[str, ToolOutcome] | None = None,
 ) -> tuple[list[Draft], list[int]]:
-    """Return the rows of answers, with their tokens: the answers themselves, then the results of denied and returned
-    calls, in the order of the calls.
+    """Return the rows of answers with tokens: the answers, then results of denied and returned calls in order.
 
     Args:
         most_chars: of a text that the caller returned; longer ones are cut.
@@ -382,12 +379,13 @@ def answer_rows(
 async def show_returns(
     agent_id: AgentId, conversation_seq: int, answers: Sequence[Answer], ports: Ports
 ) -> Mapping[str, ToolOutcome]:
-    """Return call -> the result that the caller brings for it, with what the model sees of it. Results that are left
-    out are shown as they are. Raises: NotFound, StoreError."""
+    """Return call id -> the result that the caller brings for it, with the form that the model sees. Results that are
+    not in it are shown unchanged. Raises: NotFound, StoreError."""
     if not any(isinstance(answer, ToolReturn) and answer.status == "success" for answer in answers):
         return {}
 
     def load(tx: Tx) -> tuple[Agent, Mapping[str, str]]:
+        """Return the agent, and the tool names of the waiting calls by call id."""
         pending = find_pending(tx, tx.conversations.get_by_seq(agent_id, conversation_seq))
         names = {} if pending is None else {one.call.call_id: one.call.name for one in pending.waiting}
         return tx.conversations.get_agent(agent_id, conversation_seq), names
@@ -469,8 +467,8 @@ def tool_digest(tx: Tx, tool: Tool) -> str:
 
 
 def changed_tool_outcome(tx: Tx, call: ToolCall, tool: Tool | None) -> ToolOutcome | None:
-    """Return the result of an approved call whose tool has changed since approval was asked for; None: it has not, or
-    the tool is gone, which is checked elsewhere."""
+    """Return an error result for an approved call whose tool has changed since approval was asked for; None: it has not
+    changed, or it is gone, which is checked elsewhere."""
     if call.tool_digest is None or tool is None or tool_digest(tx, tool) == call.tool_digest:
         return None
     return ToolOutcome(

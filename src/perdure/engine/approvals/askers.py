@@ -44,7 +44,7 @@ def find_asker(tx: Tx, run: Run) -> Run:
 
 
 def to_helper(tx: Tx, request: RunRequest) -> RunRequest:
-    """Return a request as it is, but one with answers to calls of a helper as one to the helper's conversation."""
+    """Return the request; if it answers calls of a helper, addressed to the helper's conversation."""
     key = request.agent_id, request.conversation_seq
     if not request.answers or tx.conversations.get_by_seq(*key).pending_run_seq is not None:
         return request

@@ -73,7 +73,7 @@ def last_decisions(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
 
 
 def find_decisions(tx: Tx, conversation: Conversation, call_id: str | None) -> tuple[str, ...]:
-    """Return the id of this call if it is answered, else nothing; for None the calls that a person decided last."""
+    """Return the ids of calls that a person decided: this call, if it is decided; for None the last decided ones."""
     if call_id is None:
         return last_decisions(tx, conversation)
     pending = find_pending(tx, conversation)
@@ -84,8 +84,7 @@ def find_decisions(tx: Tx, conversation: Conversation, call_id: str | None) -> t
 
 
 def calls_of_request(tx: Tx, conversation: Conversation, request: str) -> tuple[str, ...]:
-    """Return the ids of the calls of a request for approval, by the id of its message; for an empty id the calls that
-    wait, else those that were decided last."""
+    """Return the calls of a request for approval by its message's id; for "" those that wait, else the last decided."""
     pending = find_pending(tx, conversation)
     if pending is not None and pending.waiting and request in ("", pending.message.id):
         return tuple(one.call.call_id for one in pending.waiting)

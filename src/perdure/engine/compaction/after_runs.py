@@ -160,8 +160,8 @@ class CallbackWorker(Worker):
         await self._ports.store.write(lambda tx: tx.callbacks.put(claimed, kept, due_at=due_at))
 
     async def _try(self, due: DueCallback) -> tuple[Callback, bool]:
-        """Send a report, if its tries are not used up; return its callback afterwards, and whether another try may
-        help. Raises: StoreError."""
+        """Send a report if tries are left; return the callback, and whether a further try may help. Raises:
+        StoreError."""
         callback = due.callback
         if callback.tries > TRIES:  # each of them ended with its process
             return replace(callback, error="the process that sent it stopped each time"), False

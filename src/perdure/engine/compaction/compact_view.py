@@ -218,6 +218,7 @@ async def compact(
     inputs = ports.inputs()
 
     def load(tx: Tx) -> Preview:
+        """Return the view of the conversation as its next request would have it."""
         conversation = _check_idle(tx, agent_id, conversation_seq)
         return preview(tx, tx.conversations.get_agent(agent_id, conversation_seq), conversation, inputs)
 
@@ -232,6 +233,7 @@ async def compact(
     await budget.count(summary.model or "", summary.usage)
 
     def store(tx: Tx) -> StoredCompaction:
+        """Store the compaction, if nothing it was made from has changed. Raises: Conflict: it has."""
         is_same = task.reading(conversation_seq, removal).holds(tx)
         conversation = _check_idle(tx, agent_id, conversation_seq)
         is_same &= tx.agents.get(agent_id).settings_revision == state.agent.settings_revision

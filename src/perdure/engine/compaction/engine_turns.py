@@ -63,6 +63,7 @@ class EngineTurns:
         run = ended.run
 
         def load(tx: Tx) -> tuple[Agent, Conversation]:
+            """Return the agent as the conversation sees it, and the conversation."""
             line = run.key.agent_id, run.conversation_seq
             return agent or tx.conversations.get_agent(*line), tx.conversations.get_by_seq(*line)
 
@@ -88,6 +89,7 @@ async def subagent_call(ports: Ports, call: CallContext, target: AgentId, messag
         return
 
     def load(tx: Tx) -> tuple[Run, Agent, Conversation]:
+        """Return the run of the call, its agent and its conversation."""
         run = tx.runs.get(call.run_id)
         line = run.key.agent_id, run.conversation_seq
         return run, tx.conversations.get_agent(*line), tx.conversations.get_by_seq(*line)

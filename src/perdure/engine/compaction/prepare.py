@@ -50,8 +50,8 @@ class Preparations:
         return self._worker.tasks
 
     def note_run(self, line: Line, agent: Agent | None, ended: RunLog) -> None:
-        """Prepare summaries in the background, if the run's last request filled enough of its window. `agent`: as its
-        requests saw it, if that is known here."""
+        """Prepare summaries in the background, if the last request filled its window enough. `agent`: as requests saw
+        it."""
         if agent is None or not ended.steps:
             return
         if self._ports.background.mode == "never" or self._ports.engine_calls.engines.of(agent).engine.owns_compaction:
@@ -107,7 +107,7 @@ def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> Due[Preview] | None:
 
 
 def _store(tx: Tx, due: Due[Preview], summary: Summary, inputs: UnitInputs) -> bool:
-    """Store the summary as a node that no prefix names yet; return False if what it stands for is no longer in view."""
+    """Store the summary as a node that no prefix contains yet; return False if its messages are no longer in view."""
     state = due.place
     agent_id, conversation_seq = state.agent.id, state.conversation.seq
     if not due.task.reading(conversation_seq, due.removal).holds(tx):

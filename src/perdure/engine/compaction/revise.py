@@ -32,8 +32,8 @@ AT_ONCE_MAX = 16
 
 
 def revise_nodes(tx: Tx, messages: Iterable[Message], inputs: UnitInputs) -> Sequence[SummaryNode]:
-    """Make an extract of what is left of each summary that stands for one of these messages, and of those above it;
-    also of their copies in forks. The caller has locked the messages' agent. Returns: the nodes as they were."""
+    """Replace each summary of these messages, and each summary above it, by an extract of the texts that are left; also
+    their copies in forks. The caller has locked the agent. Returns: the nodes before the change."""
     behind: dict[tuple[AgentId, int], set[int]] = {}
     for message in messages:
         if message.kind in UNSEEN_KINDS:
@@ -43,8 +43,7 @@ def revise_nodes(tx: Tx, messages: Iterable[Message], inputs: UnitInputs) -> Seq
 
 
 def _revise(tx: Tx, line: Line, seqs: Sequence[int], inputs: UnitInputs) -> Iterator[SummaryNode]:
-    """Write the nodes again that stand for these messages of one conversation, those above them, and their copies in
-    forks; yield each as it was."""
+    """Rewrite the nodes for these messages, those above them, and copies in forks; yield each as it was before."""
     agent_id, first = line
     lines: dict[int, set[int]] = {first: set()}  # conversation -> its nodes that have a new text
     while lines:
@@ -172,7 +171,7 @@ def _removal_of(tx: Tx, node: SummaryNode) -> Evict | Merge | None:
 
 
 def _store(tx: Tx, due: Due[SummaryNode], summary: Summary, inputs: UnitInputs) -> bool:
-    """Store what was written, if the node and all behind it are as they were; return whether that was done."""
+    """Store the summary, unless the node or a text behind it has changed since; return whether it was stored."""
     node = due.place
     if not due.task.reading(node.conversation_seq, due.removal).holds(tx):
         return False

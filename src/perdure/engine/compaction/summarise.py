@@ -47,7 +47,8 @@ NO_RUN = -1
 
 
 class RunState(TypedDict, total=False):
-    """The fields of `Situation` that tell of the current run."""
+    """The fields of `Situation` about the current run: its number, the first row of its turn, up to which row its model
+    has seen and was sent messages, and whether the agent can open hidden texts."""
 
     run_seq: int
     turn_from: int | None
@@ -96,6 +97,7 @@ def load_prepared(tx: Tx, prefix: Prefix) -> Sequence[SummaryNode]:
     shown = set(prefix.nodes)
 
     def is_prepared(node: SummaryNode) -> bool:
+        """Whether a stored node is a prepared summary: not shown yet, and for messages in view."""
         if node.seq in shown:
             return False
         if node.level:  # a plan takes it only for the same children
@@ -186,7 +188,7 @@ class SummaryTask:
         rows = () if isinstance(removal, Merge) else removal.messages
 
         def shown(nodes: Sequence[SummaryNode], rows: Sequence[Message], revision: int) -> object:
-            """Return what of these values the writer depends on."""
+            """Return the part of these values on which the summary depends."""
             texts = [(node.seq, node.text) for node in nodes], [(row.seq, row.parts) for row in rows]
             return texts, revision if self.is_own else None
 

@@ -113,9 +113,8 @@ def edited_parts(message: Message, edit: Edit) -> Sequence[Part]:
 def _with_words(
     message: Message, words: Text | Reasoning, calls: Sequence[ToolCall], argument: str
 ) -> Sequence[Part] | None:
-    """Return a message's parts with new words: in place of all parts of their type, else in `argument` of the only one
-    of the `calls`, which have words there; None: it has neither. A provider's signature of the old words goes with
-    them."""
+    """Return a message's parts with new words: they replace all parts of their type, else the `argument` of the only
+    one of `calls`. None: the message has neither. A provider's signature of the old words is removed."""
     if any(isinstance(part, type(words)) for part in message.parts):
         return _in_place_of(message.parts, type(words), words)
     return _with_argument(message, calls[0], argument, words.text) if len(calls) == 1 else None

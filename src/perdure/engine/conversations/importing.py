@@ -207,11 +207,12 @@ async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequen
 async def import_waiting(
     agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports, max_steps: int
 ) -> None:
-    """Add an answer whose calls wait, as that of a run that stopped there, with the results of its others.
-    Raises: NotFound, ConversationBusy, ApprovalPending, StoreError."""
+    """Add an answer whose calls still wait, and the results of its other calls, as a run that stopped there. Raises:
+    NotFound, ConversationBusy, ApprovalPending, StoreError."""
     tokens, inputs = await asyncio.to_thread(_count_tokens, drafts, ports), ports.inputs()
 
     def add(tx: Tx) -> None:
+        """Add the answer, its results and the run that stopped at it."""
         _check_idle(tx, agent_id, conversation_seq)
         opening = tx.conversations.get_state(agent_id, conversation_seq)
         run = tx.runs.add(
@@ -279,8 +280,8 @@ def import_in_unit(
 
 
 def _fits_by_far(agent: Agent, view_tokens: int, inputs: UnitInputs) -> bool:
-    """Return whether a view of so many tokens takes less than half of the agent's window: with a prefix that takes more
-    than the other half, the next run makes room."""
+    """Return whether a view of so many tokens takes less than half of the agent's window. If the prefix takes more than
+    the other half, the next run makes room."""
     window, reserve = inputs.window(agent)
     return 2 * view_tokens <= window - reserve
 

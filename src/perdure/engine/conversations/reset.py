@@ -96,6 +96,7 @@ async def delete_agent(agent_id: AgentId, ports: Ports) -> None:
     once; in others, when they next extend their leases. Raises: NotFound, StoreError."""
 
     def unit(tx: Tx) -> tuple[Agent, set[AgentId]]:
+        """Delete the agent; return it, and the ids of all agents whose memory changed with it."""
         agent = tx.agents.get(agent_id)
         others = AGENT_DELETED(tx, agent, ports.clock.now())
         tx.agents.delete(agent_id)
@@ -185,7 +186,7 @@ def _reset_captured(
 
 
 def _uncaptured(tx: Tx, agent_id: AgentId, conversations: Sequence[Conversation]) -> Mapping[int, int]:
-    """Return conversation -> row up to which it waits for capture; empty if a run goes on, for then none is reset."""
+    """Return conversation -> the row up to which it waits for capture; empty while a run prevents a reset."""
     if find_automatic(AutoCapture, tx.agents.get(agent_id).settings) is None:
         return {}
     if any(tx.runs.find_active(agent_id, conversation.seq) is not None for conversation in conversations):

@@ -131,7 +131,7 @@ def _is_stuck(log: RunLog) -> bool:
 
 
 def _limit(log: RunLog) -> EndRun | None:
-    """Return the end of a run that has made as many model calls, or used as many tokens, as it may; else None."""
+    """Return the end of a run that has reached its limit of model calls or tokens; else None."""
     if log.steps_taken >= log.run.max_steps:
         return EndRun("max_steps")
     most = log.run.options.max_tokens

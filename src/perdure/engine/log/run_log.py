@@ -143,7 +143,7 @@ class RunLog:
 
     @property
     def must_speak(self) -> bool:
-        """Whether the model was told that it can call no tool any more, and nothing has come since but its answer."""
+        """Whether the model was told to call no more tools, and only its answer has followed."""
         newest = next((message for message in reversed(self.messages) if message.role != "assistant"), None)
         return newest is not None and newest.kind == "heartbeat" and STOP in newest.text
 
@@ -214,8 +214,7 @@ def view_key(view: View) -> ViewKey:
 
 @dataclass(frozen=True, slots=True)
 class NoPlan:
-    """A view that the agent's context engine has seen and has no plan for; and what was recalled for the run's newest
-    message before it was asked."""
+    """A view for which the context engine has no plan; and what was recalled for the run's newest message before."""
 
     view: ViewKey
     recalled: AutoRecalled

@@ -112,8 +112,8 @@ class RuleState:
 
 
 def why_not_for_run(tools: Sequence[str], name: str) -> str | None:
-    """Return why a request that may call only these `tools` may not call this one of the agent, in words for the model;
-    None: it may. What only speaks, or opens what is out of view, may always be called."""
+    """Return why a run that may call only `tools` may not call this tool of the agent, in words for the model; None: it
+    may. Tools that only speak, or open what is out of view, are always allowed."""
     if name in tools or name == SEND_MESSAGE or name in CONTEXT_TOOL_SPECS:
         return None
     names = ", ".join(sorted(tools)) or "none"
@@ -141,8 +141,7 @@ class _Constraints:
 
 
 def rule_state(rule_scope: RuleScope, past_calls: Sequence[PastCall], *, answer: int = -1) -> RuleState:
-    """Return what the rules allow and demand after these calls. `answer`: the number of the newest answer; only a call
-    of it ends the run."""
+    """Return what the rules allow and demand after these calls. `answer`: only its calls may end the run."""
     tools, rules = rule_scope.tools, rule_scope.rules.order_rules
     executed = [call for call in past_calls if not call.denied]
     last = executed[-1] if executed else None
@@ -274,8 +273,7 @@ def past_calls_in(messages: Iterable[Message]) -> list[PastCall]:
 
 
 def prefill(arguments: str, filled: Mapping[str, Any] | None) -> str:
-    """Return the model's arguments (a JSON object as text) with those of `filled` in place of its own; other text as
-    is."""
+    """The model's arguments (a JSON object as text) with the values of `filled` put in; other text is unchanged."""
     if not filled:
         return arguments
     try:
@@ -288,8 +286,7 @@ def prefill(arguments: str, filled: Mapping[str, Any] | None) -> str:
 
 
 def _followers(rule: kinds.Conditional, output: str | None) -> tuple[frozenset[str] | None, bool]:
-    """Return (the tools that may come next by the rule, None: any; whether the output lacks a mapping that it must
-    have)."""
+    """(the tools that may come next by the rule, None: any; whether the output lacks a mapping that it must have)."""
     if output is None:  # it is not known before the call has run
         free = rule.default_child is None and not rule.require_output_mapping
         return (None if free else frozenset(rule.children)), False

@@ -98,8 +98,8 @@ def agent_of_run(agent: Agent, run: Run, models: Models) -> Agent:
 
 
 def prefix_of_run(prefix: Prefix, run: Run, counter: TokenCounter | None = None) -> Prefix:
-    """Return the prefix as this run's requests send it: with the run's own system text, if it has one. `counter`:
-    counts the tokens of that text; without one they stay as they are."""
+    """Return the prefix as this run sends it: with the run's own system text, if it has one. `counter`: counts the
+    tokens of that text; None: the count stays."""
     system = run.options.system
     if system is None:
         return prefix
@@ -196,15 +196,15 @@ def _summary_text(
 
 
 def _form(agent: Agent, models: Models) -> dict[str, str]:
-    """Return what the form of requests depends on, as parts of a prefix: the time zone of dates, if the engine speaks
-    to the agent's model in sentences; the profile, if it is not the full one."""
+    """Return the settings that the form of requests depends on, as parts of a prefix: the time zone, if the model is
+    addressed in sentences; the profile, unless it is the full one."""
     traits = models.traits(agent.model)
     profile = choose_profile(agent, traits)
     return ({"words": agent.timezone} if traits.plain else {}) | ({} if profile == "full" else {"profile": profile})
 
 
 def _in_prefix(versions: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the versions of what stands in a prefix: all but those of facts."""
+    """Return the block versions that a prefix shows: all but those of facts."""
     return {key: version for key, version in versions.items() if not key.startswith(GRAPH_KEY)}
 
 
@@ -313,10 +313,14 @@ def compile_prefix(
     opening = compile_opening(counts, place, marker=marker) if marker or tools else ""
     summary = _summary_text(nodes, tools, marker, in_words=in_words)
 
-    def count_tokens() -> int:
-        return counter.count(system) + counter.count(tools_text(tools))
-
-    if directories := "\n\n".join(filter(None, PREFIX_SECTION(tx, agent, memory.versions, inputs, count_tokens))):
+    if directories := "\n\n".join(
+        filter(
+            None,
+            PREFIX_SECTION(
+                tx, agent, memory.versions, inputs, lambda: counter.count(system) + counter.count(tools_text(tools))
+            ),
+        )
+    ):
         system = compiled(directories)
     return Prefix(
         agent_id=agent.id,

@@ -128,6 +128,7 @@ async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
     """Search memory within the time limit; return the text for the request, and the event that tells of it."""
 
     def count(text: str) -> int:
+        """Return the tokens of a text as it stands in the tail."""
         shown = text if plan.scope.in_words else json.dumps(text, ensure_ascii=False)  # as it stands in the tail
         return ports.counter.count(shown)
 

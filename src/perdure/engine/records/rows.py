@@ -155,8 +155,7 @@ class CallIds:
     by_index: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def id_of_delta(self, index: int, call_id: str | None, *, avoid: Collection[str] = ()) -> str:
-        """Return the id of the call with this number in the answer's deltas; all its deltas get the same. `avoid`: ids
-        that this call may not have either."""
+        """Return the id for the call with this number in an answer's deltas. `avoid`: further ids that are taken."""
         if index not in self.by_index:
             self.by_index[index] = (call_id or "", self._add(call_id, avoid))
         return self.by_index[index][1]

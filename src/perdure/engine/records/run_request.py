@@ -235,8 +235,7 @@ def check_input(
 
 
 def callback_to_store(callback: Callback, cipher: Cipher) -> Callback:
-    """Check the address of a callback, and return the callback with it encrypted. Raises: InvalidInput: reports can't
-    be sent there; SecretKeyMissing."""
+    """Check a callback's address; return it encrypted. Raises: InvalidInput: not allowed; SecretKeyMissing."""
     url, problem = callback.url, ""
     try:
         parts = urlsplit(url)

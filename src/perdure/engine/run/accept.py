@@ -270,8 +270,7 @@ def _resume(
     *,
     begin: bool,
 ) -> Accepted:
-    """Accept answers to calls that wait: add the run that goes on with them, before all runs that wait, or keep them
-    until all calls are answered."""
+    """Accept answers to waiting calls: add the run that goes on with them, or keep them until all are answered."""
     agent, conversation, now = opening.agent, opening.conversation, inputs.now
     pending = find_pending(tx, conversation)
     most_chars = return_limit_chars(agent, inputs)
@@ -316,8 +315,7 @@ def _resume(
 
 
 def _continue_ended(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool) -> Accepted:
-    """Accept answers that a run which was cancelled or failed went on with before: a new turn, with a message that
-    says so."""
+    """Accept answers that a cancelled or failed run had used: a new turn, with a message that says so."""
     turn = replace(request, answers=None, messages=(NewMessage((Text(KEEP_ALIVE),)),), idempotency_key=None)
     turn = with_run(turn, inputs, request.run_id)
     accepted = accept(tx, turn, replace(inputs, recalled=NO_RECALL), begin=begin)
@@ -327,8 +325,7 @@ def _continue_ended(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: b
 
 
 def _options_after(stopped: RunOptions, options: RunOptions) -> RunOptions:
-    """Return the options of a run that goes on where another one stopped: it may call no more tools than that one, on a
-    model that was chosen for it, and a helper stays the same one."""
+    """Return the options of a run that continues a stopped one, with its limits on tools, chosen model and helper."""
     names: tuple[str, ...] = () if stopped.tools is None else ("tools", "model", "model_reason")
     if stopped.model_reason:
         names = ("tools", "model", "model_reason")

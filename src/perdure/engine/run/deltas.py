@@ -40,7 +40,7 @@ class QueuePlace:
 
 
 def turn_of(tx: Tx, key: RunKey, line: Line) -> QueuePlace:
-    """Load the state of a conversation that says whose turn it is; `key`: a run of it. Raises: NotFound."""
+    """Load who is next in the queue of a conversation; `key`: one of its runs. Raises: NotFound."""
     waits = tx.conversations.get_by_seq(*line).pending_run_seq is not None
     return QueuePlace(tx.runs.get_by_key(key), tx.runs.find_active(*line), tx.conversations.get_agent(*line), waits)
 
@@ -58,8 +58,8 @@ Cancelled = tuple[Run, Sequence[StoredEvent], Run | None]
 
 
 def request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> Sequence[Cancelled]:
-    """Ask a run to stop, and the runs of other agents that it waits for; or give up the calls at which it stopped. It
-    is the first one of the result."""
+    """Ask a run to stop, and the runs it waits for; or give up the calls at which it stopped. It is first in the
+    result."""
     run = tx.runs.get(run_id)
     cancelled, stopped = [_request_cancel(tx, run, inputs)], {run.id}
     for one in () if run.ended else tx.runs.list_by_origin(run.options.origin or run.id):
@@ -163,14 +163,13 @@ class Deltas:
     speeches: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
 
     def said_parts(self) -> Sequence[Part]:
-        """Return what was said so far: text, and the words of each `send_message` as a call with no more than them."""
+        """Return what the agent has said so far: text, and each `send_message` call reduced to its words."""
         words = [(call_id, read_string("".join(pieces), "message")) for call_id, pieces in self.speeches.values()]
         calls = [ToolCall(call_id, SEND_MESSAGE, compact_json({"message": text})) for call_id, text in words if text]
         return (Text("".join(self.said)), *calls) if self.said else calls
 
     async def of(self, piece: ModelDelta) -> Sequence[Delta]:
-        """Return the deltas that readers receive for a piece of the model's answer. Arguments come after the thoughts
-        in them, or when something else begins."""
+        """Return the readers' deltas for a piece of the answer; a call's arguments come after the thoughts in it."""
         before = [self.held.pop(index) for index in [*self.held] if (piece.kind, piece.index) != (ARGUMENTS, index)]
         if piece.kind == "text":
             self.said.append(piece.text)
@@ -278,6 +277,7 @@ class Previews:
         run = self._log.run
 
         def store(tx: Tx) -> Sequence[StoredEvent]:
+            """Store the waiting previews as events, and renew the lease."""
             tx.runs.keep_lease(run, until=until)
             return tx.events.add(run.key, [DeltaStreamed(delta) for delta in waiting], at=now)
 

@@ -31,6 +31,7 @@ async def at_run_start(request: RunRequest, ports: Ports) -> RunRequest:
     Raises: HookBlocked: it is refused; NotFound."""
 
     def load(tx: Tx) -> tuple[ConversationId, bool, bool]:
+        """Return the conversation's id, whether it is new, and whether the request was accepted before."""
         conversation = tx.conversations.get_by_seq(request.agent_id, request.conversation_seq)
         known = find_known(tx, request, now=ports.clock.now())
         return conversation.id, conversation.last_message_at is None, known is not None
@@ -55,8 +56,7 @@ async def at_run_start(request: RunRequest, ports: Ports) -> RunRequest:
 
 
 async def before_request(log: RunLog, ports: Ports) -> Progress:
-    """Run the hooks before a model call and return the new log. If a hook blocks the call, the run has ended. Raises:
-    LeaseLost, StoreError."""
+    """Run the hooks before a model call; return the new log, ended if one blocks. Raises: LeaseLost, StoreError."""
     told: Sequence[StoredEvent] = ()
     if "next_prompt" in ports.hooks.points:
         steps = tuple(step_line(step) for step in tool_steps(log.messages))
@@ -117,8 +117,8 @@ async def after_model(log: RunLog, step: Step, reply: ModelReply, ports: Ports) 
 async def before_tool(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], ports: Ports
 ) -> tuple[Progress, ToolOutcome | None]:
-    """Call the hooks before a tool; return the log afterwards, and the call's result if a hook blocks it. Raises:
-    Interrupted, LeaseLost, StoreError."""
+    """Call the hooks before a tool; return the log, and the result if one blocks it. Raises: Interrupted, LeaseLost,
+    StoreError."""
     payload = hooks.BeforeTool(**_run_fields(log), **_call_fields(call, tool), arguments=arguments)
     answers = await _fire(log, payload, ports)
     return await store_answers(log, answers, ports), None if answers.blocked is None else _refusal(
@@ -155,8 +155,7 @@ def _after_tool_payload(
 
 
 async def before_compaction(log: RunLog, *, by: str, budget_tokens: int, ports: Ports) -> Progress:
-    """Call the hooks before a compaction. If one blocks it, the run is ended: the next request would not fit. Raises:
-    Interrupted, LeaseLost, StoreError."""
+    """Call the hooks before a compaction; if one blocks it, end the run. Raises: Interrupted, LeaseLost, StoreError."""
     payload = hooks.BeforeCompaction(**_run_fields(log), by=by, budget_tokens=budget_tokens)
     answers = await _fire(log, payload, ports)
     if answers.blocked is None:
@@ -174,7 +173,7 @@ async def after_compaction(log: RunLog, *, by: str, ports: Ports) -> Progress:
 
 
 async def at_run_end(log: RunLog, ports: Ports, *, finish: EndRun | None = None) -> Progress:
-    """Call the hooks at the end of a run: of one that is about to end as `finish` says, or with None has ended."""
+    """Call the hooks at the end of a run: one that is about to end with `finish`, or with None one that has ended."""
     failure = log.run.failure if finish is None else finish.failure
     texts = [message.text for message in log.messages if message.role == "assistant" and message.text]
     reason = finish.reason if finish is not None else log.run.stop_reason or "error"

@@ -65,8 +65,8 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
 
 
 async def _run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
-    """Take a claimed run to its end, see `run`. Raises: NotFound: the run, or what it needs, was deleted; LeaseLost,
-    StoreError, GivenBack."""
+    """Take a claimed run to its end, see `run`. Raises: NotFound: something it needs; LeaseLost, StoreError,
+    GivenBack."""
     tell(progress.events)
     hooks = ports.hooks
     end_hooked = False
@@ -214,8 +214,8 @@ def _store_removal(
 
 
 def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, conversation: Conversation, inputs: UnitInputs) -> list[Event]:
-    """Show less of some rows from now on; return the events that tell of it. If a model has seen more of them, the
-    prefix gets a new number, which tells requests before and after the cut apart."""
+    """Cut how much of some rows is shown from now on, and return the events about it. If a model has seen more of them,
+    the prefix gets a new number, to tell requests before and after the cut apart."""
     counter, view = inputs.counter, room.view
     changed = {seq: chars for seq, chars in stub.stubs.items() if conversation.stubs.get(seq) != chars}
     events: list[Event] = [RowsCut(changed)]

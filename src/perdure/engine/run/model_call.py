@@ -169,15 +169,15 @@ async def _ask(
 
 
 async def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
-    """Return whether everybody goes before this run, because nobody has asked for it."""
+    """Return whether this run lets all others go first, because nobody waits for it."""
     if _OF_FEATURES.isdisjoint(agent.settings) or not ports.yields(agent.model):
         return False
     return any([await one for one in GOES_LAST(log.run, agent, ports)])
 
 
 async def _ask_in_silence(log: RunLog, agent: Agent, model: Model, work: ModelWork, ports: Ports) -> bool:
-    """Have a request answered while nobody else is, as often as it is put back, and keep the answer in `work.reply`; no
-    piece is published. Return False if a person asks for the answer meanwhile, and waits. Raises: as `_ask`; GivenBack:
+    """Have a request answered while nobody else is, retrying whenever it is interrupted, and keep the answer in
+    `work.reply`; no piece is published. Return False if a person begins to wait for it. Raises: as `_ask`; GivenBack:
     this process is about to end."""
     assert work.request is not None
     options = work.request.options

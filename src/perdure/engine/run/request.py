@@ -71,8 +71,7 @@ def note_shown(builder: RequestBuilder, recalled: MemoryRecalled | None) -> None
 
 
 def _row_of(builder: RequestBuilder) -> Message | None:
-    """Return the row to note sources with: what the run was asked; later the newest, for older ones may leave the
-    view."""
+    """The row to note sources with: what the run was asked; later the newest, for older ones may leave the view."""
     rows = builder.log.messages
     asked = None if builder.log.steps else next((row for row in rows if row.role == "user"), None)
     if asked is not None or rows:
@@ -125,6 +124,7 @@ async def load_request(log: RunLog, step: Step, ports: Ports) -> RequestParts:
     """Load the parts of a recorded model call's request from the log."""
 
     def load(tx: Tx) -> RequestParts:
+        """Return the agent as the run sees it, and the view of the step's recipe."""
         agent = tx.conversations.get_agent(log.run.key.agent_id, log.run.conversation_seq)
         agent = agent_of_run(agent, log.run, ports.models)
         return RequestParts(agent, load_view(tx, log.run, step.recipe))
@@ -241,8 +241,7 @@ def _select_prefix(builder: RequestBuilder) -> Prefix:
 
 
 def _cleared_from(builder: RequestBuilder, current: Prefix | None) -> int | None:
-    """Return the first row of a request that begins with an empty view; None: the view goes on. A run that goes on with
-    answered calls is no new request."""
+    """Return the first row of a request that begins with an empty view; None: it goes on, as after answered calls."""
     run, before = builder.log.run, builder.conversation.first_seq if current is None else current.from_message_seq
     if builder.log.steps or run.resumes is not None:
         return None
@@ -429,6 +428,7 @@ def load_view(tx: Tx, run: Run, recipe: Recipe) -> View:
     agent_id = run.key.agent_id
 
     def rows(from_seq: int, upto_seq: int) -> Sequence[Message]:
+        """Return the rows of the view in [from_seq, upto_seq)."""
         return tx.messages.view(
             agent_id,
             run.conversation_seq,

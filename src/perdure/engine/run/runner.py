@@ -92,7 +92,7 @@ class Runner:
         ports.signals.on("runs", recovery.wake)
 
     async def start(self) -> None:
-        """Take over what other processes left, now and from time to time."""
+        """Start the workers that take up runs of other processes, now and from time to time."""
         for worker in self._workers:
             await worker.start()
 
@@ -277,8 +277,7 @@ class Runner:
         return cancelled[0][0]
 
     async def withdraw(self, run_id: RunId) -> str:
-        """Take back a message that waits behind another run; return what it says. Raises: NotFound, Conflict,
-        StoreError."""
+        """Take back a message that waits behind a run; return its text. Raises: NotFound, Conflict, StoreError."""
         run, events, text = await self._ports.store.write(withdraw, run_id, self._ports.inputs())
         self._publish(run.key, events)
         return text
@@ -321,7 +320,7 @@ class Runner:
                 queue.put_nowait(None if is_full and isinstance(publication, StoredEvent) else publication)
 
     def _want(self, run: Run, begun: Progress | None = None, *, waits: bool = False) -> None:
-        """Have a run driven.
+        """Note that a run has to be driven here, and start the driver of its conversation.
 
         Args:
             begun: how far it has come, if it was claimed already.
@@ -343,7 +342,7 @@ class Runner:
             self._fill_places()
 
     def _fill_places(self) -> None:
-        """Start the conversations that have waited longest with runs of batches, as far as there are places."""
+        """Start the conversations that have waited longest with runs of batches, while there are free places."""
         while self._batch_lines and len(self._places) < BATCH_RUNS and not self._closing:
             line = next(iter(self._batch_lines))
             self._places.add(line)
@@ -445,8 +444,8 @@ class Runner:
         return self._wanted.get(line, {}).get(run.key.seq) is None and line not in self._accepting.values()
 
     async def _take_over(self, key: RunKey, line: Line) -> Progress | None:
-        """Claim the run whose turn it is, if its holder is gone: one that stands before the wanted run, or that run
-        itself. None: it is another process's."""
+        """Claim the run whose turn it is in a conversation, if the process that held it is gone: an earlier run of the
+        queue, or the wanted one. None: another process has it, or it needs no driver."""
         turn = await self._ports.store.read(turn_of, key, line)
         if turn.run.ended or turn.active is None or turn.waits:  # the answer to calls that wait takes the next one up
             self._wanted[line].pop(key.seq, None)
@@ -468,8 +467,7 @@ class Runner:
             return await self._give_up(key, error, dead_owner=dead_owner)
 
     async def _give_up(self, key: RunKey, error: Exception, *, dead_owner: str | None = None) -> Progress | None:
-        """End a run that fails in this code, so that the agent's next message is answered. None: another process has
-        it."""
+        """End a run that fails in this code, so that the next message is answered. None: another process has it."""
         failure = Failure(kind="internal_error", message=f"{type(error).__name__}: {error}")
         return await self._ports.store.write(fail, key, self._ports.inputs(), dead_owner=dead_owner, failure=failure)
 

@@ -67,7 +67,7 @@ class ReadyCall:
 
     @property
     def work(self) -> ToolWork:
-        """Its execution, as it is reported."""
+        """The execution of the call, for telemetry."""
         call = self.open_call.call
         return ToolWork(kind=self.tool.spec.kind, name=call.name, call_id=call.call_id, arguments=self.arguments)
 
@@ -141,7 +141,7 @@ class _ToolPhase:
         return None
 
     async def _check(self, open_call: OpenCall) -> ReadyCall | ToolOutcome:
-        """Return the tool and arguments of a call that may be executed now, else its result."""
+        """Return the tool and arguments of a call that may run now; else its result, which says why not."""
         call, tool = open_call.call, self.tools.get(open_call.call.name)
         rules = None
         if (rule_scope := self.log.rule_scope) is not None:
@@ -187,7 +187,7 @@ class _ToolPhase:
             return error_outcome(call.name, error)
 
     async def _tool_change(self, call: ToolCall) -> ToolOutcome | None:
-        """Return the result of an approved call whose tool was changed since approval was asked for; else None."""
+        """An error result for an approved call whose tool was changed since approval was asked for; else None."""
         return await self.ports.store.read(
             lambda tx: changed_tool_outcome(tx, call, tools_of(tx, self.log.run, own_names=(call.name,)).get(call.name))
         )
@@ -276,8 +276,7 @@ def _search_call(run: Run, agent: Agent, inputs: UnitInputs, ports: Ports) -> Se
 
 
 async def _execute(log: RunLog, ready: ReadyCall, ports: Ports) -> tuple[ToolOutcome, HookOutcome | None]:
-    """Call a foreign tool and the hooks after it; return the outcome, and the hooks' answers, None if there are
-    none."""
+    """Call a foreign tool and the hooks after it; return the outcome, and the hooks' answers or None."""
     with ports.telemetry.during(work := ready.work):
         outcome = work.outcome = await _call_toolbox(log, ready, ports)
     if "after_tool" not in ports.hooks.points:
@@ -348,7 +347,7 @@ async def call_by_hand(
 
 
 def _load(tx: Tx, agent_id: AgentId, inputs: UnitInputs) -> tuple[Agent, Run]:
-    """Return the agent, and a run that stands for the call and is not stored."""
+    """Return the agent, and a run made up for the call, which is not stored."""
     run = Run(
         id=RunId(""),
         key=RunKey(agent_id, -1),

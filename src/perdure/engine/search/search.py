@@ -102,6 +102,7 @@ class Search:
             return newest.page(offset, limit)
 
         def prepare(tx: Tx) -> tuple[Agent, Sequence[str]]:
+            """Return the agent, and the names in its history, which the query's vector leaves out."""
             agent = tx.agents.get(agent_id) if known is None else known[0]
             # A name in the query is matched by itself: in its vector it would drown the rest.
             return agent, self._caches.histories.load(tx, agent_id, upto).names if self._embedder else ()
@@ -111,10 +112,12 @@ class Search:
         request = await self.request(text, names=names, timezone=agent.timezone)
 
         def rank(tx: Tx, limit: int = 0) -> RankedMessages:
+            """Return the ranked messages, compared word by word if the query has vectors of its words."""
             found = search.rank_messages(tx, agent, request, where=where, limit=limit, scope=scope)
             return _compare_words(tx, found, request) if request.words else found
 
         def read(tx: Tx, found: RankedMessages, limit: int = min(last, FIRST_HITS)) -> Hits[MessageHit]:
+            """Return the texts of the best messages as hits."""
             return search.read_messages(tx, found, limit=limit, explain=explain)
 
         hits = await self.store.read(lambda tx: read(tx, rank(tx)))
@@ -150,6 +153,7 @@ class Search:
         from perdure.search import passages as search
 
         def load(tx: Tx) -> tuple[Sequence[Archive], str]:
+            """Return the archives to search, and the time zone for dates."""
             if isinstance(archives, str):
                 return archives_of(tx, archives, files=files), tx.agents.get(archives).timezone
             found = tx.archives.list_by_ids(archives)
@@ -166,6 +170,7 @@ class Search:
         request = await self.request(text)
 
         def rank(tx: Tx, limit: int = search.CANDIDATES) -> RankedPassages:
+            """Return the ranked passages, compared word by word if the query has vectors of its words."""
             searched, zone = load(tx)
             found = search.rank_passages(tx, searched, replace(request, timezone=zone), where=where, limit=limit)
             return _compare_words(tx, found, request) if request.words else found
@@ -210,13 +215,14 @@ class Search:
     async def nearest(
         self, archive_id: ArchiveId, texts: Sequence[str], *, limit: int
     ) -> Sequence[Sequence[tuple[Mapping[str, Any], float]]]:
-        """Return for each text the passages of an archive that are nearest in meaning, best first: their sources and
-        cosines. None without an embedder, or where the passages have no vectors of it. Raises: NotFound, StoreError."""
+        """Return for each text the passages of an archive that are nearest in meaning, best first, as (source, cosine).
+        Empty without an embedder, or if the passages have no vectors of it. Raises: NotFound, StoreError."""
         embedder, indexes = self._embedder, self._caches.indexes
         if embedder is None or indexes is None:
             return [() for _ in texts]
 
         def find_scope(tx: Tx) -> VectorScope | None:
+            """Return the archive's vectors, if they are of the current embedder."""
             scope = tx.vectors.scope(tx.archives.get(archive_id).number)
             return scope if scope is not None and scope.row_count and scope.model == embedder.handle else None
 
@@ -224,6 +230,7 @@ class Search:
             return [() for _ in texts]
 
         def find(tx: Tx) -> Sequence[Sequence[tuple[Mapping[str, Any], float]]]:
+            """Return the nearest passages of each vector."""
             scope = find_scope(tx)
             if scope is None or scope.dimensions != vectors.shape[1]:
                 return [() for _ in texts]

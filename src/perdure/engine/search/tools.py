@@ -21,7 +21,6 @@ from perdure.core.models import without_notice
 from perdure.core.nodes import message_handle
 from perdure.core.passages import Passage, PassageFilter
 from perdure.core.runs import Run
-from perdure.core.sources import Source
 from perdure.core.specs import ToolOutcome
 from perdure.core.text.dates.in_words import add_dates
 from perdure.core.text.zones import local, zone
@@ -145,10 +144,10 @@ async def _search_memory(
     shape = {"messages": [*messages.values()], "archival": [_passage_shape(passage) for passage in passages.values()]}
     text, shown = json.dumps(shape, ensure_ascii=False), tuple(passages.values())
 
-    def load(tx: Tx) -> tuple[Source, ...]:
-        return (*sources_of_messages(tx, [*found_messages.values()]), *sources_of_passages(tx, shown))
-
-    return ToolOutcome(text=text, passages=shown, sources=tuple(dict.fromkeys(await call.store.read(load))))
+    sources = await call.store.read(
+        lambda tx: (*sources_of_messages(tx, [*found_messages.values()]), *sources_of_passages(tx, shown))
+    )
+    return ToolOutcome(text=text, passages=shown, sources=tuple(dict.fromkeys(sources)))
 
 
 def _message_shape(hit: MessageHit, ran: SearchReport, call: SearchCall) -> dict[str, Any]:
@@ -270,7 +269,7 @@ async def search_output(search: Search, message: Message, query: str, budget: Bu
 
 
 def _find(text: str, query: str) -> tuple[OutputParts, Sequence[int]]:
-    """Return the passages of a text, and which of them have words of the query, best first."""
+    """Return the passages of a text, and the indexes of those that match the query, best first."""
     from perdure.search.output import count_words
 
     output_parts = count_words(chunks(Document(name="output", kind="text", text=text), sizes=SIZES), query)
@@ -314,7 +313,7 @@ def _render(parts: Sequence[Chunk], message: Message, budget: Budget, offset: in
 
 
 def _places(text: str, parts: Sequence[Chunk]) -> dict[Chunk, str]:
-    """Return passage -> its place for `context_expand`: `lines 12..20`, or `lines 3:500..900` within a long line."""
+    """Return passage -> argument of `context_expand`: `lines 12..20`, or `lines 3:500..900` in a long line."""
     places: dict[Chunk, str] = {}
     for part in parts:
         places[part] = f"lines {part.first_line}..{part.last_line}"

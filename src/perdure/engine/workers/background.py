@@ -232,13 +232,13 @@ class LineWorker(Generic[Key]):
             await finish_tasks(self.tasks)
 
     def _end(self, line: Key, task: asyncio.Task[None]) -> None:
-        """Forget a task that has ended; begin another one, if there was new work since its last look."""
+        """Forget a finished task; begin another one if new work came after its last look."""
         del self._tasks[line]
         if line in self._again and not task.cancelled():
             self.start(line)
 
     async def _work(self, line: Key) -> None:
-        """Work on this, again if it was to be done once more meanwhile."""
+        """Do the work of this conversation or group, again if it was requested once more meanwhile."""
         while True:
             self._again.discard(line)
             try:

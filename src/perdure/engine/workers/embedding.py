@@ -88,6 +88,7 @@ class WatchedStore(StoreOver):
         queued = False
 
         def watched(tx: Tx) -> T:
+            """Run the unit with this embedder as the default for new scopes, and note whether it queued texts."""
             nonlocal queued
             with tx.vectors.use_embedding(self._model):
                 before = tx.vectors.queue_count
@@ -187,8 +188,7 @@ class EmbeddingWorker(Worker):
             )
 
     async def _vectors(self, texts: Sequence[str]) -> tuple[list[bytes], Sequence[bytes | None]]:
-        """Embed texts; return their vectors and the signs of their words, as the store keeps both. Raises:
-        ModelError."""
+        """Embed texts; return their vectors and the signs of their words, in stored form. Raises: ModelError."""
         from perdure.search.ranking.late import pack_signs
 
         signs: Sequence[bytes | None] = [None] * len(texts)

@@ -61,7 +61,7 @@ class Worker:
     async def take(
         self, claim: Callable[[], Awaitable[T | None]], work: Callable[[T], Awaitable[None]], *, at_once: int
     ) -> None:
-        """Claim pieces of work and begin them, so many at once, until none is left; the end of one wakes the worker.
+        """Claim and start work, `at_once` pieces in parallel, until none is left; the end of one wakes the worker.
 
         Args:
             claim: claims a piece; None: there is none.

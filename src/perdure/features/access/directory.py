@@ -47,6 +47,7 @@ class _Noun(NumberedTable[T]):
         return self._list(Conditions("1 = 1"), after, limit)
 
     def _list(self, where: Conditions, after: str | None, limit: int) -> Sequence[T]:
+        """Return a page of rows after the one with the id `after`."""
         above = None if after is None else self.number(after)
         return self._between(where, above, None, newest_first=False, limit=limit)
 
@@ -187,7 +188,7 @@ class Keys(_Noun[ApiKey]):
         )
 
     def trim_used(self, *, before: str) -> int:
-        """Delete what keys and agents used in periods before this one, such as `2026-01-31`; return how many counts."""
+        """Delete usage counts from periods before this one, such as `2026-01-31`; return how many."""
         return self._run_counted("DELETE FROM used WHERE period < :before", before=before)
 
 

@@ -48,6 +48,7 @@ class StoreGate(Gate):
         return self.is_guarded or self.ring.are_there
 
     async def needs_key_now(self) -> bool:
+        """Whether a request needs a key, with the store asked again."""
         return self.is_guarded or await self.ring.look()
 
     async def is_usable(self) -> bool:
@@ -60,7 +61,7 @@ class StoreGate(Gate):
         return True
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:
-        """Who a request is for. Raises: NotAdmitted: as for every gate; 403 with too small a scope, 429 beyond a limit.
+        """Who a request is for. Raises: NotAdmitted: as other gates; 403: small scope; 429: beyond a limit.
         StoreError."""
         principal = scope["perdure.principal"] = await self.identify(scope, headers, is_page=is_page)
         if principal is not LOCAL:  # who may do everything, as often as it likes
@@ -99,7 +100,7 @@ class StoreGate(Gate):
             )
 
     async def principal_of(self, key: bytes) -> Principal | None:
-        """Who a key stands for: the server's own one, or one of the store; None: it does not count."""
+        """Return who a key stands for, whether the server's own or one of the store; None: the key is not valid."""
         return await super().principal_of(key) or await self.ring.principal_of(key)
 
     def open_library(self, org_id: OrgId) -> AbstractAsyncContextManager[AsyncPerdure]:
@@ -137,6 +138,7 @@ class StoreGate(Gate):
         start: Message | None = None  # held back until the body names what was made
 
         async def send_and_note(message: Message) -> None:
+            """Pass on a part of the answer; write to the audit log once it is a success."""
             nonlocal start
             if message["type"] == "http.response.start" and message["status"] < 400:
                 start = message
@@ -166,8 +168,7 @@ class StoreGate(Gate):
 
 
 def _find_refusal(principal: Principal, rule: ScopeRule | None) -> str:
-    """Return why the scope of `principal` does not do for a rule; empty: it does. Without a rule it has to be the
-    largest."""
+    """Why the scope of `principal` does not do for a rule; empty: it does. Without a rule it has to be the largest."""
     needed = "admin" if rule is None else rule.scope
     return "" if principal.may(needed) else f"needs a key with the scope {needed!r}, and yours has {principal.scope!r}"
 

@@ -74,7 +74,7 @@ class KeyRing:
         return await self._store.read(lambda tx: tx.of(Keys).exist(at=at))
 
     def recall(self, text: bytes) -> Principal | None:
-        """Who a key stands for, by what was last read of it, for times when the store does not answer."""
+        """Return who a key stands for as last read, for when the store does not answer."""
         return self._principal(self._known.get(digest_of(text.decode("latin-1")), (0.0, None))[1])
 
     async def principal_of(self, text: bytes) -> Principal | None:
@@ -124,7 +124,7 @@ class KeyRing:
         return key
 
     def _principal(self, key: ApiKey | None) -> Principal | None:
-        """Who a key stands for, whose use is noted; None: there is no key, or it is revoked or expired."""
+        """Return who a key stands for, and note its use; None: there is no key, or it is revoked or expired."""
         if key is None or not key.counts_at(self._clock.now()):
             return None
         self._used.add(key.id)
@@ -134,7 +134,7 @@ class KeyRing:
         return Principal(org_id=key.org_id, user_id=key.user_id, key_id=key.id, scope=key.scope, limits=key.limits)
 
     async def _note(self) -> None:
-        """Write that the keys of `_used` were used now; if the store fails, this is lost, which a log line says."""
+        """Store that the keys in `_used` were used now; if the store fails, only a log line tells."""
         used, self._used = list(self._used), set()
         if not used:
             return
@@ -176,7 +176,7 @@ class KeySessions(DashboardSessions):
         return OF_KEY + base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
     async def principal_of(self, value: str) -> Principal | None:
-        """Who a cookie stands for; None: it is none of this server's, has ended, or its key does not count any more."""
+        """Return who a cookie stands for; None: it is not of this server, has ended, or its key is no longer valid."""
         if not value.startswith(OF_KEY):
             return await super().principal_of(value)
         sealed = value.removeprefix(OF_KEY)

@@ -99,6 +99,7 @@ class Limiter:
         minute, day = _minute(now), day_of(now)
 
         def exchange(tx: Tx) -> list[Used]:
+            """Add this process's new requests to the stored counts, and return the counts of all processes."""
             if new:
                 for period in (_minute_name(counts.minute), day_of(counts.minute)):
                     tx.used.add({key_id: Used(requests=new)}, period)

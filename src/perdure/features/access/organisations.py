@@ -65,8 +65,7 @@ class OpenOrganisations:
 
     @contextlib.asynccontextmanager
     async def use(self, org_id: OrgId) -> AsyncIterator[AsyncPerdure]:
-        """The open store of an organisation, which stays open inside the context. Raises: OrganisationGone;
-        StoreError."""
+        """An organisation's open store, kept open inside the context. Raises: OrganisationGone; StoreError."""
         if org_id == DEFAULT_ORG:
             yield self._default
             return
@@ -124,7 +123,7 @@ class OpenOrganisations:
         return library
 
     async def look(self) -> None:
-        """Open the organisations that have work, close those that are too many, and go on with removals."""
+        """Open organisations that have work, close some if too many are open, and go on with removals."""
         app = self._default.app
         store = app.shared.store
         await self._remove_gone(self._in_use())
@@ -159,6 +158,7 @@ class OpenOrganisations:
             return
 
         def find_gone(tx: Tx) -> list[OrgId]:
+            """Return the organisations in use whose rows are gone."""
             return [org_id for org_id in used if tx.of(Organisations).find(org_id) is None]
 
         try:
@@ -177,7 +177,7 @@ class OpenOrganisations:
             log.warning("the rest of %s is removed later: %s", org_id, error)
 
     async def remove(self, org_id: OrgId) -> None:
-        """Remove a deleted organisation in bounded steps; its row goes when no process writes for it any more."""
+        """Remove a deleted organisation in bounded steps; its row is deleted once no process writes for it any more."""
         async with self._locks.setdefault(org_id, asyncio.Lock()):
             if (library := self._open.pop(org_id, None)) is not None:
                 await library.close()

@@ -153,7 +153,7 @@ async def retrieve_user(user_id: _UserPath, access: Administration) -> UserAnswe
 
 @router.delete("/v1/users/{user_id}")
 async def delete_user(user_id: _UserPath, access: Administration) -> None:
-    """Delete a user. The user's keys count no more, and keep a line that says nothing of the user."""
+    """Delete a user. The user's keys become invalid; their rows stay without the user's data."""
     await access.delete_user(user_id)
 
 

@@ -225,8 +225,7 @@ class Access:
 
     @writes
     def delete_key(self, tx: Tx, key_id: KeyId) -> bool:
-        """Remove a key and what it used; return whether the store has keys left, without which it is open. Raises:
-        NotFound."""
+        """Delete a key and its counts; return whether a key is left, without which all is open. Raises: NotFound."""
         self._note(tx, "key.delete", key_id)
         tx.of(Keys).delete(key_id)
         return tx.of(Keys).are_there()
@@ -246,6 +245,7 @@ class Access:
         return tx.of(AuditLog).page(where or AuditFilter(), before=before, limit=limit)
 
     def _note(self, tx: Tx, action: str, object_id: str) -> None:
+        """Append one entry to the audit log."""
         who = self._principal
         entry = AuditEntry(
             org_id=who.org_id,

@@ -57,8 +57,7 @@ class EditorSession:
 
 
 async def begin(agent: AsyncAgent, cwd: str, *, copy_of: Conversation | None = None) -> Conversation:
-    """A new conversation that is begun in a folder, with a copy of what another one has in view. Raises: InvalidInput:
-    the folder's name is too long."""
+    """Begin a conversation in a folder, with a copy of `copy_of`'s view. Raises: InvalidInput: the name is too long."""
     check_short_text("cwd", cwd, SUMMARY_CHARS)
     if copy_of is None:
         return (await agent.create_conversation({"description": cwd})).conversation

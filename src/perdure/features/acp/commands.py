@@ -40,7 +40,7 @@ async def serve_acp(
     notes = TextView(sys.stderr, sys.stderr, interactive=False)
 
     async def find() -> AsyncAgent:
-        """The agent to serve, which is made if there is none. Raises: PerdureError."""
+        """Return the agent to serve; create it if there is none. Raises: PerdureError."""
         return (await open_agent(perdure, name=agent, new=False, model=None, view=notes)).agent
 
     served: Any = EditorAgent(perdure, find, notes.note)

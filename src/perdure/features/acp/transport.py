@@ -17,8 +17,8 @@ PARSE_ERROR, INVALID_REQUEST, INTERNAL_ERROR = -32700, -32600, -32603
 
 
 class LineTransport:
-    """A connection of lines, each of at most as many bytes as the reader's limit. What is no message is answered with
-    an error, and ends nothing: the SDK's own transport gives no answer, and ends at JSON that is no object."""
+    """A connection that sends one JSON message on each line, of bounded length. It answers an invalid line with an
+    error and goes on; the SDK's own transport gives no answer, and ends at JSON that is no object."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -60,8 +60,8 @@ class LineTransport:
             await self.send({"jsonrpc": "2.0", "id": asked_id, "error": {"code": code, "message": why}})
 
     async def _read_line(self) -> tuple[bytes, bool]:
-        """Return (the next line, whether it is whole): of one over the limit its beginning and its end. Without a
-        newline at the end the other side has closed its end. Raises: ConnectionError."""
+        """Return (the next line, whether it is whole); of a line over the limit the beginning and the end. Without a
+        newline at its end, the other side has closed the connection. Raises: ConnectionError."""
         start = end = b""
         while True:
             try:

@@ -54,6 +54,7 @@ async def export_text(
     agent, now = (await agent_replies(library, [state]))[0], library.app.ports.clock.now()
 
     def write() -> str:
+        """Return the file's JSON, without the forgotten texts."""
         document = write_agent_file(agent, [*by_seq.values()], folders, shown=shown, copy=copy, at=now)
         hide_forgotten(document, forgotten)
         document["skills"] = [*skills]

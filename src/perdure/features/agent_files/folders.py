@@ -19,8 +19,8 @@ from perdure.library.perdure import AsyncPerdure
 
 
 async def create_folder(library: AsyncPerdure, folder: FileFolder) -> AsyncFolder:
-    """Make an empty folder with the name and description of one of the file. If a folder has this name already, the
-    new one gets a number behind it. Raises: InvalidInput, AlreadyExists: the id that it has to get is taken."""
+    """Create an empty folder with the name and description of the file's folder; a taken name gets a number behind it.
+    Raises: InvalidInput, AlreadyExists: the id is taken."""
     name = folder.fields.get("name")
     wanted = (name if isinstance(name, str) else "").replace("/", "_").strip() or "folder"
     fields: FolderChanges = {"metadata": folder.fields.get("metadata") or {}}

@@ -52,12 +52,15 @@ class ImportOptions:
 
     @classmethod
     def of(cls, form: FormData) -> ImportOptions:
-        """Read them from a form in Letta's API; of two names of a field the newer one wins. Raises: InvalidInput."""
+        """Read the options from a form in Letta's API; if a field comes under its old and new name, the new one counts.
+        Raises: InvalidInput."""
 
         def text(*names: str) -> str | None:
+            """Return the first non-empty text under these names."""
             return next((value for name in names if isinstance(value := form.get(name), str) and value), None)
 
         def flag(name: str) -> bool:
+            """Return whether the field says yes."""
             return (text(name) or "").lower() in ("true", "1", "yes")
 
         try:
@@ -86,8 +89,8 @@ Raises: ValidationError, InvalidInput, NotSupported, AlreadyExists, TooMany."""
 
 
 class Import:
-    """One import of a file's agents; blocks, tools and folders that several agents share are made once. `warnings` has
-    a line for each thing that is not as in the file."""
+    """One import of a file's agents; blocks, tools and folders that several agents share are created once. `warnings`:
+    one line for each difference from the file."""
 
     def __init__(self, library: AsyncPerdure, file: AgentDocument, options: ImportOptions) -> None:
         self._library, self._file, self._options = library, file, options

@@ -146,7 +146,7 @@ def _unused(id_: str, used: set[str]) -> str:
 
 
 def _take_result(results: list[_Result] | None, *, after: int) -> _Result | None:
-    """Remove from a call's results the first one that stands behind the message of the index `after`, and return it."""
+    """Remove and return the first of a call's results that comes after message index `after`; None: there is none."""
     for index, result in enumerate(results or ()):
         if result.place > after and results is not None:
             return results.pop(index)
@@ -154,7 +154,7 @@ def _take_result(results: list[_Result] | None, *, after: int) -> _Result | None
 
 
 def _imported(line: Mapping[str, Any], place: int, role: Any, parts: Sequence[Part], number: int) -> ImportedMessage:
-    """A message to store, with the name and time of `line`, which has the index `place` in the file."""
+    """Return a message to store, with the name and time of `line`, which has the index `place` in the file."""
     name = line.get("name")
     return ImportedMessage(
         role=role,
@@ -262,7 +262,7 @@ def _results_by_call(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, list[_R
 
 
 def _tool_result(call_id: str, name: str, result: _Result | None) -> ToolResult:
-    """The part for a result, of whose text Letta's JSON is unpacked; None: the part says that there is no result."""
+    """Return the part for a result, unwrapped from Letta's JSON; for None a part that says there is no result."""
     if result is None:
         return ToolResult(call_id, name, _NO_RESULT, "error")
     text, value = result.text, _object_in(result.text)

@@ -75,7 +75,7 @@ async def import_agents(request: Request, library: AsyncPerdure) -> Notice:
 
 
 async def _make(library: AsyncPerdure, content: bytes, options: ImportOptions) -> tuple[list[AgentId], str]:
-    """The agents that are made of a file, and a sentence for all that is not as in it. Raises: PerdureError."""
+    """Create a file's agents; return their ids, and a sentence for each difference. Raises: PerdureError."""
     work = Import(library, await asyncio.to_thread(read_agent_file, content), options)
     made = list(await work.run())
     return made, " ".join(f"{one[0].upper()}{one[1:].rstrip('.')}." for one in work.warnings)

@@ -98,7 +98,7 @@ _COPY = functools.cache(lambda: TypeAdapter(AgentCopy))  # not built by a server
 
 
 def build_own_metadata(copy: AgentCopy) -> dict[str, Any]:
-    """Build `metadata` of a file with one agent, from `copy`, what only Perdure reads of it."""
+    """Build the `metadata` of a file with one agent from `copy`, the data that only Perdure reads."""
     own = _COPY().dump_python(replace(copy, parts={}), mode="json")
     del own["parts"]
     kinds = {part.name: TypeAdapter(part.kind) for part in copy_parts()}
@@ -200,7 +200,7 @@ class FileAgent:
 
 @dataclass(frozen=True, slots=True)
 class FileFolder:
-    """A folder of a file: all fields that it has there, such as `name`, and name of a file in it -> its text."""
+    """A folder in a file: all its fields, such as `name`, and name -> text of the files in it."""
 
     fields: Mapping[str, Any]
     texts: Mapping[str, str]
@@ -208,8 +208,8 @@ class FileFolder:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """A group of a file, with the ids there of its agents and of the blocks that they share. `manager` has those fields
-    of the manager, which says which agent speaks next, that have a value."""
+    """A group in an agent file; the ids of agents and shared blocks are those of the file. `manager`: the non-empty
+    fields of its manager, which decides who speaks next."""
 
     agent_ids: Sequence[str]
     block_ids: Sequence[str]
@@ -314,8 +314,7 @@ def _members(document: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str
 
 
 def _parse_agent(fields: Mapping[str, Any], lists: Mapping[str, Mapping[str, Any]]) -> FileAgent:
-    """Check the fields of an agent; `lists`: list of the file -> id -> member, to which its ids lead. Raises:
-    AgentFileInvalid."""
+    """Check an agent's fields; `lists`: list of the file -> id -> member. Raises: AgentFileInvalid."""
     block_ids = _parse_ids(fields, "block_ids", lists["blocks"], owner="an agent")
     tool_ids = _parse_ids(fields, "tool_ids", lists["tools"], owner="an agent")
     folders = "folder_ids" if fields.get("folder_ids") else "source_ids"

@@ -55,7 +55,7 @@ def share_of(scores: Sequence[Sequence[float]]) -> Mapping[str, Any]:
 
 
 def build_result(benchmark: Benchmark) -> dict[str, Any]:
-    """Return everything about a run as JSON: what was asked of whom, with which words, and what came of it."""
+    """Return everything about a run as JSON: the questions, the systems, the wording of prompts, and the results."""
     setup, cases = benchmark.setup, benchmark.cases[1]
     data_set = DATA_SETS[setup.name]
     result: dict[str, Any] = {
@@ -152,7 +152,7 @@ def _points(benchmark: Benchmark, claim: JudgedAnswer) -> float:
 
 
 def _judge_figures(benchmark: Benchmark) -> dict[str, Any]:
-    """Return what the judge made of answers that are known to be wrong or right, and what its own requests took."""
+    """Return how often the judge was right about answers known to be right or wrong, and what its requests cost."""
     claims = [one for one in benchmark.claims() if benchmark.is_judged(one)]
     points = [(one.is_right, _points(benchmark, one)) for one in claims if one.is_right is not None]
     wrong = [one for is_right, one in points if not is_right]
@@ -202,5 +202,5 @@ def _found_by(benchmark: Benchmark, name: str) -> dict[str, Any]:
 
 
 def _times(times: Sequence[float]) -> Mapping[str, float] | None:
-    """Return what half of these times, and 95 % of them, are below; None: there are none."""
+    """Return the median and the 95th percentile of these times; None: there are no times."""
     return {"median": median(times), "p95": sorted(times)[int(len(times) * 0.95)]} if times else None

@@ -56,7 +56,7 @@ class JudgedAnswer:
 
     @property
     def text(self) -> str:
-        """What a judge that is a model is sent."""
+        """The text that a judging model is sent."""
         form = texts()["prompts"]["judged"]
         return form.format(question=self.question.text, gold=self.question.answer, answer=self.answer or "(nothing)")
 
@@ -67,13 +67,13 @@ class JudgedAnswer:
 
 
 def says_not_said(answer: str) -> bool:
-    """Return whether an answer says that there is none; an empty one says nothing."""
+    """Return whether an answer says that the history does not tell; an empty answer does not."""
     return _NOT_SAID.search(answer.replace("’", "'").strip()) is not None
 
 
 def is_exact(question: CaseQuestion, answer: str) -> bool:
-    """Return whether the right answer, or each part of one that is a list, stands in an answer, word for word but for
-    case, punctuation, endings and articles."""
+    """Return whether an answer contains the right one (each part, if that is a list) word for word, but for case,
+    punctuation, endings and articles."""
     if question.kind == ABSTENTION:
         return says_not_said(answer)
     said, parts = _words(answer), [words for part in _parts(question, question.answer) if (words := _words(part))]
@@ -93,8 +93,8 @@ def f1_of(question: CaseQuestion, answer: str) -> float:
 
 
 def verdict_of(reply: str) -> bool | None:
-    """Return what a model has judged: by the word that it begins with, or else by the last one in capitals, or else by
-    the only one that it says; None: it has not."""
+    """Return a model's verdict: the first word, else the last one in capitals, else the only one; None: there is
+    none."""
     text = _THOUGHT.sub("", reply).strip(" \t\n*_#`\"'")
     found = [(bool(one[1]) ^ bool(one[2]) ^ (one[3].lower() == "correct"), one) for one in _VERDICT.finditer(text)]
     loud = [verdict for verdict, one in found if one[3].isupper()]
@@ -171,7 +171,7 @@ def _differ(question: CaseQuestion, other: CaseQuestion) -> bool:
 
 
 def _parts(question: CaseQuestion, text: str) -> Sequence[str]:
-    """Return the parts of an answer: those between commas where the right one is a list, else the whole."""
+    """Return the parts of an answer: split at commas if the right answer is a list, else the whole."""
     return text.split(",") if question.several else [text]
 
 

@@ -68,7 +68,7 @@ async def open_benchmark(setup: Setup, *, models: Mapping[str, Model] | None = N
 
 
 def _about(perdure: AsyncPerdure, setup: Setup, settings: Settings) -> Mapping[str, Any]:
-    """Return what all rows of a folder have in common, as JSON has it."""
+    """Return the data that all rows of a folder share, as JSON."""
     about = {name: getattr(setup, name) for name in _SAME} | {name: getattr(settings, name) for name in OF_ENVIRONMENT}
     prompts = hashlib.sha256(json.dumps(texts()["prompts"]).encode()).hexdigest()[:12]
     about |= {"data": hash_of(setup.data), "search": search_by(perdure), "prompts": prompts}

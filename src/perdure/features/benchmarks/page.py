@@ -96,7 +96,7 @@ def _seconds(time_s: float) -> str:
 
 
 def _write(file: Path, text: str) -> Path:
-    """Write a file, which appears whole, and return it. Raises: InvalidInput."""
+    """Write a file atomically, and return it. Raises: InvalidInput."""
     part = file.with_name(f".{file.name}.part")
     try:
         part.write_text(text, encoding="utf-8", errors="replace")

@@ -42,7 +42,7 @@ class Rows:
                 raise InvalidInput(f"{self.path} line {number} is no row of a benchmark: remove it") from error
 
     def find(self, key: str) -> Mapping[str, Any] | None:
-        """The row with what came back; None: nothing did yet."""
+        """Return the row with the result of this key; None: there is no result yet."""
         row = self.by_key.get(key)
         return None if row is None or "began" in row else row
 

@@ -75,13 +75,13 @@ class SystemQuestion:
 
 
 class BenchClock:
-    """A clock that is set to the time at which a question is asked: what was said years ago was said lately then."""
+    """A clock set to the date of a question, so that "last week" in an old history is last week."""
 
     def __init__(self) -> None:
         self._ahead = timedelta(0)
 
     def now(self) -> datetime:
-        """The time, which goes on from the one that was set."""
+        """Return the time since the clock was set, added to the time it was set to."""
         return datetime.now(UTC) + self._ahead
 
     def set(self, at: datetime) -> None:
@@ -113,7 +113,7 @@ class Benchmark:
         self._failures = 0
 
     def asked(self) -> Iterator[SystemQuestion]:
-        """Yield all questions, those about one history next to each other."""
+        """Yield all questions, grouped by the history that they are about."""
         for seed, cases in self.cases.items():
             for case in cases:
                 for system in self.systems:
@@ -126,7 +126,7 @@ class Benchmark:
         return list(found.values())
 
     def claims(self) -> Sequence[JudgedAnswer]:
-        """Return the answers that the judge sees: those that came, and those that are known to be wrong or right."""
+        """Return the answers that the judge is to rate: those of the systems, and those known to be wrong or right."""
         rows = ((one.question, self.rows.by_key[one.key]) for one in self.asked() if self._is_done(one.key))
         return [*(JudgedAnswer(question, row["answer"]) for question, row in rows), *known_claims(self.questions)]
 
@@ -353,7 +353,7 @@ class Benchmark:
 
 
 def _answer_of(reply: Reply) -> str:
-    """Return the last thing that was said: before it stands what a model says when it calls a tool."""
+    """Return the last text of a reply; before it may stand what a model says beside a tool call."""
     said = [one.text for one in reply.messages if one.role == "assistant" and one.text]
     return without_notice(said[-1]) if said else ""
 

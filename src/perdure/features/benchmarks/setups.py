@@ -79,14 +79,14 @@ def make_setup(
 
 
 def _place(name: str, data: str | None) -> Path | None:
-    """Return the file of the data; `sample` is the one that is shipped, of which niah has none."""
+    """Return the path of the data; `sample` stands for the data that ships with the package, which niah lacks."""
     if data != "sample":
         return None if data is None else Path(data).expanduser()
     return next(iter(SAMPLES.glob(f"{name}.*")), None)
 
 
 def _parts(text: str) -> Sequence[str]:
-    """Return what stands between commas."""
+    """Return the texts between commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 

@@ -1,4 +1,4 @@
-"""What is asked: an agent of Perdure that remembers, and baselines that are given a part of the history, or none.
+"""What is with_date: an agent of Perdure that remembers, and baselines that are given a part of the history, or none.
 
 All of them are agents, so that the store keeps each of their requests.
 """
@@ -39,7 +39,7 @@ class System(Protocol):
     tools: Sequence[str] | None
 
     async def prepare(self, case: Case) -> AsyncAgent:
-        """Return the agent that is asked about a case; what was prepared before is found again."""
+        """Return the agent that answers the questions of a case; an earlier preparation is used again."""
 
     def text(self, case: Case, question: CaseQuestion) -> str:
         """Return the message with a question."""
@@ -75,7 +75,7 @@ class AgentSystem:
 
     def text(self, case: Case, question: CaseQuestion) -> str:
         """Return the question."""
-        return asked(question)
+        return with_date(question)
 
     async def turns_of(self, agent: AsyncAgent, case: Case) -> Mapping[int, CaseTurn]:
         """Number of a message -> its turn."""
@@ -99,14 +99,14 @@ class PlainSystem:
         return await plain_agent(self._perdure, f"baseline-{self._name}", self._setup.model, "answer")
 
     def text(self, case: Case, question: CaseQuestion) -> str:
-        """Return the question behind what the baseline is given of the history."""
+        """Return the question preceded by the part of the history that the baseline gets."""
         if self._name == "none":
-            return asked(question)
+            return with_date(question)
         turns = self._newest(case) if self._name == "full" else WordIndex(case.turns).search(question.text)[:EXCERPTS]
         form = texts()["prompts"]["history" if self._name == "full" else "excerpts"]
         chosen = {turn.id for turn in turns}
         history = "\n".join(turn.line for turn in case.turns if turn.id in chosen)
-        return form.format(history=history, question=asked(question))
+        return form.format(history=history, question=with_date(question))
 
     def _newest(self, case: Case) -> Sequence[CaseTurn]:
         """Return as many of the newest turns as fit the window of the model."""
@@ -144,7 +144,7 @@ class GrepSystem:
 
     def text(self, case: Case, question: CaseQuestion) -> str:
         """Return the question, and where to look."""
-        return texts()["prompts"]["files"].format(question=asked(question))
+        return texts()["prompts"]["files"].format(question=with_date(question))
 
 
 class WordIndex:
@@ -190,12 +190,12 @@ async def plain_agent(perdure: AsyncPerdure, name: str, model: str, prompt: str)
     )
 
 
-def asked(question: CaseQuestion) -> str:
-    """Return a question with the day on which it is asked, if the data has one."""
+def with_date(question: CaseQuestion) -> str:
+    """Return the question with its date, if the data has one."""
     form = texts()["prompts"]["asked_on"] if question.asked_on else "{question}"
     return form.format(date=question.asked_on, question=question.text)
 
 
 def imported(turn: CaseTurn, place: int) -> ImportedMessage:
-    """Return a turn as a message of an import. Its place is its id: of two turns with one id, one would be left out."""
+    """A turn as a message to import. Its id is its index, since of two turns with one id one would be left out."""
     return ImportedMessage(role=turn.role, name=turn.speaker, text=turn.text, occurred_at=turn.at, id=str(place))

@@ -144,7 +144,7 @@ class ProseFamily(Family):
     repeats = False
 
     def parse(self, text: str) -> str | None:
-        """Return a text of at least 20 lines that is source, a diff or Markdown; None: it is none."""
+        """Return the text if it has at least 20 lines and is source code, a diff or Markdown; else None."""
         lines = text.count("\n") + 1
         is_code = len(_CODE.findall(text)) * 12 >= lines
         is_prose = is_code or len(_DIFF.findall(text)) >= 3 or text.count("\n#") + text.startswith("#") >= 3

@@ -29,8 +29,7 @@ MISSES = 50
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the original, with its name: `17` is a line or row, `items[3].name` a value, `17:401` line 17 from
-    character 401 on."""
+    """A part of the original; its name is a line or row (`17`), a value (`items[3].name`) or a place (`17:401`)."""
 
     name: str
     text: str
@@ -54,8 +53,8 @@ def part_line(name: str, line: str, limit: int) -> Iterator[Piece]:
 
 
 def excerpt(pieces: Sequence[Piece], room: Room) -> str:
-    """Return as many pieces as the room holds, in their order, with counts of those left out between them. First come
-    an error, both ends, other errors, what stands out, then the rest."""
+    """Return as many pieces as the room holds, in their order, with counts of those left out between them. The first
+    error, both ends, other errors and unusual pieces take precedence."""
     least, most = PART_LIMITS
     sample = "\n".join([piece.text[:most] for piece in pieces[:MISSES]])
     limit = max(least, min(most, room.tokens * len(sample) // (8 * room.count(sample) + 1)))
@@ -84,7 +83,7 @@ def excerpt(pieces: Sequence[Piece], room: Room) -> str:
 
 
 def _shown(piece: Piece) -> str:
-    """Return a piece as a line, with its name."""
+    """Return a piece on one line, with its name."""
     return f"{piece.name}| {piece.text}" if piece.name else piece.text
 
 
@@ -103,7 +102,8 @@ def _write(parts: Sequence[Piece], chosen: set[int], follows: set[int]) -> str:
 
 
 def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
-    """Return the number of each part once, the one that matters most first.
+    """Return the numbers of the parts, the most important first: the first error and the ends; one error of each form,
+    with neighbours that continue its line (`follows`); parts of unusual form; then all, from both ends inward.
 
     First the first error and the ends, then one error of each form, with neighbours that go on in its line (`follows`),
     parts of no common form, and at last all parts from both ends inward.
@@ -148,7 +148,7 @@ def _inward(numbers: Sequence[int]) -> Iterator[int]:
 
 
 def _commonness(lines: Sequence[str]) -> list[int]:
-    """Return for each line in how many lines the rarest of its words stands; without words, the most possible."""
+    """Return for each line how many lines have its rarest word; for a line without words the maximum."""
     words = [set(_LETTERS.findall(line)) for line in lines]
     counts = Counter(chain.from_iterable(words))
     return [min((counts[word] for word in own), default=len(lines)) for own in words]

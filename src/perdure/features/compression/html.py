@@ -24,7 +24,7 @@ _SPACES = re.compile(r"[ \t\r\f\v\u00a0]+")
 
 
 class _Reader(HTMLParser):
-    """Reads the text of a page, and counts what is no text; `end_line` has to follow the end of it.
+    """Collects the text of an HTML page, and counts tags and skipped text; call `end_line` at the end.
 
     Attributes:
         lines: the text, a line for each paragraph, row or heading.
@@ -32,6 +32,7 @@ class _Reader(HTMLParser):
     """
 
     def __init__(self) -> None:
+        """Start with no text; `_unread` is the open tag whose content is skipped, such as `script`."""
         super().__init__(convert_charrefs=True)
         self.lines: list[str] = []
         self.tags = self.links = self.unread_chars = 0
@@ -81,6 +82,7 @@ class HtmlFamily(Family):
     name = "html"
 
     def parse(self, text: str) -> str | None:
+        """Return the text if it is an HTML page; else None."""
         return text if _PAGE.match(text) else None
 
     def shorten(self, parsed: str, room: Room) -> str:

@@ -249,7 +249,7 @@ def _extract_blocks(node: Any, document: JsonDocument) -> Any:
 
 
 def _is_flat(values: Collection[Any]) -> bool:
-    """Return whether these values stay in place: none is an object, a list, a long string, or may be a reference."""
+    """Return whether all values fit table cells: no object, list, long string, or text like a reference."""
     kinds = set(map(type, values))
     if dict in kinds or list in kinds:
         return False
@@ -324,6 +324,7 @@ class JsonFamily(Family):
         return "\n".join(lines)
 
     def decode(self, body: str) -> Any:
+        """Return the value from which `encode` made the text."""
         lines = iter(body.split("\n"))
         root = json.loads(next(lines))
         blocks: dict[str, Any] = {}

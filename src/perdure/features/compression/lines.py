@@ -64,8 +64,7 @@ class Lines:
 
 
 def parse_lines(text: str, *, least_rows: int = 0) -> Lines:
-    """Return the lines of a text with their templates. With `least_rows` above 0 a template has about so many lines or
-    more, and need not save characters."""
+    """Return a text's lines with their templates. `least_rows`: about how many lines a template has at least."""
     lines = text.split("\n")
     skeletons = _WORD.sub("\0", text).split("\n")
     groups: dict[str, list[int]] = defaultdict(list)
@@ -172,7 +171,7 @@ def _fill(pieces: list[str], cells: list[str]) -> str:
 
 
 def shown_lines(parsed: Lines) -> set[int]:
-    """Return the numbers of the lines always shown: ends, errors, lines without a template, what stands out."""
+    """The numbers of the lines that are always shown: the ends, errors, lines without a template, unusual values."""
     lines = parsed.lines
     shown = {*range(min(EDGE_ROWS, len(lines))), *range(max(0, len(lines) - EDGE_ROWS), len(lines))}
     for number, line in enumerate(lines):
@@ -211,10 +210,11 @@ class LinesFamily(Family):
     note = "%n stands for line form n with its {} filled; a cell that begins with : or / goes on from the cell above"
 
     def parse(self, text: str) -> Lines | None:
+        """Return the lines with their templates, if there are enough lines; else None."""
         return parse_lines(text) if text.count("\n") >= TEMPLATE_LINES else None
 
     def encode(self, parsed: Lines) -> str | None:
-        """Return the templates, then the lines, of which a run of one template has one head; None: no template."""
+        """The templates, then the lines; consecutive lines of one template share a head. None: there is no template."""
         if not parsed.templates:
             return None
         numbers = {id(template): number for number, template in enumerate(parsed.templates, start=1)}
@@ -236,6 +236,7 @@ class LinesFamily(Family):
         return "\n".join(written)
 
     def decode(self, body: str) -> str:
+        """Return the text from which `encode` made the lines."""
         lines = iter(body.split("\n"))
         count = int(next(lines).split(" ")[0])
         templates = [next(lines).partition(" = ")[2].split(SLOT) for _ in range(count)]
@@ -256,7 +257,8 @@ class LinesFamily(Family):
         return "\n".join(out)
 
     def shorten(self, parsed: Lines, room: Room) -> str | None:
-        """Return the lines that are always shown, numbered from 1, with counts of the others between them."""
+        """Return the lines that are always shown, as `number| text` counted from 1, with a count of those left out
+        between them; None: it would save too little."""
         shown = shown_lines(parsed)
         if len(shown) > 0.8 * len(parsed.lines):
             return None
@@ -265,18 +267,18 @@ class LinesFamily(Family):
         for number, line in enumerate(parsed.lines):
             if number in shown:
                 if left_out:
-                    out.append(_ledger(left_out))
+                    out.append(_left_out_line(left_out))
                     left_out.clear()
                 out.append(f"{number + 1}| {line}")
             else:
                 left_out[parsed.template_of[number].text if number in parsed.template_of else ""] += 1
         if left_out:
-            out.append(_ledger(left_out))
+            out.append(_left_out_line(left_out))
         return "\n".join(out)
 
 
-def _ledger(left_out: Counter[str]) -> str:
-    """Return a line that says how many lines are left out, given as template -> how many, empty for none."""
+def _left_out_line(left_out: Counter[str]) -> str:
+    """Return a line that counts the lines left out; `left_out`: template -> how many, with "" for lines without one."""
     top = "; ".join(
         f"{count} like: {text.strip()}" if text else f"{count} others" for text, count in left_out.most_common(3)
     )

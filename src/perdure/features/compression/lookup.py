@@ -84,7 +84,7 @@ def expand(
             pieces = _where(pieces, where, skipped)
         pieces = [Piece(piece.name, dump(value)) for piece, value in pieces]
     elif path is not None:
-        pieces = list(_json_pieces(_at(_parsed(text), path), path))
+        pieces = list(_json_pieces(_value_at(_parsed(text), path), path))
     else:
         pieces = pieces_of(text)
     matches = _compile(grep) if grep is not None else matches
@@ -97,8 +97,7 @@ def expand(
 
 
 def pieces_of(text: str, most_chars: int = PIECE_CHARS, line_chars: int = PIECE_CHARS) -> list[Piece]:
-    """Return the pieces of a text: the values of a JSON document, where items of at most `most_chars` stay whole; else
-    its lines, parted into `line_chars`."""
+    """Return a text's pieces: JSON values (items of up to `most_chars` whole), else lines cut to `line_chars`."""
     try:
         value = parse_json(text)
     except ValueError:
@@ -133,9 +132,8 @@ def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterat
 
 
 def _parsed(text: str) -> Any:
-    """Return the value of a JSON document, or lines of JSON or CSV as a list of rows. Raises: ToolError: it is none of
-    these. Decimals that Python's numbers can't hold make all decimals strings. Of a key that stands twice, the last
-    counts."""
+    """The value of a JSON document, or lines of JSON or CSV as a list of rows. Raises: ToolError: it is none of these.
+    Decimals that Python's numbers can't hold make all decimals strings. Of a key that stands twice, the last counts."""
     load = partial(json.loads, parse_float=str)
     for read in (parse_json, load, lambda text: [load(line) for line in text.split("\n") if line.strip()]):
         try:
@@ -149,8 +147,8 @@ def _parsed(text: str) -> Any:
     raise ToolError("this text has no rows and no paths: use lines or grep")
 
 
-def _at(value: Any, path: str) -> Any:
-    """Return the value at a path, such as `items[3].status`. Raises: ToolError: it is no path, or leads nowhere."""
+def _value_at(value: Any, path: str) -> Any:
+    """The value at a path, such as `items[3].status`. Raises: ToolError: the path is invalid, or leads nowhere."""
     plain = _QUOTED_KEY.sub(lambda found: f"[{json.dumps(found[1])}]", re.sub(r"^\$(?=[.\[]|$)", "", path.strip()))
     if not _PATH.fullmatch(plain):
         raise ToolError(
@@ -171,7 +169,7 @@ def _rows(text: str, path: str | None) -> list[tuple[Piece, Any]]:
     """Return the items of the list at a path, or of the largest list, each with its name. Raises: ToolError."""
     value = _parsed(text)
     if path:
-        value, name = _at(value, path), path
+        value, name = _value_at(value, path), path
     else:
         value, name = max(_lists(value, ""), key=lambda found: len(found[0]), default=(None, ""))
     if isinstance(value, dict):
@@ -200,7 +198,9 @@ def _span(pieces: Sequence[Any], text: str, argument: str) -> list[Any]:
 
 @dataclass(slots=True)
 class _Skipped:
-    """What conditions could not compare well.
+    """The values that conditions could not compare. Attributes: texts: value in a condition -> texts with another unit
+    or without a number; their rows were left out. units: value in a condition without a unit -> unit -> a text with it;
+    these were compared by number.
 
     Attributes:
         texts: value in a condition -> texts that have another unit or are no numbers; their rows were left out.
@@ -211,7 +211,7 @@ class _Skipped:
     units: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def note(self) -> str:
-        """Return lines that say so, for the end of an answer; empty: all could be compared."""
+        """Return lines for the end of an answer that name what could not be compared; empty: all could."""
         why = "left out: they have another unit, or are not numbers"
         found = [(wanted, [*of], why) for wanted, of in self.texts.items()]
         mixed = [(wanted, [*of.values()]) for wanted, of in self.units.items() if len(of) > 1]

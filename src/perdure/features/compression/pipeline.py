@@ -115,7 +115,7 @@ def _shorten(
 
 
 def _head(kind: str, text: str, handle: str) -> str:
-    """Return the first line of a shortened text of a kind, which says how to open the original."""
+    """Return the first line of a shortened text of this kind, which tells how to open the original."""
     opens = f'context_expand("{handle}", grep= | lines= | rows= | path= | where=)'
     return f"[perdure {kind} short: the original has {len(text):,} characters; {opens}]\n"
 

@@ -43,8 +43,8 @@ class Quantity:
     unit: str = ""
 
     def compare(self, other: Quantity) -> int | None:
-        """Return 1 if it is more than the other, -1 if less, 0 if equal; None: their units are of different kinds. If
-        one has no unit, the numbers are compared as they are written."""
+        """Return 1 if this quantity is larger than the other, -1 if smaller, 0 if equal; None: their units can't be
+        compared. Without a unit on one side, the numbers are compared."""
         left, right = self.number, other.number
         if self.unit != other.unit:
             mine, theirs = _kinds(self.unit), _kinds(other.unit)
@@ -57,7 +57,7 @@ class Quantity:
 
 
 def parse_quantity(text: str) -> Quantity | None:
-    """Return the quantity that a text says, such as `1.5 GB`, `2h30m` or `$1.2k`; None: it says none."""
+    """Return the quantity that a text states, such as `1.5 GB`, `2h30m` or `$1.2k`; None: it is none."""
     if _NUMBER.fullmatch(text):
         return Quantity(Decimal(text))
     text = text.strip().replace("−", "-")

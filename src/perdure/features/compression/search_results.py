@@ -125,14 +125,14 @@ class Objects:
 
 
 class NdjsonFamily(Family):
-    """Lines that are one JSON object each, of one style."""
+    """Lines of which each is one JSON object, all written in the same style."""
 
     name = "ndjson"
     note = TABLE_NOTE
     sure_share = SURE_SHARE_JSON
 
     def parse(self, text: str) -> Objects | None:
-        """Return the objects of the lines; None: some line is none, or has another style than the first."""
+        """Return the objects of the lines; None: a line is no object, or is written in another style."""
         if text[:1] != "{":
             return None
         lines = text.split("\n")
@@ -170,7 +170,7 @@ _HIT = re.compile(rf"(?!{_STAMP})(?P<path>[^\s:]+):(?P<rest>\d+[:-].*)")
 
 
 class SearchFamily(Family):
-    """Lines of a search, `path:line:text`, which are grouped by file; other lines may stand between them."""
+    """Output of a search tool, `path:line:text`, grouped by file; other lines may be mixed in."""
 
     name = "search"
     note = "the lines below `= path` are of that file"
@@ -185,7 +185,7 @@ class SearchFamily(Family):
         return lines, hits
 
     def encode(self, parsed: tuple[list[str], list[re.Match[str] | None]]) -> str:
-        """Return the lines without their paths, which stand in lines of their own: `= path`, or `= ` for none."""
+        """Return the lines without their paths; a line `= path` (`= ` for none) names the path of those that follow."""
         out: list[str] = []
         path = ""
         for line, hit in zip(*parsed, strict=True):
@@ -196,6 +196,7 @@ class SearchFamily(Family):
         return "\n".join(out)
 
     def decode(self, body: str) -> str:
+        """Return the text from which `encode` made the lines."""
         out, path = [], ""
         for line in body.split("\n"):
             if line.startswith("= "):

@@ -46,7 +46,7 @@ class Room:
     handle: str
 
     def part(self, share: float) -> Room:
-        """Return a room with a share, 0 to 1, of the tokens."""
+        """Return a room with a fraction (0 to 1) of the tokens."""
         return Room(int(self.tokens * share), self.count, self.handle)
 
 

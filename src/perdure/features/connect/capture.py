@@ -57,7 +57,7 @@ class Transcript:
         """Up to which byte it was read: behind the last whole line."""
 
     def first_id(self) -> str:
-        """The id of the first entry that has one; empty: none has. A resumed session begins with the same one."""
+        """The id of the first entry with an id; empty: none has one. A resumed session begins with the same entry."""
         ids = (_load(line).get("uuid") for line in self._lines(0))
         return next((one for one in ids if isinstance(one, str)), "")
 
@@ -73,7 +73,7 @@ class Transcript:
                 yield message
 
     def _lines(self, start: int) -> Iterator[bytes]:
-        """Yield the whole lines from a byte on; in place of one that is too long an empty one."""
+        """Yield the whole lines from a byte on; an empty one stands for a line that is too long."""
         with self._path.open("rb") as file:
             file.seek(start)
             while line := file.readline(LINE_BYTES):
@@ -87,7 +87,7 @@ class Transcript:
 
 
 def _load(line: bytes) -> dict[str, Any]:
-    """Return the entry of a line; empty: it is none."""
+    """Return the entry on a line; empty: the line holds none."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
@@ -148,7 +148,7 @@ def work(kind: str, folder: str, *session: str) -> None:
 
 
 async def _work(folder: Path, session: str = "", transcript: str = "") -> None:
-    """Store the messages of a session, if one is given, and prepare what the next one begins with."""
+    """Store the messages of a session, if one is given, and prepare the context that the next one begins with."""
     if transcript and _SESSION.fullmatch(session) is None:
         raise ValueError(f"session_id is {session!r:.80}")
     found = Transcript(Path(transcript)) if transcript else None

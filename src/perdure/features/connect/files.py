@@ -200,7 +200,8 @@ def write_changes(
 
 
 def undo_changes(program: str, project: Path | None = None) -> Sequence[str]:
-    """Take the changes for a program back; return what was done, a line each.
+    """Undo the changes for a program; return what was done, a line each. A file unchanged since is restored byte for
+    byte; from another one only the entries are removed.
 
     A file that nobody changed since is as it was, byte for byte; from another one only the entries are taken.
 
@@ -242,7 +243,7 @@ def load_undo(program: str) -> Sequence[UndoRecord]:
 def _record(
     change: FileChange, entries: Sequence[ConfigEntry], known: UndoRecord | None, project: Path | None
 ) -> UndoRecord:
-    """Return what takes a change back; `known` is what takes an earlier one of the same file back."""
+    """Return the data that undoes a change; `known`: the record of an earlier change of the same file."""
     before = change.before
     places = [(one.format, tuple(one.names), one.mark) for one in entries if one.path == change.path]
     folders = [str(one) for one in real_path(change.path).parents if not one.exists()]

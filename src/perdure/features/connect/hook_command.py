@@ -22,8 +22,8 @@ INPUT_BYTES, CONTEXT_BYTES, LOG_BYTES, SESSION_CHARS = 50_000_000, 40_000, 500_0
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a hook with the JSON on stdin, or the work that one has left; return the exit code: 0 of every hook, also of
-    one that is not known, as Claude Code takes another one for a refusal."""
+    """Run a hook with the JSON on stdin, or work that a hook has left for later; return the exit code: 0 for every
+    hook, even an unknown one, as Claude Code takes other codes for a refusal."""
     name, *options = arguments or [""]
     try:
         if name == "work":

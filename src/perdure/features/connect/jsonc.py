@@ -89,14 +89,14 @@ class JsonText:
         return found
 
     def find(self, path: Sequence[Step]) -> JsonNode | None:
-        """Return the value at a path; None: there is none."""
+        """Return the node at a path; None: there is no such value."""
         node: JsonNode | None = self.root
         for step in path:
             node = None if node is None else self.child(node, step)
         return node
 
     def child(self, node: JsonNode, step: Step) -> JsonNode | None:
-        """Return the member or item of a value to which a step leads; None: there is none."""
+        """Return the member or item that a step names; None: there is none."""
         places = self.inside(node)
         if isinstance(step, str):
             return next((one for one in reversed(places) if one.name == step), None)
@@ -108,7 +108,7 @@ class JsonText:
         return text.replace("\n", self.newline + self._indent * depth)
 
     def with_value(self, node: JsonNode, value: Any, depth: int) -> str:
-        """Return the text with another value at the place of one; as it is if they are the same: 1 is not true."""
+        """Return the text with the node's value replaced; unchanged if both are the same JSON (1 is not true)."""
         if json.dumps(node.value, sort_keys=True) == json.dumps(value, sort_keys=True):
             return self.text
         return self.text[: node.start] + self.dump(value, depth) + self.text[node.end :]
@@ -166,8 +166,8 @@ def set_value(text: str, names: Sequence[str], value: Any, mark: str = "") -> st
 
 
 def remove_value(text: str, names: Sequence[str], mark: str = "") -> str:
-    """Return the text without the member at a path of names, or the items with a mark in the list there; as it is where
-    there is none. Raises: InvalidInput: the text can't be read."""
+    """Return the text without the member at a path of names, or without the items of the list there that match `mark`;
+    unchanged if there is none. Raises: InvalidInput: the text can't be read."""
     *above, last = _path(names, mark)
     while (node := (document := JsonText(text)).find(above)) and (place := document.child(node, last)):
         text = document.without(node, place)  # a name may stand there twice
@@ -175,8 +175,8 @@ def remove_value(text: str, names: Sequence[str], mark: str = "") -> str:
 
 
 def put_back(text: str, before: str, names: Sequence[str], mark: str = "") -> str:
-    """Return the text with what `before` has at a place, as `set_value` takes it, or with nothing there. Raises:
-    InvalidInput."""
+    """Return the text with the value that `before` has at a place, addressed as in `set_value`; without a value if
+    `before` has none. Raises: InvalidInput."""
     earlier = JsonText(before).find(_path(names, mark))
     return remove_value(text, names, mark) if earlier is None else set_value(text, names, earlier.value, mark)
 
@@ -186,8 +186,8 @@ def _path(names: Sequence[str], mark: str) -> Sequence[Step]:
 
 
 def _has_mark(value: Any, mark: re.Pattern[str]) -> bool:
-    """Whether a text in the value matches the mark, and no list in it holds anything beside that: what a
-    person has added to an item of ours makes it theirs."""
+    """Whether an entry is ours: a text in it matches `mark`, and the list around that text holds nothing else, as an
+    item to which a person has added something is theirs."""
     if isinstance(value, list):
         return len(value) == 1 and _has_mark(value[0], mark)
     if isinstance(value, dict):

@@ -164,9 +164,11 @@ def plan_entries(
     folders = folders_of_programs(portable=portable is not None)
 
     def path_of(table: Mapping[str, Any]) -> Path:
+        """Return the file of an entry: the user's, or the project's if a folder is given."""
         return Path(table["user"].format(**folders)) if folder is None else folder / table["project"]
 
     def value_of(table: Mapping[str, Any]) -> Any:
+        """Return the value of an entry: how the program starts the server, or its address."""
         if (verb := table.get("starts")) is None:
             return address or os.environ.get("PERDURE_BASE_URL", ADDRESS)
         words = [*command, verb, *arguments[verb]]

@@ -15,7 +15,7 @@ _MARK = "\ufeff"
 
 
 def set_table(text: str, names: Sequence[str], value: Mapping[str, Any] | None) -> str:
-    """Return the text with a table of this name, at its place or at the end; None: without it.
+    """Return the text with the table `names` set to `value`, in its old place or at the end; with None, without it.
 
     Raises: InvalidInput: the text can't be read, or has the table in another form.
     """
@@ -50,10 +50,11 @@ def find_table(text: str, names: Sequence[str]) -> Any:
 
 
 def _others(text: str, names: Sequence[str]) -> str:
-    """Return what a text says beside a table, as a text that is equal for equal ones. Empty tables are left out: a
-    header alone may make one. Raises: InvalidInput: it can't be read, or something on the way is no table."""
+    """Return everything in a text but one table, as a text to compare. Empty tables are left out, as a header alone may
+    make one. Raises: InvalidInput: it can't be read, or a part of the path is no table."""
 
     def without_empty(value: Any) -> Any:
+        """Return the value without empty tables, at any depth."""
         if not isinstance(value, Mapping):
             return value
         return {key: kept for key, one in value.items() if (kept := without_empty(one)) != {}}

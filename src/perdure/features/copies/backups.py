@@ -16,13 +16,13 @@ from perdure.storage.stores.sqlite import make_new_file, remove_files
 
 
 async def backup_database(address: str, path: Path, progress: Callable[[int, int], None]) -> None:
-    """Copy a database on PostgreSQL as it is now to a new store file; others read and write meanwhile. `progress` gets
-    how many rows are done, and of how many.
+    """Copy a PostgreSQL database, in use or not, to a new store file. `progress`: rows done, and all rows.
 
     Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
     """
 
     def work(tell: Progress) -> None:
+        """Copy the database to a new file, which is removed if that fails."""
         make_new_file(path)
         try:
             with closing(open_side(address)) as source, closing(SqliteSide(path, new=True)) as target:

@@ -146,8 +146,8 @@ def _note(target: Side, name: str, after: str | None, digest: Digest, *, done: b
 
 
 def _copy_table(source: Side, target: Side, shape: Shape, tell: Callable[[int], None]) -> Digest:
-    """Copy the rows of a table that are not in the target yet, in batches; return the digest of all rows there. `tell`
-    is called with how many these are after each batch."""
+    """Copy the rows of a table that the target lacks, in batches; return the digest of all its rows there. `tell` is
+    called after each batch with the number of rows."""
     noted = target.db.rows(
         "SELECT after, row_count, digest, done FROM copy_progress WHERE name = :name", {"name": shape.name}
     )
@@ -161,6 +161,7 @@ def _copy_table(source: Side, target: Side, shape: Shape, tell: Callable[[int], 
     size = 0
 
     def store(*, done: bool) -> None:
+        """Write the batch and the progress in one transaction."""
         nonlocal size
         last = [batch[-1][place] for place in places] if batch else after
         with target.change():

@@ -33,6 +33,7 @@ async def migrate_db(source: Address, target: Address, *, at: datetime, progress
     command = shlex.join(["perdure", "migrate-db", without_password(source), without_password(target)])
 
     def work(tell: Progress) -> CopyReport:
+        """Copy all rows, with the source locked against writers."""
         with closing(open_side(source)) as from_, closing(open_side(target, new=True)) as to:
             return copy_store(from_, to, command=command, at=iso(at), progress=tell, lock=True)
 
@@ -40,7 +41,7 @@ async def migrate_db(source: Address, target: Address, *, at: datetime, progress
 
 
 def check_source(address: Address) -> None:
-    """Raises: InvalidInput: there is no file at this address, which is none of PostgreSQL."""
+    """Raises: InvalidInput: the address is not PostgreSQL's, and no file is there."""
     if not is_postgres(address) and not Path(address).is_file():
         raise InvalidInput(f"there is no store at {address}")
 

@@ -79,7 +79,7 @@ class Backup:
         return backup
 
     async def begin(self, library: AsyncPerdure, streams: Streams) -> None:
-        """Begin a new backup, unless one is being made, and wait `SMALL_S` for it. Raises: InvalidInput: it failed."""
+        """Begin a backup, unless one is under way; wait up to `SMALL_S` for it. Raises: InvalidInput: it failed."""
         if self._workers > 1:
             text = f"{self._workers} workers serve this address, and the next one would not have the file"
             raise InvalidInput(f"{text}: `perdure backup copy.db` makes a backup from a terminal")

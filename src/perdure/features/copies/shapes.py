@@ -77,7 +77,7 @@ class Side(Protocol):
         """Its tables by name, without the parts of full-text indexes and of partitioned tables."""
 
     def snapshot(self, *, lock: bool) -> AbstractContextManager[None]:
-        """A transaction in which everything that is read is of one moment. `lock`: nobody else writes until it ends.
+        """A transaction that reads one moment. `lock`: nobody else writes. Raises: StoreBusy: somebody does.
 
         Raises: StoreBusy: somebody writes.
         """
@@ -86,14 +86,16 @@ class Side(Protocol):
         """A transaction that writes."""
 
     def rows(self, shape: Shape, after: Sequence[Any] | None = None) -> Iterator[Row]:
-        """The rows of a table in the order of its key; `after`: only those behind the row with this key."""
+        """Yield the rows of a table in the order of its key; `after`: only rows after the one with this key."""
 
-    def insert(self, shape: Shape, rows: Sequence[Row]) -> None: ...
+    def insert(self, shape: Shape, rows: Sequence[Row]) -> None:
+        """Write rows into a table."""
 
     def finish(self) -> None:
         """Bring the copy into the state in which it is used."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the connection."""
 
 
 def shared_shapes(source: Side, target: Side) -> list[Shape]:

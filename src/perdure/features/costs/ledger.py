@@ -137,10 +137,9 @@ class CostLedger:
     def to_dict(self) -> dict[str, Any]:
         """Return the ledger as JSON has it: tokens, and US dollars, where null means unknown."""
 
-        def plain(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-            return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in pairs}
-
-        return asdict(self, dict_factory=plain)
+        return asdict(
+            self, dict_factory=lambda pairs: {k: v.isoformat() if isinstance(v, datetime) else v for k, v in pairs}
+        )
 
 
 def build_ledger(

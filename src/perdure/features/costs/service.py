@@ -111,15 +111,15 @@ def _read_segments(
 ) -> Iterator[tuple[Segment, ...]]:
     """The segments of each step's request, in order; `runs` are by number. Steps with one prefix share its messages."""
 
-    def prefix_key(step: Step) -> tuple[int, int, str | None]:
-        return step.recipe.prefix_seq, step.recipe.settings_revision, runs[step.run_seq].options.system
-
-    for (prefix_seq, revision, _), group in groupby(steps, prefix_key):
+    for (prefix_seq, revision, _), group in groupby(
+        steps, lambda one: (one.recipe.prefix_seq, one.recipe.settings_revision, runs[one.run_seq].options.system)
+    ):
         same = list(group)
         run = runs[same[0].run_seq]
         prefix = prefix_of_run(tx.prefixes.get(run.key.agent_id, prefix_seq), run, counter)
 
         def rows(from_seq: int, upto_seq: int, run: Run = run, revision: int = revision) -> Sequence[Message]:
+            """Return the rows of the conversation in [from_seq, upto_seq), as the settings revision shows them."""
             return tx.messages.view(
                 run.key.agent_id, run.conversation_seq, from_seq=from_seq, upto_seq=upto_seq, settings_revision=revision
             )

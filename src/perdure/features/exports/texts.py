@@ -57,5 +57,5 @@ def _part_text(part: object) -> str:
 
 
 def _file(parts: Sequence[str]) -> str:
-    """Return the parts as one text that ends with a line end; half a surrogate pair has no form in a file."""
+    """Join the parts to one text that ends with a line end, with lone surrogates replaced."""
     return "\n\n".join(parts).encode("utf-8", "replace").decode() + "\n"

@@ -49,16 +49,16 @@ class LineEdit:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What a text says for the block `human`: facts that hold, and facts that it says hold no more."""
+    """What a text says for the block `human`: facts that are true, and facts that are no longer true."""
 
     facts: tuple[BlockFact, ...]
     ended: tuple[BlockFact, ...]
 
 
 def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> Notes:
-    """Return the facts that a text says of its writer, in order; of two with one slot the later, as people correct
-    themselves. It was written `now`: what it says of the future is no fact yet. `before` is what the same person said
-    before it, which the text may correct."""
+    """Return the facts that a text states about its writer, in order; of two for one slot the later one. `now` is when
+    it was written: what it says of the future is no fact yet. `before`: what the same person said before it, which the
+    text may correct."""
     plain = facts_in(text)
     held: dict[tuple[str, str], BlockFact] = {}
     ended: dict[BlockFact, None] = {}

@@ -316,7 +316,7 @@ class AnswerStep:
         ]
 
     def _report_on_facts(self) -> list[str]:
-        """Return lines about the facts of the turn: which were noted, which known before, and which refused and why."""
+        """Return lines about the facts of the turn: which were stored, known before, or refused and why."""
         lines: dict[str, list[str]] = {"noted": [], "known": []}
         refusals: list[str] = []
         for fact in self.facts:

@@ -53,7 +53,7 @@ def count_turns_read(tx: Tx, agent_id: AgentId, conversation_seq: int, turns: Se
 
 
 def copy_facts(tx: Tx, agent_id: AgentId, rows: HeldRows) -> FactsCopy:
-    """Return what an agent's graph knows, with its sources as places among the turns and passages that a file holds."""
+    """What an agent's graph knows; its sources are given by their index among the turns and passages of the file."""
     turns, passages = [one for of_line in rows.turns.values() for one in of_line], [*rows.passages.values()]
     number = tx.archives.get(passages[0].archive_id).number if passages else 0
     passages_read = count_turns_read(tx, agent_id, -1 - number, passages) if passages else 0
@@ -179,7 +179,7 @@ FACTS = CopyPart(name="facts", kind=FactsCopy, hide=hide_in_facts, copy=copy_fac
 
 
 def _moved(episode: Episode, turns: Sequence[Message], passages: Mapping[str, Passage], ids: Ids) -> Episode:
-    """Return an episode of a file as one of the new agent's turns or passages, or with its own text."""
+    """An episode of a file, tied to the turn or passage of the new agent that it comes from, or with its own text."""
     new = EpisodeId(ids.new("episode"))
     if episode.text is not None:
         return replace(episode, id=new, ref=new, message_seq=None)

@@ -12,8 +12,8 @@ GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 
 
 def place_points(count: int, edges: Sequence[tuple[int, int]]) -> Sequence[tuple[float, float]]:
-    """Return a place in the square from (0, 0) to (1, 1) for each of `count` points, the most important first; `edges`
-    are pairs of their numbers from 0. It is the method of Fruchterman and Reingold, which begins with a spiral."""
+    """Return a position in the square from (0, 0) to (1, 1) for each of `count` points, the most important first;
+    `edges`: pairs of point numbers from 0. By the method of Fruchterman and Reingold, which starts with a spiral."""
     if count < 2:
         return [(0.5, 0.5)] * count
     numbers = np.arange(count)

@@ -82,8 +82,8 @@ class AsyncEntities(AsyncEpisodes):
 
     @writes
     def change_entity(self, tx: Tx, entity: str, **changes: Unpack[EntityFields]) -> Entity:
-        """Change the name, the type or the other names of an entity, by its name or id, and return it. A name that it
-        had becomes one of the others, unless these are given. Raises: InvalidInput, NotFound."""
+        """Change the name, type or aliases of an entity, given by name or id, and return it. Its former name becomes an
+        alias, unless aliases are given. Raises: InvalidInput, NotFound."""
         check_separate(tx, before := self._find(tx, entity))
         name = _check_name(changes.get("name", before.name))
         aliases = [_check_name(one) for one in changes.get("aliases", (*before.aliases, before.name))]

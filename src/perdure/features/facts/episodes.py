@@ -44,8 +44,7 @@ class AsyncEpisodes(AsyncFactViews):
     """The texts that programs give to a graph, which need not be an agent's."""
 
     async def add_episodes(self, new: Sequence[NewEpisode]) -> Sequence[FactHit]:
-        """Add episodes, extract them, and return their facts that are new or changed. Raises: InvalidInput, ModelError,
-        NotFound."""
+        """Add episodes, extract them; return the new or changed facts. Raises: InvalidInput, ModelError, NotFound."""
         for one in new:
             check_text("text", one.text)
         now = self._ports.clock.now()

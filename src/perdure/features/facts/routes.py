@@ -200,8 +200,7 @@ async def list_communities(
 
 @router.post("/v1/facts/tidy")
 async def tidy(body: wire.TidyIn, library: Library) -> list[wire.TidyShape]:
-    """Let facts and an agent's passages fade that matter little, and near-duplicates become one; `dry_run` only lists
-    them."""
+    """Let unimportant facts and passages fade, and merge near-duplicates; with `dry_run` only list them."""
     return [wire.TidyShape.make(item) for item in await library.facts.of(body.owner).tidy(dry_run=body.dry_run)]
 
 
@@ -256,7 +255,7 @@ async def get_entity(entity_id: EntityIdIn, library: Library) -> wire.EntityShap
 
 @router.patch("/v1/entities/{entity_id}")
 async def update_entity(entity_id: EntityIdIn, body: wire.EntityChangesIn, library: Library) -> wire.EntityShape:
-    """Change the name, the type or the other names of an entity; a name that it had becomes one of the others."""
+    """Change the name, the type or the other names of an entity; its former name becomes one of the others."""
     return wire.EntityShape.make(await library.facts.change_entity(entity_id, **body.changes()))
 
 

@@ -163,8 +163,7 @@ class AsyncFacts(AsyncEntities):
 
     @reads
     def list_deleted(self, tx: Tx, *, limit: int) -> Sequence[Fact]:
-        """The facts that people have deleted and nobody has restored, the last deleted first, as versions with the time
-        of that."""
+        """The facts that people deleted and nobody restored, newest deletion first, as versions with its time."""
         graph = find_graph(tx, self._owner)
         versions = () if graph is None else tx.of(Facts).list_of_people(graph.id, after=0, limit=VERSIONS_READ)
         newest = {one.id: one for one in tx.of(Facts).list_by_ids([version.id for version in versions])}
@@ -405,14 +404,14 @@ class AsyncFacts(AsyncEntities):
 
     @writes
     def open_graph(self, tx: Tx, name: str) -> Graph:
-        """The oldest graph of this name, a new one if there is none. Raises: InvalidInput."""
+        """Return the oldest graph of this name; create one if there is none. Raises: InvalidInput."""
         check_text("name", name)
         ids, at = self._ports.ids, self._ports.clock.now()
         tx.of(Graphs).lock_names()
         return tx.of(Graphs).find_by_name(name) or create_graph(tx, name, ids=ids, at=at)
 
     async def attach_graph(self, graph_id: GraphId) -> None:
-        """Let the agent know what the graph knows, in place of its own. Raises: NotFound."""
+        """Let the agent use this graph in place of its own. Raises: NotFound."""
         await self._ports.store.write(lambda tx: tx.of(Graphs).attach(self._id, graph_id))
 
     @reads
@@ -422,7 +421,7 @@ class AsyncFacts(AsyncEntities):
         return zone_of(tx, whose, self._ports.settings.timezone)
 
     def of(self, owner: Owner) -> AsyncFacts:
-        """The facts of an agent or a graph, which is not looked up."""
+        """Return the facts of an agent or a graph; whether it exists is not checked."""
         return AsyncFacts(self._app, owner)
 
     def _graph(self, tx: Tx) -> Graph:

@@ -24,8 +24,8 @@ class Entities(Episodes):
         return self._portal.run(self._inner.entities(limit=limit, after=after))
 
     def change_entity(self, entity: str, **changes: Unpack[EntityFields]) -> Entity:
-        """Change the name, the type or the other names of an entity, by its name or id, and return it. A name that it
-        had becomes one of the others, unless these are given. Raises: InvalidInput, NotFound."""
+        """Change the name, type or aliases of an entity, given by name or id, and return it. Its former name becomes an
+        alias, unless aliases are given. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.change_entity(entity, **changes))
 
     def merge_entities(self, entity: str, into: str) -> Entity:

@@ -30,6 +30,7 @@ async def search_facts(
     limit = max(1, min(limit, MAX_RESULTS))
 
     def prepare(tx: Tx) -> tuple[Graph | None, Sequence[int]]:
+        """Return the agent's graph and the entities of this name in it."""
         graph = tx.of(Graphs).find_by_agent(call.run.key.agent_id)
         name = (entity or "").strip()
         return graph, tx.of(Entities).find_by_names(graph.id, [name])[name] if graph is not None and name else ()

@@ -247,6 +247,7 @@ class AsyncFactViews(AsyncPart):
         in the archives that only this agent has. With `dry_run` only return what would fade."""
 
         def load(tx: Tx) -> tuple[Fading, Forgetting]:
+            """Return the memories to look through, and the policy for them."""
             agent_id = self._agent_id
             settings = {} if agent_id is None else tx.agents.get(agent_id).settings
             return load_fading(tx, agent_id, find_graph(tx, self._owner)), load_agent_facts(settings).forgetting

@@ -208,8 +208,7 @@ class ProfileEntryShape(WireShape, of=ProfileEntry, fields="slot value", fact_id
 
 
 class ProfileShape(WireShape, of=Profile, fields="slots text tokens left_out", user="user.name", user_id="user.id"):
-    """What is known about a user now. `text` has a line for each slot and takes `tokens`; `left_out` entries did not
-    fit the budget."""
+    """What is known about a user. `text`: a line per slot, of `tokens`; `left_out`: entries beyond the budget."""
 
     entries: list[ProfileEntryShape]
 

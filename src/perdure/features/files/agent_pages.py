@@ -92,7 +92,7 @@ async def detach(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/files/upload", shows=files)
 async def upload(request: Request, library: AsyncPerdure) -> Notice:
-    """Upload files to one of the agent's folders, or to a new one that it gets."""
+    """Upload files to one of the agent's folders, or to a new one that is attached to it."""
     agent = await library.agent(agent_of(request, library).id)
     async with request.form() as form:
         chosen = str(form.get("folder_id") or "")
@@ -122,8 +122,7 @@ async def drop(request: Request, library: AsyncPerdure) -> Notice:
 async def _store_in_new(
     library: AsyncPerdure, agent: AsyncAgent, form: FormData
 ) -> tuple[AsyncFolder, Sequence[str], Sequence[PerdureError]]:
-    """Store the files of a form in a new folder, which the agent gets, and which goes again if none arrives. Raises: as
-    `store_files`."""
+    """Store a form's files in a new folder of the agent, or delete it if none was stored. Raises: as `store_files`."""
     folder = await _new_folder(library, f"{agent.name}'s files")
     try:
         names, refusals = await store_files(folder, form)

@@ -202,6 +202,7 @@ async def _wait(folder: AsyncFolder, ids: Sequence[FileId], progress: Progress) 
     bars: dict[FileId, TaskID] = {}
 
     def show(files: Sequence[File]) -> None:
+        """Draw a bar for each file that is being read, and the total."""
         for file in files:
             if file.status == "parsing" and file.total and (file.id in bars or len(bars) < BARS):
                 if file.id not in bars:

@@ -191,6 +191,7 @@ class AsyncFiles(AsyncPart):
         files_by_id: dict[FileId, File] = {}
 
         def look(tx: Tx) -> Sequence[File]:
+            """Return the files that are still being read; the first time all."""
             # The oldest are read first, so of many only the first that wait can have changed.
             waiting = [file_id for file_id in ids if file_id not in files_by_id or not files_by_id[file_id].ended]
             return [tx.of(Files).get(file_id) for file_id in (waiting[:FILES_PER_LOOK] if files_by_id else waiting)]
@@ -310,6 +311,7 @@ async def _store_upload(
 
     # Until this is committed, the stored bytes belong to no file; they are removed later if it never is.
     def add(tx: Tx) -> File:
+        """Store the last bytes and add the file."""
         tx.of(Files).put_bytes(file.id, last // UPLOAD_PART_BYTES, data, at=now)
         return add_file(tx, file, if_exists)
 

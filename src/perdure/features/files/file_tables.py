@@ -60,7 +60,7 @@ class Files(NumberedTable[File]):
         return file
 
     def place(self, file_id: FileId) -> tuple[FolderId, int]:
-        """The folder of a file and its number there, also of a deleted one. Raises: NotFound."""
+        """Return the folder of a file and its number there, also of a deleted file. Raises: NotFound."""
         place = place_in(self._db, self._org_id, "file", "files", ("folder_id", "number"), file_id)
         return FolderId(place[0]), int(place[1])
 
@@ -322,7 +322,7 @@ class Files(NumberedTable[File]):
             self._run(f"DELETE FROM {table} WHERE {_OWN_FILE}", file_id=file_id)
 
     def parts(self, file_id: FileId, *, from_line: int = 1, after_seq: int = -1, limit: int = 1) -> Sequence[FilePart]:
-        """Parts in order, from the one in which `from_line` begins, and behind `after_seq`."""
+        """The parts of a text, in order, from the part in which `from_line` begins and after number `after_seq`."""
         return self._all(
             _PART,
             f"SELECT {_PART.columns} FROM file_parts WHERE {_OWN_FILE} AND seq > :after"
@@ -349,7 +349,7 @@ _OWN_FILES = "d.org_id = :org_id AND f.status <> 'deleted'"
 
 
 class AgentFiles(Table):
-    """The files of agents' folders, each with what one agent has open of it."""
+    """The files in an agent's folders, each with the range that the agent has open."""
 
     def list_versions(self, agent_id: AgentId) -> Mapping[str, int]:
         """The versions of all that an agent's prompt shows of files: by folder id, and by id of each open file."""

@@ -102,7 +102,7 @@ class AsyncFolders(AsyncPart):
         return AsyncFolder(self._app, made)
 
     def by_id(self, folder_id: FolderId) -> AsyncFolderById:
-        """The folder of this id, which is not looked up: what is done with it raises NotFound if there is none."""
+        """Return the folder with this id without looking it up; its methods raise NotFound if there is none."""
         return AsyncFolderById(self._app, folder_id)
 
     async def get(self, name_or_id: str) -> AsyncFolder:
@@ -263,6 +263,7 @@ class AsyncAgentFiles(AsyncPart):
         """The folders, in the order in which they were attached."""
 
         def load(tx: Tx) -> Sequence[FolderInfo]:
+            """Return the agent's folders. Raises: NotFound."""
             tx.agents.model(self._id)
             return tx.of(Folders).list_by_agent(self._id)
 
@@ -290,6 +291,7 @@ class AsyncAgentFiles(AsyncPart):
         numbers = {folder.id: folder.number for folder in tx.of(Folders).list_by_agent(self._id)}
 
         def place(file_id: str) -> tuple[int, int]:
+            """Return the position of a file in the order of the page."""
             folder_id, number = place_of(tx, file_id, numbers)
             return numbers[folder_id], number
 

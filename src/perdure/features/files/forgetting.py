@@ -46,8 +46,8 @@ def restore_file(tx: Tx, item: CorrectionItem) -> str:
 def erase_rows(
     tx: Tx, table: str, owner_id: str, redactor: Redactor, after: Key | None
 ) -> tuple[int, Key | None] | None:
-    """Mask a text in the next parts of a file, or passages of a folder, behind the key `after`. Return how many
-    passages changed and the key to go on after, None: the end; or None if `table` is another one."""
+    """Mask a text in the next parts of a file, or passages of a folder, after the key `after`. Return how many changed,
+    and the key to continue after (None: the end); None for other tables."""
     if table == "file_parts":
         following = tx.of(Files).mask_parts(FileId(owner_id), redactor, after=-1 if after is None else int(after[0]))
         return 0, None if following is None else (following,)

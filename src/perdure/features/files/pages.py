@@ -28,8 +28,7 @@ _AGENTS = Page(100, ascending=False)
 
 
 async def load(request: Request, library: AsyncPerdure) -> Data:
-    """The folders, and a page of the files of the folder that the request names, or of the only one; and which agents
-    have that folder, and could have it."""
+    """The folders, and a page of files of the request's folder or the only one; its agents, and other agents."""
     query = request.query_params
     folders = await library.folders.page(Page(FOLDERS_MAX, ascending=True))
     opened = getattr(request.state, "folder", query.get("folder")) or (folders[0].id if len(folders) == 1 else None)

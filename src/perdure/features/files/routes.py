@@ -35,6 +35,7 @@ def _route(method: str, path: str, **options: Any) -> Callable[[Route], Route]:
     """Serve a route of folders, and the same one of `sources`, as clients up to 1.6 call it."""
 
     def add(function: Route) -> Route:
+        """Add the route, and its older form under `/sources`."""
         router.add_api_route(path, function, methods=[method], **options)
         older = path.replace("folders", "sources")
         router.add_api_route(older, function, methods=[method], deprecated=True, **options)
@@ -67,8 +68,7 @@ async def count(library: Library) -> int:
 
 @_route("GET", "/v1/folders/metadata")
 async def retrieve_metadata(library: Library, include_detailed_per_source_metadata: bool = False) -> wire.FolderSizes:
-    """Count the folders, their files and the bytes of these; with the files of each folder if the request includes
-    them."""
+    """Count the folders, their files and bytes; with each folder's files if the request includes them."""
     return wire.FolderSizes.make(await library.folders.sizes(with_files=include_detailed_per_source_metadata))
 
 

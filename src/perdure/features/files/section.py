@@ -44,7 +44,7 @@ _SKELETONS = ((1_000, 1_000), (20, 1_000), (10, 300), (5, 100), (0, 40), (0, 0))
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """An open file, and its lines as they are shown; none where there is no room for them."""
+    """An open file with the lines that are shown of it; without lines if there is no room."""
 
     file: AgentFile
     text: str = ""
@@ -99,6 +99,7 @@ def fit_skeleton(
     """
 
     def cut(folders: int, closed: int, chars: int) -> list[DirectoryView]:
+        """Return the views limited to so many folders, closed files and characters of a description."""
         return [
             DirectoryView(
                 _shorten(view.folder, chars),
@@ -109,6 +110,7 @@ def fit_skeleton(
         ]
 
     def tokens(folders: int, closed: int, chars: int) -> int:
+        """Return the tokens of the views with these limits."""
         return counter.count(directories_xml(cut(folders, closed, chars), max_open=max_open))
 
     for closed, chars in _SKELETONS:
@@ -122,6 +124,7 @@ def _shorten(folder: Folder, chars: int) -> Folder:
     """Return the folder with at most `chars` characters of its description and instructions."""
 
     def cut(text: str | None) -> str | None:
+        """Return a text cut to the limit; None: the limit is 0."""
         return text if not text or len(text) <= chars else f"{text[:chars]}…" if chars else None
 
     return replace(folder, description=cut(folder.description), instructions=cut(folder.instructions))

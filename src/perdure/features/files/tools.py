@@ -110,7 +110,7 @@ def _line_range(request: Mapping[str, Any]) -> tuple[int, int | None]:
 
 
 def _names_like(name: str, paths: Sequence[str]) -> str:
-    """Return a hint with those of the paths whose file has a similar name, or else with the first paths."""
+    """Return a hint that lists the paths whose file has a similar name, else the first paths."""
     if not paths:
         return "your folders have no files"
     from difflib import get_close_matches
@@ -177,6 +177,7 @@ def grep(
     entries = [_entry(tx, hit, context_lines) for hit in scan.hits[skip : skip + PAGE_MATCHES]]
 
     def end(count: int) -> str:
+        """Return the last line of the answer, after `count` matches."""
         if skip + count < len(scan.hits):
             return f"[more matches: grep_files with offset={skip + count}]"
         if scan.timeout_path:

@@ -81,7 +81,7 @@ def read_text(tx: Tx, file_id: FileId, *, max_chars: int) -> str:
 
 
 def _parts(tx: Tx, file_id: FileId, from_line: int) -> Iterator[FilePart]:
-    """Yield the stored parts from the one with line `from_line` on."""
+    """Yield the stored parts, beginning with the one that contains line `from_line`."""
     after = -1
     while page := tx.of(Files).parts(file_id, from_line=from_line, after_seq=after, limit=PAGE_PARTS):
         yield from page
@@ -219,7 +219,7 @@ def close_oldest(tx: Tx, agent_id: AgentId, limits: FileLimits) -> list[AgentFil
 def open_if_room(
     tx: Tx, agent_id: AgentId, files: Sequence[File], limits: FileLimits, *, counter: TokenCounter, at: datetime
 ) -> list[AgentFile]:
-    """Open files at their beginning while there is room without closing others; return those that it opened."""
+    """Open files at their beginning, as far as that closes no others; return the files opened."""
     opened = list(tx.of(AgentFiles).list_open(agent_id))
     open_ids = {file.file.id for file in opened}
     tokens_left = limits.unasked_tokens - sum(map(_tokens_of_view, opened))

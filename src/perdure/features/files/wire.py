@@ -177,7 +177,7 @@ def file_id_of(agent_id: AgentId, cursor: str) -> str:
 
 
 def _xor_ids(one: str, other: str) -> str:
-    """The UUIDs of two ids, combined by xor. Combined with the one again, the result is the other.
+    """Combine the UUIDs of two ids by xor (twice gives `other`); if one has none, return the other.
 
     Where a text has no UUID, the other text is returned as it is.
     """

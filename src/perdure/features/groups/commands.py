@@ -290,7 +290,7 @@ def _group_view(group: AsyncGroup, names: Mapping[AgentId, str]) -> list[Rendera
 
 
 def _transcript_view(entries: Sequence[core.GroupMessage], colours: Mapping[AgentId, str]) -> list[RenderableType]:
-    """Who said what, oldest first; what a manager chose stands on one line."""
+    """Return the transcript, oldest first; a manager's choice is one line."""
     lines: list[RenderableType] = []
     for entry in entries:
         name = visible(entry.sender_name) if entry.sender_id is not None else visible(entry.sender_name) or "You"
@@ -304,7 +304,7 @@ def _transcript_view(entries: Sequence[core.GroupMessage], colours: Mapping[Agen
 
 
 def _about(entry: core.GroupMessage) -> str:
-    """What the transcript says of an agent in an entry without a speech, such as "says nothing"."""
+    """Return what happened to an agent in an entry without a speech, such as "says nothing"."""
     if entry.message_id is not None and not entry.parts:
         return "said something that was deleted"
     if entry.kind == "choice":

@@ -170,6 +170,7 @@ class AsyncCompanion(AsyncPart):
         values = cast(GroupChanges, {names.get(name, name): value for name, value in changes.items()})
 
         def update(tx: Tx) -> CompanionInfo:
+            """Change the companion's settings. Raises: NotFound: the agent has none."""
             if (group := find_companion(tx, self._id)) is None:
                 raise NotFound("companion of", self._id, hint=OFF_HELPS)
             return _companion_info(tx, update_group(tx, group.id, values, ids=ports.ids, at=ports.clock.now()))
@@ -187,7 +188,7 @@ class AsyncCompanion(AsyncPart):
         return None if one is None else await self.wait(one)
 
     async def begin(self, *, cause: PassCause = "request") -> Pass | None:
-        """Begin a pass now, and return it, or the one that goes on; None: nothing new was said. Raises: as `wake`."""
+        """Begin a pass and return it, or the one that is under way; None: nothing new was said. Raises: as `wake`."""
         await self.get()
         return await self._app.service(Companions).wake(self._id, cause)
 

@@ -67,7 +67,7 @@ def list_companions(tx: Tx, agent_id: AgentId) -> Sequence[AgentId]:
 
 
 def find_owner(tx: Tx, agent: Agent) -> Agent | None:
-    """The agent whose companion this one is; None: it is none, or that agent was deleted."""
+    """Return the agent whose companion this one is; None: it is no companion, or that agent was deleted."""
     link = agent.settings.get(COMPANION_OF)
     if isinstance(link, Mapping) and link.get("agent_id"):
         with suppress(NotFound):  # it is deleted, and nobody's memory is kept
@@ -94,8 +94,8 @@ def set_companion(
 def enable_companion(
     tx: Tx, agent_id: AgentId, *, ids: Ids, author: Author, at: datetime, kind: CompanionKind = "sleeptime"
 ) -> Group:
-    """Give an agent a companion that shares its blocks; one that it has stays. The companion reads what is said from
-    now on.
+    """Give an agent a companion that shares its blocks, unless it has one; it reads what is said from now on. Raises:
+    NotFound; InvalidInput: the agent is a companion itself; Conflict: its companion is of another kind.
 
     Raises: NotFound; InvalidInput: the agent is a companion itself; Conflict: it has one that does not reflect as it
         should.
@@ -191,8 +191,8 @@ def delete_group(tx: Tx, group_id: GroupId, *, at: datetime) -> None:
 
 
 def change_group(tx: Tx, group_id: GroupId, changes: GroupChanges, *, ids: Ids, author: Author, at: datetime) -> Group:
-    """Change a group and return it. A companion that leaves it, or whose agent leaves it, is released as where the
-    group is deleted; one that joins it shares the agent's blocks. Raises: as `update_group`."""
+    """Change a group and return it. A companion that leaves it, or whose agent leaves it, is released as when the group
+    is deleted; a new one shares the agent's blocks. Raises: as `update_group`."""
     before = tx.of(Groups).get(group_id)
     if before.kind not in SLEEPTIME_KINDS or before.manager_agent_id is None:
         return update_group(tx, group_id, changes, ids=ids, at=at)
@@ -214,8 +214,8 @@ def change_group(tx: Tx, group_id: GroupId, changes: GroupChanges, *, ids: Ids, 
 
 
 def _release(tx: Tx, group: Group, companion_ids: Sequence[AgentId], *, at: datetime) -> None:
-    """End that these agents are companions of a group's manager; `group` is as it was before they left. Their pass
-    ends, and they lose the manager's blocks. If it has no companion left, its schedules that wake one end."""
+    """Stop these agents from being companions of a group's manager; `group`: as before. Their pass ends and they lose
+    the manager's blocks. Without any companion left, schedules that wake one end."""
     agent_id = group.manager_agent_id
     assert agent_id is not None
     last = tx.of(Passes).find_last(agent_id, group.id)

@@ -46,14 +46,7 @@ from perdure.features.groups.log import (
 from perdure.features.groups.tables import GroupMessages, Groups
 from perdure.features.groups.texts import build_input, parse_choice
 from perdure.features.groups.units import finish_turn
-from perdure.features.groups.values import (
-    SLEEPTIME_KINDS,
-    GroupMessage,
-    GroupMessageKind,
-    GroupPlan,
-    GroupTurn,
-    Speaker,
-)
+from perdure.features.groups.values import SLEEPTIME_KINDS, GroupMessage, GroupPlan, GroupTurn, Speaker
 from perdure.features.groups.work_tables import GroupTurns
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
@@ -109,7 +102,7 @@ class TurnDriver:
                     await self.cancel()
 
     async def _work(self) -> None:
-        """Have agents speak, as the log of the turn says who comes next, until the turn has ended."""
+        """Let agents speak one after the other, as `next_action` says for the turn's log, until the turn has ended."""
         store, turn = self._ports.store, self._turn
         while True:
             log = await store.read(load_group_log, turn.group_id, turn.seq)
@@ -196,7 +189,7 @@ class TurnDriver:
 
 
 def _find_open(tx: Tx, log: GroupLog) -> Speak | None:
-    """The speeches of a cancelled turn whose runs have begun, which end before the turn does; None: there are none."""
+    """Return the unfinished speeches of a cancelled turn, which end before the turn does; None: there are none."""
     action = next_action(replace(log, turn=replace(log.turn, cancel_requested=False)))
     if isinstance(action, Finish):
         return None
@@ -219,7 +212,7 @@ class Outcome:
 
 
 def speech_key(turn: GroupTurn, place: int) -> str:
-    """The idempotency key of the run for a place of a turn: so there is one run, whichever process begins it."""
+    """Return the idempotency key of the run for one place of a turn: whichever process begins it, there is one run."""
     return "group-" + hashlib.sha256(f"{turn.group_id}/{turn.seq}/{place}".encode()).hexdigest()
 
 
@@ -234,7 +227,7 @@ def find_run(tx: Tx, turn: GroupTurn, speaker: Speaker) -> Run | None:
 async def begin_speech(
     turn: GroupTurn, speaker: Speaker, seen_seq: int, ports: Ports, runner: Runner
 ) -> Accepted | Outcome:
-    """Begin the run for a place, or find the one that has begun. Raises: StoreError, LeaseLost."""
+    """Begin the run for a place of the turn, or find the one begun before. Raises: StoreError, LeaseLost."""
     store, plan = ports.store, turn.plan
     assert plan is not None
     if (run := await store.read(find_run, turn, speaker)) is not None:
@@ -268,8 +261,8 @@ async def begin_speech(
 async def _messages_for(
     turn: GroupTurn, plan: GroupPlan, speaker: Speaker, seen_seq: int, ports: Ports
 ) -> tuple[NewMessage, ...]:
-    """What a speaker is sent: one message with what was said since it last spoke, up to the entry `seen_seq`; an agent
-    with a companion, the user's messages as they are."""
+    """Return the messages for a speaker: one message with everything said since it last spoke, up to entry `seen_seq`;
+    for an agent with a companion, the user's messages unchanged."""
     if plan.kind in SLEEPTIME_KINDS:
         said = await ports.store.read(lambda tx: tx.of(GroupMessages).list_of_turn(turn.group_id, turn.seq))
         asked = [one for one in said if one.kind == "user"]
@@ -283,8 +276,7 @@ async def _messages_for(
 def record_speeches(
     tx: Tx, turn: GroupTurn, speeches: Sequence[tuple[Speaker, Outcome]], seen_seq: int, *, ports: Ports
 ) -> None:
-    """Append the entries of speeches to the transcript, and add their tokens and costs to the turn. A place that has
-    entries already is left out.
+    """Add speeches to the transcript, and their cost to the turn, except for places that have entries.
 
     Raises: LeaseLost, NotFound: the group is gone.
     """
@@ -326,14 +318,11 @@ def record_speeches(
 def _entries(
     turn: GroupTurn, speaker: Speaker, base: GroupMessage, messages: list[Message], run: Run | None, outcome: Outcome
 ) -> list[GroupMessage]:
-    """The entries of a place: what was said or chosen, and what stopped it. `base`: an entry with what all share."""
+    """Return the entries for one speech: its words, and what stopped it. `base`: an entry with common fields."""
     plan = turn.plan
     assert plan is not None
     token = plan.termination_token if plan.kind == "dynamic" else None
     problem, awaits = _problem_of(run, outcome)
-
-    def trouble(kind: GroupMessageKind) -> GroupMessage:
-        return replace(base, kind=kind, parts=(Text(problem),))
 
     entries: list[GroupMessage] = []
     if speaker.task == "choose":
@@ -347,7 +336,7 @@ def _entries(
             ends = token is not None and token in message.text
             entries.append(replace(base, message_id=message.id, message_seq=message.seq, ends_turn=ends))
     if problem:
-        entries.append(trouble("approval" if awaits else "failure"))
+        entries.append(replace(base, kind="approval" if awaits else "failure", parts=(Text(problem),)))
     return entries or [replace(base, kind="silence")]
 
 

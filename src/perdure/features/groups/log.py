@@ -97,12 +97,13 @@ class Pulse:
         self._event = asyncio.Event()
 
     def fire(self) -> None:
+        """Wake all that wait, and begin anew."""
         self._event.set()
         self._event = asyncio.Event()
 
     @property
     def next(self) -> asyncio.Event:
-        """An event that the next `fire` sets. Take it before you look at what changes: so you miss no change."""
+        """Return an event that the next `fire` sets. Take it before reading the data, so that no change is missed."""
         return self._event
 
 
@@ -159,7 +160,7 @@ class LiveTurn:
         return speech
 
     def end(self, place: int) -> None:
-        """End a speech that is in the transcript, and wake the readers."""
+        """End a speech that is in the transcript now, and wake the readers."""
         if (speech := self.speeches.get(place)) is not None:
             speech.end()
         self.pulse.fire()
@@ -321,7 +322,7 @@ def _end_with_error(cause: GroupMessage, problem: str) -> Finish:
 
 
 def _nobody_spoke(places: Sequence[Sequence[GroupMessage]]) -> Finish:
-    """The end of a turn in which nobody could speak; the last of the entries of each of `places` says why."""
+    """Return the end of a turn in which nobody could speak; the last entry of each place says why."""
     causes = tuple(entries[-1] for entries in places)
     reasons = "; ".join(dict.fromkeys(f"{one.sender_name}: {one.text:.600}" for one in causes))
     return Finish("error", f"nobody in the group could speak: {reasons}", causes)

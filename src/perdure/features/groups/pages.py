@@ -106,7 +106,7 @@ async def send(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/groups/{group_id}/members", shows=groups)
 async def add_member(request: Request, library: AsyncPerdure) -> Notice:
-    """Have an agent take part, as the last one or in the `place` that it had."""
+    """Add an agent to the group, as the last one or in its former `place`."""
     form, group = await form_of(request), _group_of(request, library)
     agent = await library.agent(field_of(form, "agent"))
     found = await library.groups.get(group.id)

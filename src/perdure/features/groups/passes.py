@@ -56,7 +56,7 @@ class PassLimits:
     retry_s: float
 
     def tokens_of(self, group: Group) -> int:
-        """The tokens of a pass of this group."""
+        """Return the most tokens that a pass of this group may use."""
         return self.tokens if group.max_tokens is None else group.max_tokens
 
     def retry_at(self, failed: Pass) -> datetime | None:
@@ -87,7 +87,8 @@ def load_companion(tx: Tx, group: Group) -> CompanionState:
 
 
 def with_turns_counter(tx: Tx, group: Group) -> Group:
-    """The group with `turns_counter` set, the count of turns towards the next pass, if it has a companion."""
+    """Return the group with `turns_counter`: turns since the last pass of its companion, or -1 before the first turn,
+    as Letta counts; groups without a companion are unchanged."""
     if group.kind not in SLEEPTIME_KINDS or group.manager_agent_id is None:
         return group
     state = load_companion(tx, group)
@@ -96,7 +97,7 @@ def with_turns_counter(tx: Tx, group: Group) -> Group:
 
 
 def load_managed(tx: Tx, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Mapping[str, Any]]:
-    """Agent -> the group that it manages: one with a companion, else the newest. Those without one are left out."""
+    """Agent -> the group that it manages: one with a companion, else the newest. Agents without one are left out."""
     managed = tx.of(Groups).list_managed(agent_ids)
     return {agent_id: {"group": with_turns_counter(tx, group)} for agent_id, group in managed.items()}
 
@@ -120,15 +121,15 @@ def due_cause(tx: Tx, agent_id: AgentId, limits: PassLimits, *, now: datetime) -
 
 
 def begin_due_pass(tx: Tx, agent_id: AgentId, limits: PassLimits, *, ids: Ids, at: datetime) -> Pass | None:
-    """Begin the pass that is due, or return the one that goes on; None: there is none any more. Raises: NotFound."""
+    """Begin the pass that is due, or return the one under way; None: none is due any more. Raises: NotFound."""
     tx.agents.lock(agent_id)
     cause = due_cause(tx, agent_id, limits, now=at)
     return None if cause is None else begin_pass(tx, agent_id, cause, ids=ids, at=at)
 
 
 def begin_pass(tx: Tx, agent_id: AgentId, cause: PassCause, *, ids: Ids, at: datetime) -> Pass | None:
-    """Store that a pass begins, or return the one that goes on; None: the agent has no companion, or has said nothing
-    new that this reads. Its companion shares the agent's blocks and archive from here on. Raises: NotFound."""
+    """Store that a pass begins, or return the one under way; None: the agent has no companion, or nothing new for it to
+    read. From here on the companion shares the agent's blocks and archive. Raises: NotFound."""
     tx.agents.lock(agent_id)
     if (group := find_companion(tx, agent_id)) is None:
         return None
@@ -247,8 +248,8 @@ def end_pass(tx: Tx, pass_: Pass, outcome: PassOutcome, *, ids: Ids, at: datetim
 
 
 def end_pass_of_edited(tx: Tx, message: Message, at: datetime) -> None:
-    """End the pass that is reading a message which was edited, so that nothing is written by its old text; another pass
-    reads its messages again. A pass without a run yet reads the new text anyway. The caller has locked the agent."""
+    """End the pass that is reading an edited message, so that nothing is written from its old text; a later pass reads
+    its messages again. A pass without a run yet reads the new text anyway. The caller has locked the agent."""
     group = find_companion(tx, message.agent_id)
     pass_ = None if group is None else tx.of(Passes).find_last(message.agent_id, group.id)
     if pass_ is None or pass_.outcome is not None or not pass_.from_seq <= message.seq <= pass_.upto_seq:
@@ -274,7 +275,7 @@ MESSAGE_CHARS, CALL_CHARS, FAILED_MAX = 8_000, 300, 30
 
 @dataclass(frozen=True, slots=True)
 class PassInput:
-    """The text for a companion; the last message in it, None: there is none; and whether more messages follow."""
+    """The text for a companion, the last message in it (None: it has none), and whether more follow."""
 
     text: str
     last: Message | None

@@ -23,8 +23,8 @@ from perdure.library.messages.reply import Reply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeakerReply:
-    """What one agent of the group says in one run. `failure` is the entry of the transcript that says why it could not;
-    `reply` is None where it had not even begun."""
+    """What an agent of a group said in a run. `failure`: the entry that says why it failed; `reply`: None without a
+    run."""
 
     __repr__ = short_repr("speaker", "reply", "problem")
 
@@ -49,7 +49,7 @@ class GroupReply:
 
     @property
     def text(self) -> str:
-        """What was said, each speech behind its speaker's name: `Anna: ...`."""
+        """All speeches, each after its speaker's name: `Anna: ...`."""
         return "\n\n".join(f"{one.speaker.name}: {one.reply.text}" for one in self._speeches if one.reply)
 
     @property
@@ -79,7 +79,7 @@ class GroupReply:
 
     @classmethod
     def of(cls, events: list[GroupEvent]) -> GroupReply:
-        """The reply that the events of a whole turn tell; the last one is its end."""
+        """Build the reply from the events of a whole turn, of which the last is its end."""
         end = events[-1]
         assert isinstance(end, GroupTurnEnded)
         stored: dict[int, list[StoredEvent]] = {}

@@ -75,8 +75,7 @@ async def retrieve(group_id: GroupIdIn, library: Library) -> wire.Group:
 
 @router.patch("/v1/groups/{group_id}")
 async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Library) -> wire.Group:
-    """Change the fields that are set; lists are whole new ones. A turn under way goes by the old ones. Its kind can't
-    change."""
+    """Change the fields that are set, lists as a whole. A turn under way keeps the old ones. The kind can't change."""
     group = await library.groups.get(group_id)
     body.check_kind(group.info)
     return wire.Group.make((await group.update(**body.changes)).info)
@@ -159,8 +158,7 @@ async def list_messages(
     assistant_message_tool_kwarg: str = "message",
     include_return_message_types: Annotated[Items[MessageType] | None, Query()] = None,
 ) -> list[Message]:
-    """List the transcript of a group, newest first by default: what users said and what its agents answered, each with
-    its speaker's name."""
+    """List a group's transcript, newest first by default, each message with its speaker's name."""
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
     display = Display(types, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
     entries = await library.groups.by_id(group_id).entries(page)
@@ -191,8 +189,7 @@ async def modify_message(
 
 @router.patch("/v1/groups/{group_id}/reset-messages")
 async def reset_messages(group_id: GroupIdIn, library: Library) -> None:
-    """Begin the transcript anew, and with it what the agents saw and said in this group. 409 while a turn has not
-    ended."""
+    """Empty the transcript, and what the agents saw and said in this group. 409 while a turn has not ended."""
     await library.groups.by_id(group_id).reset()
 
 
@@ -201,8 +198,7 @@ async def reset_messages(group_id: GroupIdIn, library: Library) -> None:
 
 @router.post("/v1/agents/{agent_id}/companion")
 async def enable_companion(agent: ThisAgent, body: wire.CompanionIn) -> wire.CompanionShape:
-    """Give an agent a companion, if it has none, and answer with it. One of the kind `reflection` reads what failed,
-    and only proposes changes."""
+    """Give an agent a companion and answer with it. The kind `reflection` reads failures, and only proposes changes."""
     return wire.CompanionShape.make(await agent.companion.enable(kind=body.kind))
 
 

@@ -53,7 +53,8 @@ class OneAgent(Protocol):
     """An agent, as the library returns it."""
 
     @property
-    def id(self) -> AgentId: ...
+    def id(self) -> AgentId:
+        """The agent's id."""
 
 
 class AsyncGroups(AsyncPart):
@@ -92,6 +93,7 @@ class AsyncGroups(AsyncPart):
         now = ports.clock.now()
 
         def create(tx: Tx) -> GroupInfo:
+            """Create the group, and enable the companion if it is for one."""
             group = create_group(tx, new, ids=ports.ids, at=now)
             if group.kind in SLEEPTIME_KINDS and group.manager_agent_id is not None:
                 enable_companion(tx, group.manager_agent_id, ids=ports.ids, author=outside(), at=now)
@@ -103,10 +105,8 @@ class AsyncGroups(AsyncPart):
         """The group of this id, or its beginning, or the newest of this description. Raises: NotFound, InvalidInput."""
         check_text("a group's id or description", name_or_id)
 
-        def read(tx: Tx) -> GroupInfo:
-            return with_turns_counter(tx, _resolve_group(tx, name_or_id.strip()))
-
-        return AsyncGroup(self._app, await self._ports.store.read(read))
+        found = await self._ports.store.read(lambda tx: with_turns_counter(tx, _resolve_group(tx, name_or_id.strip())))
+        return AsyncGroup(self._app, found)
 
     def by_id(self, group_id: GroupId) -> AsyncGroupById:
         """The group of this id, which is not looked up."""
@@ -260,8 +260,7 @@ class AsyncGroupById(AsyncPart):
         *,
         author: Author | None = None,
     ) -> Entry:
-        """Change what an agent's message of the transcript says, as in its own history. Who was shown it before keeps
-        that.
+        """Change an agent's message in the transcript and its history; who was shown it keeps the old.
 
         Raises: NotFound, ConversationBusy, EmptyMessage, MessageTooLarge; InvalidInput: it is no agent's.
         """
@@ -296,6 +295,7 @@ class AsyncGroupById(AsyncPart):
         check_number("turn_seq", turn_seq)
 
         def read(tx: Tx) -> Sequence[int]:
+            """Return the numbers of the turns to cancel."""
             tx.of(Groups).get(self.id)
             if turn_seq is not None:
                 return [tx.of(GroupTurns).get(self.id, turn_seq).seq]
@@ -304,8 +304,8 @@ class AsyncGroupById(AsyncPart):
         return [await self._turns.cancel(self.id, seq) for seq in sorted(await self._ports.store.read(read))]
 
     async def reset(self, *, author: Author | None = None) -> None:
-        """Have the transcript begin anew, and with it what its agents saw and said in this group; their other
-        conversations stay. Raises: NotFound; GroupBusy: a turn has not ended."""
+        """Empty the transcript, and what its agents saw and said in this group; their other conversations stay. Raises:
+        NotFound; GroupBusy: a turn has not ended."""
         await reset_group(self.id, self._ports, author=author or outside())
 
     async def update(self, **changes: Unpack[GroupChanges]) -> AsyncGroup:
@@ -374,12 +374,12 @@ class AsyncGroup(AsyncGroupById):
 
     @property
     def kind(self) -> GroupKind:
-        """By which rule its agents speak."""
+        """The rule by which its agents take turns."""
         return self._info.kind
 
 
 def entry_id(entry: GroupMessage) -> MessageId:
-    """The id of an entry of a transcript: of the message that it stands for, or one of its own."""
+    """Return the id of a transcript entry: that of the message that it refers to, or its own."""
     return entry.message_id or MessageId(derived_id("message", entry.group_id, str(entry.seq)))
 
 
@@ -399,7 +399,7 @@ def _find_entry(tx: Tx, group_id: GroupId, message_id: str) -> GroupMessage:
 
 
 def _with_messages(tx: Tx, entries: Sequence[GroupMessage]) -> Sequence[Entry]:
-    """The entries, each with the agent's message that it stands for; None: it stands for none, or that was deleted."""
+    """The entries, each with the agent's message that it refers to; None: it refers to none, or that was deleted."""
     messages = load_messages(tx, entries)
     return [(entry, messages.get(entry.message_id) if entry.message_id else None) for entry in entries]
 

@@ -145,8 +145,8 @@ class GroupById(Part):
         return self._portal.run(self._inner.cancel(turn_seq))
 
     def reset(self, *, author: Author | None = None) -> None:
-        """Have the transcript begin anew, and with it what its agents saw and said in this group; their other
-        conversations stay. Raises: NotFound; GroupBusy: a turn has not ended."""
+        """Empty the transcript, and what its agents saw and said in this group; their other conversations stay. Raises:
+        NotFound; GroupBusy: a turn has not ended."""
         self._portal.run(self._inner.reset(author=author))
 
     def update(self, **changes: Unpack[GroupChanges]) -> Group:
@@ -193,5 +193,5 @@ class Group(GroupById):
 
     @property
     def kind(self) -> GroupKind:
-        """By which rule its agents speak."""
+        """The rule by which its agents take turns."""
         return self._inner.kind

@@ -85,7 +85,7 @@ class Groups(PagedTable[GroupFilter, Group]):
         delete_shared(self._db, self._org_id, "groups", OwnId(self.get(group_id).id))
 
     def reset(self, group_id: GroupId) -> None:
-        """Empty the transcript: what was said so far is in no list any more. Raises: NotFound."""
+        """Empty the transcript: earlier entries are listed no more. Raises: NotFound."""
         sql = "UPDATE groups SET begins_at = message_seq WHERE id = :id AND org_id = :org_id"
         self._change_one("group", group_id, sql, id=group_id)
 
@@ -221,7 +221,7 @@ class GroupMessages(Table):
         return self._all(_MESSAGE, sql, limit=limit, **where.params)
 
     def find(self, group_id: GroupId, message_id: MessageId) -> GroupMessage | None:
-        """The entry that stands for this message."""
+        """Return the entry that refers to this message."""
         sql = f"{_SELECT} WHERE group_id = :group_id AND message_id = :message_id AND {OWN_GROUP}"
         return self._one(
             _MESSAGE, sql, group_id=row_format.storable(group_id), message_id=row_format.storable(message_id)

@@ -99,7 +99,8 @@ def labels_of(plan: GroupPlan, entries: Sequence[GroupMessage] = ()) -> Mapping[
 
 
 def parse_choice(text: str, participants: Sequence[GroupMember], token: str) -> tuple[AgentId | None, bool]:
-    """Return whom a manager's answer names, and whether it ends the turn instead; (None, False): it does neither.
+    """Return whom a manager's answer names, and whether it ends the turn instead; (None, False): neither. First counts
+    a line that is only a name or id, then the token anywhere, then the only name that occurs.
 
     A line that is nothing but a name or id counts first, then the token anywhere, then the only name that occurs.
     """
@@ -132,8 +133,8 @@ def _opening(plan: GroupPlan, speaker: Speaker, labels: Mapping[AgentId, str], *
 
 
 def _closing(plan: GroupPlan, speaker: Speaker, labels: Mapping[AgentId, str], *, is_again: bool) -> str:
-    """The text behind the entries of a message for a speaker: what it has to do, or empty. `is_again`: there are no
-    entries, since nobody has said anything since it last spoke."""
+    """Return the text after the entries of a message for a speaker, which says what to do, or nothing. `is_again`:
+    there are no entries, as nobody has spoken since its last speech."""
     if speaker.task == "answer":
         return _ANSWERS
     if speaker.task == "speak":
@@ -152,6 +153,7 @@ def _render_entry(
     one of `names` in brackets, as if that one spoke, gets a backslash. `labels`: what agents are called."""
 
     def quote(text: str) -> str:
+        """Put a backslash before each line that looks like another speech."""
         return _GAP.sub(lambda gap: f"{gap[0]}\\" if _begins_speech(gap, names) else gap[0], text)
 
     if entry.sender_id is None:
@@ -179,7 +181,7 @@ def _names_of(entries: Sequence[GroupMessage], labels: Mapping[AgentId, str]) ->
 
 
 def _begins_speech(gap: re.Match[str], names: Collection[str]) -> bool:
-    """Whether a gap is the beginning of a line on which one of these names follows, as a model would read it."""
+    """Whether a line break, with the text after it, would look to a model like a speech of one of these names."""
     mark = _MARK.match(gap.string, gap.end())
     if mark is None or (gap.start() and not _BREAK.search(gap[0])):
         return False

@@ -111,6 +111,7 @@ class _Sending:
         places = asyncio.Semaphore(self.sender.settings.agent_sends_at_once)
 
         async def ask(target: AgentId, name: str) -> dict[str, Any]:
+            """Ask one agent, and return its answer or why there is none."""
             answer: dict[str, Any] = {"agent_id": target, "name": name}
             async with places:
                 try:
@@ -211,7 +212,7 @@ class Sender:
 
     @classmethod
     async def of(cls, app: App, context: CallContext) -> Self:
-        """Return the sender for a call; one by hand is in no run. Raises: TooManyHops, StoreError."""
+        """Return the sender for a tool call; a call by hand belongs to no run. Raises: TooManyHops, StoreError."""
         hops, origin = 0, None
         if context.run_id:
             options = (await app.ports.store.read(lambda tx: tx.runs.get(context.run_id))).options
@@ -229,8 +230,7 @@ class Sender:
         return "agent-message-" + hashlib.sha256(call.encode()).hexdigest()
 
     async def accept(self, request: RunRequest, *, waits: bool) -> Accepted:
-        """Accept a request in the name of the call; `waits`: its reply is waited for. Its options are kept, with what
-        is known of the call.
+        """Accept a request in the call's name, noting the call with its options; `waits`: its reply is waited for.
 
         Raises: CircularWait, TooManyMessages, NotFound, ApprovalPending, ModelNotFound, MessageTooLarge, StoreError.
         """
@@ -294,8 +294,8 @@ class Sender:
         return texts
 
     async def _wait_for_answer(self, run: Run) -> Run:
-        """Return the run that goes on where this one stopped at calls, once these are answered. Raises: NoReply: they
-        were given up; NotFound: its agent is gone."""
+        """Return the run that continues one which stopped at calls, once these are answered. Raises: NoReply: they were
+        given up; NotFound: its agent is gone."""
         while True:
             waits, following = await self.ports.store.read(_find_following, run)
             if following is not None:

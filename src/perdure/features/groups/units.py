@@ -205,7 +205,7 @@ def open_conversation(tx: Tx, group: Group, agent_id: AgentId, name: str, *, ids
 
 
 def _share_blocks(tx: Tx, group: Group, block_ids: Sequence[BlockId]) -> None:
-    """Attach blocks to all agents of a group, and note which of them they have only because of it."""
+    """Attach blocks to all agents of a group, and note which agents have them only through it."""
     for agent_id in sorted(group.members) if block_ids else ():
         own = tx.blocks.list_versions(agent_id)
         attached = [one not in own or tx.of(Groups).has_attached(agent_id, one) for one in block_ids]
@@ -343,8 +343,8 @@ def _failure_kind(tx: Tx, action: Finish) -> str:
 
 
 def _plan_of(tx: Tx, group: Group, inputs: UnitInputs) -> GroupPlan:
-    """The settings of a group as they are now; an agent whose conversation was deleted gets a new one. An agent with a
-    companion is written to in its first conversation, as if its user wrote to it."""
+    """Return the present settings of a group; an agent whose conversation was deleted gets a new one. An agent with a
+    companion is addressed in its first conversation, as by its user."""
     members: dict[str, GroupMember] = {}
     for agent_id, name, seq in tx.of(Groups).members(group.id):
         seq = 0 if group.kind in SLEEPTIME_KINDS else seq

@@ -182,7 +182,7 @@ def outcome_of(run: Run, messages: Sequence[Message]) -> PassOutcome:
 
 
 def last_words(messages: Sequence[Message]) -> str:
-    """Return what an agent said last in a run; empty if it said nothing."""
+    """Return the last text that an agent said in a run; empty if it said nothing."""
     said = [one.text.strip() for one in messages if one.role == "assistant" and one.kind == "message"]
     return next((text for text in reversed(said) if text), "")
 
@@ -222,7 +222,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """The settings of a group as one of its turns began: it goes by these to its end. For the fields see `Group`."""
+    """The settings of a group when a turn began, which hold for all of it. For the fields see `Group`."""
 
     kind: GroupKind
     participants: tuple[GroupMember, ...]

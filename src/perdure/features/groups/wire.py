@@ -44,8 +44,7 @@ _RENAMED = {"sleeptime_agent_frequency": "frequency"}
 
 
 class ManagerConfigIn(WireRequest):
-    """By which rule the agents of a group speak; a field that the kind has not is refused. Letta has no limits of
-    tokens and money."""
+    """How the agents of a group take turns; a field that the kind lacks is refused. Letta has no limits of tokens."""
 
     manager_type: WireGroupKind | None = None
     manager_agent_id: AgentIdIn | None = None
@@ -181,7 +180,7 @@ def group_response(reply: GroupReply, display: Display) -> dict[str, Any]:
 
 
 def _reply_shapes(one: SpeakerReply, display: Display) -> list[dict[str, Any]]:
-    """The wire messages of what one agent says, and of why it failed."""
+    """Return the wire messages of one agent's speech, and of why it failed."""
     said = [] if one.reply is None else reply_messages(one.reply.messages, display)
     shapes = [_as_said_by(one.speaker, shape) for shape in said]
     return shapes + (entry_shapes(one.failure, None, display) if one.failure is not None else [])

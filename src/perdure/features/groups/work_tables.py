@@ -63,8 +63,7 @@ class GroupTurns(LeasedTable[GroupTurn]):
     _oldest = _OLDEST
 
     def add(self, turn: GroupTurn, waiting_input: str, *, idempotency_key: str | None, digest: str) -> GroupTurn:
-        """Add a queued turn, reserved for the process that accepted it, and return it with its number. Raises:
-        NotFound: the group.
+        """Add a queued turn, reserved for the accepting process; return it numbered. Raises: NotFound: the group.
 
         Args:
             waiting_input: the encoded messages of the user; they are appended to the transcript when the turn begins.
@@ -155,7 +154,7 @@ class Passes(Table):
         return pass_
 
     def end(self, pass_: Pass, outcome: PassOutcome, *, at: datetime) -> Pass | None:
-        """End a pass, and return it as it is stored; None: it has ended already, or is gone with its agent."""
+        """End a pass, and return it as stored; None: it had ended before, or was deleted with its agent."""
         return self._change(pass_, outcome=outcome, ended_at=at)
 
     def ask(self, pass_: Pass) -> Pass:

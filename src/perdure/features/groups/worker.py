@@ -85,14 +85,14 @@ class Companions:
         await self._looking.start()
 
     async def close(self) -> None:
-        """Stop. A pass that goes on is found again by another process, or when this one starts again."""
+        """Stop. An unfinished pass is continued by another process, or by this one after a restart."""
         self._closing = True
         for timer in self._retries.values():
             timer.cancel()
         await end_tasks(*self._worker.tasks, *self._running.values(), *self._looking.tasks)
 
     def look(self, agent_id: AgentId) -> None:
-        """Begin the pass that is due for an agent's companion, if one is, in the background."""
+        """Begin the pass that is due for an agent's companion, if any, in the background."""
         if not self._closing:
             self._worker.start(agent_id)
 
@@ -111,7 +111,8 @@ class Companions:
             self.look(line[0])
 
     async def _look(self) -> None:
-        """Begin passes that are due: first of all agents, later those that other processes left. Raises: StoreError."""
+        """Begin the passes that are due: at the first look those of all agents, later those that other processes left.
+        Raises: StoreError."""
         store, until = self._ports.store, None
         if self._is_first_look:
             for group in await store.read(list_companion_groups, limit=LEFT_MAX):
@@ -136,7 +137,8 @@ class Companions:
         await self._plan_retry(agent_id)
 
     async def _begin(self, agent_id: AgentId) -> Pass | None:
-        """Begin the pass that is due, in a pause of the process, or return the one that goes on; None: none is due.
+        """Begin the pass that is due once the process is idle, or return the one under way; None: none is due. Raises:
+        NotFound, StoreError; PutBack: this process begins none any more.
 
         Raises: NotFound, StoreError; PutBack: this process begins none any more.
         """
@@ -151,7 +153,7 @@ class Companions:
             return await store.write(begin_due_pass, agent_id, self._limits, ids=ports.ids, at=now)
 
     def _due_model(self, tx: Tx, agent_id: AgentId) -> str | None:
-        """The model of the companion whose pass is due; None: none is. Raises: NotFound."""
+        """Return the model of the companion whose pass is due; None: none is due. Raises: NotFound."""
         ports = self._ports
         group, cause = find_companion(tx, agent_id), due_cause(tx, agent_id, self._limits, now=ports.clock.now())
         if group is None or cause is None:

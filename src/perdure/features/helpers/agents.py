@@ -49,7 +49,7 @@ _OF_MODEL: Final = ("context_window_tokens", "max_output_tokens", "reasoning_eff
 
 
 class HelperCycle(ToolError):
-    """A helper calls itself, or one that waits for it; `names` are those that wait, the first one first."""
+    """A helper calls itself, or one that is waiting for it; `names`: the waiting helpers, the outermost first."""
 
     def __init__(self, names: Sequence[str], name: str) -> None:
         line = " → ".join((*names, name))
@@ -211,8 +211,7 @@ def _update(tx: Tx, helper_id: AgentId, fields: Mapping[str, Any], at: datetime)
 
 
 def _set_belongings(tx: Tx, helper_id: AgentId, wanted: Mapping[str, Any], ports: Ports) -> None:
-    """Give the agent of a helper the tools, blocks, archives and folders that it has to have, and no others of the
-    agent that calls."""
+    """Give a helper's agent the tools, blocks, archives and folders it needs, and no others of the caller."""
     tools = {tool.name for tool in tx.tools.list_by_agent(helper_id)}
     for name in sorted(tools - {*wanted["tools"]}):
         tx.tools.detach(helper_id, name)

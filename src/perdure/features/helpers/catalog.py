@@ -90,7 +90,7 @@ class Helper(Defined):
 
     @property
     def line(self) -> str:
-        """How agents read of it: `name: description (tools)`."""
+        """The line that agents read: `name: description (tools)`."""
         text = self.definition.description or "no description"
         if len(text) > DESCRIPTION_CHARS:
             text = f"{text[: DESCRIPTION_CHARS - 1]}…"

@@ -53,8 +53,8 @@ def memory_deltas(
 
 
 def _lines(tx: Tx, agent: Agent) -> Mapping[str, str]:
-    """Return key -> line of the helpers that the agent may call, by name; where there are too many, of those that count
-    most, and a last line about the others."""
+    """Return key -> line for the helpers that the agent may call, by name; if there are too many, for the most
+    important ones, with a last line about the rest."""
     helpers = load_roster(tx, agent).callable
     shown = {one.name for one in by_weight(helpers.values())[:LISTED_MAX]}
     lines = {f"{_KEY}{name}": helper.line for name, helper in helpers.items() if name in shown}

@@ -93,5 +93,5 @@ def _number_in(name: str) -> tuple[int, ...]:
 
 
 def _words(name: str) -> str:
-    """A bare name, each word and number of it behind a point."""
+    """Return a bare model name with a dot before each word and number in it."""
     return ".".join(re.findall(r"[a-z]+|\d+", name.removesuffix("-latest")))

@@ -40,7 +40,7 @@ class ModelFamily:
     models: Sequence[str] = ()
 
     def has(self, handle: str) -> bool:
-        """Return whether the model belongs to it."""
+        """Return whether the model belongs to the family."""
         name = handle.partition("/")[2].lower()
         return _matches(name, self.match) and not _matches(name, self.but)
 
@@ -51,7 +51,7 @@ class ModelFamily:
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The model of a helper's run. `source`: what named it; `reason`: why it is this one, as a sentence."""
+    """The model of a helper's run. `source`: what named it; `reason`: a sentence that says why."""
 
     model: str
     source: ModelSource
@@ -148,8 +148,7 @@ def _members(family: ModelFamily, known: Sequence[str], is_there: Callable[[str]
 
 
 def _step_down(choice: ModelChoice, members: Sequence[str], allows: Callable[[str], bool]) -> ModelChoice:
-    """Return the choice of the newest allowed model among those of the same family that is not newer. Raises:
-    ModelForbidden."""
+    """Return the newest allowed model of the same family that is not newer. Raises: ModelForbidden."""
     version = version_of(choice.model).number
     lower = [one for one in members if version_of(one).number <= version and allows(one)]
     if not lower:
@@ -160,8 +159,7 @@ def _step_down(choice: ModelChoice, members: Sequence[str], allows: Callable[[st
 
 
 def _newest(handles: Sequence[str], near: str) -> str:
-    """Return the newest of these models, those at the provider and in the region of the model `near` first, and special
-    forms last."""
+    """Return the newest of these models: those at `near`'s provider and region first, special forms last."""
     provider, region = place_of(near)
 
     def rank(handle: str) -> tuple[object, ...]:
@@ -175,14 +173,13 @@ def _newest(handles: Sequence[str], near: str) -> str:
 
 
 def place_of(handle: str) -> tuple[str, str]:
-    """Return the provider of a handle, and what stands before the model's own name there: a region or nothing."""
+    """Return the provider of a handle, and the region before the model's name, if there is one."""
     provider, _, name = handle.partition("/")
     return provider, next((region for region in REGIONS if name.startswith(region)), "")
 
 
 def _find_named(wish: str, parent: str, known: Sequence[str], is_there: Callable[[str], bool]) -> str | None:
-    """Return the handle that a wish names: itself, or that of the model with this name, at the parent's provider
-    first; None: there is none."""
+    """Return the handle that a wish is, or of the model that it names, at the parent's provider first; else None."""
     if "/" in wish and (wish in known or is_there(wish)):
         return wish
     named = [handle for handle in known if handle.partition("/")[2] == wish]

@@ -55,6 +55,7 @@ class AsyncHelpers(AsyncPart):
         """The model of each helper, and why it is that one. Raises: NotFound."""
 
         def load(tx: Tx) -> tuple[Roster, str]:
+            """Return the agent's helpers and its model."""
             agent = tx.agents.get(self._id)
             return load_roster(tx, agent), in_effect(agent, self._ports.models).model
 

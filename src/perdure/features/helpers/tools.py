@@ -134,8 +134,8 @@ class _Call:
 
 
 def _options(tx: Tx, caller: Caller, helper: Helper, choice: ModelChoice, inputs: UnitInputs) -> RunOptions:
-    """Return what the run of a helper sets: its model, and what is left of the limits of the run that calls. Raises:
-    ToolError: nothing is."""
+    """Return the options of a helper's run: its model and the limits left to its caller. Raises: ToolError: none
+    are."""
     of_caller = caller.run.options
     limited = of_caller.max_tokens is not None or of_caller.max_cost_usd is not None
     used = used_by(tx, caller.run, tx.steps.list_by_run(caller.run.key), inputs) if limited else Used()

@@ -57,8 +57,8 @@ class Standing:
 def id_of(
     kind: Literal["conversation", "passage"], owners: Sequence[AgentId], source: ImportSource, key: str, piece: int = 1
 ) -> str:
-    """Return the id that a conversation or memory of a source, or a piece of a long one, has in the last of `owners`,
-    where the others had it before, one after the other."""
+    """Return the id of a conversation or memory of a source, or of a piece of a long one, in the last of `owners`; the
+    agents before it had the item earlier, one after the other."""
     found = derived_id(kind, owners[0], "import", source, key, *([] if piece == 1 else ["piece", str(piece)]))
     return (
         found
@@ -88,7 +88,8 @@ def former_agents(tx: Tx, agent_id: AgentId) -> Sequence[Sequence[AgentId]]:
 
 
 def _ways(tx: Tx, agent_id: AgentId) -> Sequence[tuple[AgentId, ...]]:
-    """Return by which agents something may have come into this one, the oldest first: first none but itself."""
+    """Return the chains of agents through which an item may have come here, oldest first; the shortest is this
+    agent."""
     chains = former_agents(tx, agent_id)
     moved = [(*reversed(chain[:count]), agent_id) for chain in chains for count in range(1, len(chain) + 1)]
     return [*dict.fromkeys([(agent_id,), *moved])]
@@ -97,8 +98,8 @@ def _ways(tx: Tx, agent_id: AgentId) -> Sequence[tuple[AgentId, ...]]:
 def find_conversation(
     tx: Tx, agent_id: AgentId, source: ImportSource, found: SourceConversation
 ) -> tuple[ConversationId, Sequence[ImportedMessage]]:
-    """Return the id that a conversation of a source has here, and its messages with the ids that they go by: those of
-    the agent that got it first, if the conversation came here in exports."""
+    """Return the id here of a source's conversation, and its messages with their ids here: those of the agent that
+    first got it, if it came in exports."""
     ways = {ConversationId(id_of("conversation", way, source, found.id)): way for way in _ways(tx, agent_id)}
     known = tx.of(ImportedItems).find(agent_id, [*ways])
     own_id = next((id_ for id_ in ways if id_ in known), next(iter(ways)))
@@ -113,8 +114,7 @@ def find_conversation(
 def moved_passages(
     tx: Tx, agent_id: AgentId, source: ImportSource, pieces: Mapping[PassageId, tuple[str, int]]
 ) -> Mapping[PassageId, PassageId]:
-    """Return which of these passages came here in exports: the id that each would have (-> key and number of the piece)
-    -> the id that it has."""
+    """Return which passages came here in exports: the id each would have (-> key and piece number) -> its id."""
     ways = _ways(tx, agent_id)[1:]
     ids = {id_of("passage", way, source, *piece): own for way in ways for own, piece in pieces.items()}
     return {ids[id_]: PassageId(id_) for id_ in tx.of(ImportedItems).find(agent_id, [*ids])}
@@ -163,8 +163,8 @@ def put_conversation(
     *,
     dry: bool,
 ) -> Standing:
-    """Make the conversation if need be, and take what its source has left since out of it; with `dry` only look. Return
-    how it stands. Raises: ConversationBusy."""
+    """Create the conversation if it is new, and hide messages that its source no longer has; with `dry` only look.
+    Return its state. Raises: ConversationBusy."""
     if not dry:
         tx.agents.lock(agent_id)
     ids = message_ids(agent_id, conversation_id, found.messages)
@@ -179,7 +179,9 @@ def put_conversation(
     except NotFound:
         return Standing("deleted")
     renamed = _rename(tx, conversation, found, inputs, dry=dry)
-    if digest == hash_of(*ids) and (not found.is_whole or noted.get(SAID + conversation_id) == _said(found.messages)):
+    if digest == hash_of(*ids) and (
+        not found.is_whole or noted.get(SAID + conversation_id) == _digest_of(found.messages)
+    ):
         return Standing("done", messages=found.messages, renamed=renamed)
     messages, left = _compare(tx, conversation, found, source)
     if left and not dry:
@@ -191,8 +193,8 @@ def put_conversation(
 
 
 def _rename(tx: Tx, conversation: Conversation, found: SourceConversation, inputs: UnitInputs, *, dry: bool) -> bool:
-    """Give a conversation the title that it has at its source, if it still has the imported one, and note that; with
-    `dry` only look. Return whether it gets another one."""
+    """Give a conversation its source's new title, if it still has the imported one, and note that; return whether the
+    title changes. With `dry` change nothing."""
     key, title, old = TITLE + conversation.id, _title(found), hash_of(conversation.summary or "")
     digest = hash_of(title or "")
     known = tx.of(ImportedItems).find(conversation.agent_id, [key]).get(key)
@@ -208,8 +210,8 @@ def _title(found: SourceConversation) -> str | None:
     return " ".join(found.title.split())[:SUMMARY_CHARS] or None
 
 
-def _said(messages: Sequence[ImportedMessage]) -> str:
-    """Return a digest of the texts of messages."""
+def _digest_of(messages: Sequence[ImportedMessage]) -> str:
+    """Return a digest of the messages' texts."""
     return hash_of(*(one.text for one in messages))
 
 
@@ -231,8 +233,7 @@ def _make_conversation(
 def _compare(
     tx: Tx, conversation: Conversation, found: SourceConversation, source: ImportSource
 ) -> tuple[Sequence[ImportedMessage], Sequence[Message]]:
-    """Return the messages that the source has, with the ids under which they go into a conversation; and those in it
-    that an earlier import brought and the source has left."""
+    """Return the source's messages with their ids here; and imported messages that the source has no more."""
     if not found.is_whole:
         return found.messages, ()
     brought = {one.id: one for one in _brought(tx, conversation, source)}
@@ -250,8 +251,7 @@ def finish(
     *,
     facts: bool,
 ) -> None:
-    """Note that all messages of a conversation are here, and have them read for `facts` or passed over. Raises:
-    NotFound."""
+    """Note that a conversation is complete; have it read for `facts` or excluded from extraction. Raises: NotFound."""
     ids = message_ids(agent_id, conversation_id, messages)
     digest, noted = hash_of(*ids), tx.of(ImportedItems)
     before = noted.find(agent_id, [conversation_id, FACTS + conversation_id])
@@ -259,7 +259,7 @@ def finish(
         IMPORTED(tx, agent_id, tx.conversations.get(conversation_id), {*ids}, facts, inputs.ids, inputs.now)
     noted.put(
         agent_id,
-        {conversation_id: digest, SAID + conversation_id: _said(messages)}
+        {conversation_id: digest, SAID + conversation_id: _digest_of(messages)}
         | ({FACTS + conversation_id: digest} if facts else {}),
     )
 
@@ -326,9 +326,8 @@ class PassageCounts:
 def put_passages(
     tx: Tx, agent_id: AgentId, passages: Sequence[Passage], inputs: UnitInputs, *, facts: bool, dry: bool
 ) -> PassageCounts:
-    """Add the passages that were never imported, and change those whose text is another at the source since, and still
-    the imported one here; have them read for `facts` or passed over. With `dry` only count. Raises: NotFound, TooMany,
-    InvalidInput."""
+    """Add passages that were never imported, and update those whose text has changed at the source but not here; with
+    `facts` have them read by extraction. With `dry` only count. Raises: NotFound, TooMany, InvalidInput."""
     by_id = {one.id: one for one in passages}
     found, places = tx.of(ImportedItems).find(agent_id, [*by_id]), tx.passages.find_places([*by_id])
     known = {id_ for id_, digest in found.items() if digest != WITHDRAWN}
@@ -352,8 +351,8 @@ def put_passages(
 def drop_pieces(
     tx: Tx, agent_id: AgentId, source: ImportSource, counts: Mapping[str, int], *, at: datetime, dry: bool
 ) -> int:
-    """Delete the pieces that memories have no more, of which each has so many (its key at the source -> count), and
-    that nobody has changed here; with `dry` only count them. Return how many. Raises: NotFound."""
+    """Delete pieces that a memory no longer has at the source (key -> number of pieces), unless somebody has changed
+    them here; return how many. With `dry` only count. Raises: NotFound."""
     dropped = 0
     while counts:
         numbers = {id_of("passage", (agent_id,), source, key, count + 1): key for key, count in counts.items()}

@@ -57,7 +57,7 @@ def server_lines(report: LettaReport, *, done: bool = False) -> Sequence[str]:
 
 
 def _names(what: str, names: Sequence[str]) -> Sequence[str]:
-    """Return a line with the first names, and how many there are more; none where there are none."""
+    """Return a line with the first names and the number of the rest; empty without names."""
     if not names:
         return []
     more = f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""

@@ -95,8 +95,8 @@ class ImportWork:
         self.report = ImportReport(source=source)
 
     async def run(self, place: Place, label: str) -> ImportReport:
-        """Take everything that the source holds; `label` is what errors call it. Raises: InvalidInput, StoreError: what
-        was stored stays."""
+        """Import all that the source holds; `label`: its name in errors. Raises: InvalidInput, StoreError: the rest
+        stays."""
         label = label or (Path(place).name if isinstance(place, (str, Path)) else "the file")
         if not self._dry:
             await self._drop_unfinished()
@@ -114,6 +114,7 @@ class ImportWork:
         return self.report
 
     async def _take(self, item: SourceItem) -> None:
+        """Import one item of the source, or count it as left out."""
         match item:
             case LeftOut():
                 self.report.leave_out(item.why, item.count)
@@ -148,7 +149,7 @@ class ImportWork:
         self._set(found.id, there.name, there.id)
 
     async def _make(self, found: SourceAgent, name: str) -> AgentId:
-        """Make an agent of the source under a name that it has until it is complete. Raises: InvalidInput."""
+        """Create an agent of the source, under a temporary name until it is complete. Raises: InvalidInput."""
         if found.file is None:
             made = await self._library.create_agent(
                 name, system=found.system, description=found.description, blocks=found.blocks
@@ -175,7 +176,7 @@ class ImportWork:
                     await self._library.delete_agent(one.id)
 
     async def _target(self, key: str) -> AgentId:
-        """Return the agent that gets what belongs to this one of the source; empty: it is not made yet."""
+        """Return the local agent for this one of the source; empty: it is not created yet."""
         if key not in self._agents:
             name = self._named or self._source
             try:
@@ -191,6 +192,7 @@ class ImportWork:
         return self._agents[key]
 
     def _set(self, key: str, name: str, agent_id: AgentId) -> None:
+        """Note which agent was created for one of the source."""
         self._agents[key] = self.report.agents[name] = agent_id
 
     # --- conversations
@@ -276,8 +278,7 @@ class ImportWork:
         return imported
 
     async def _fitting(self, agent_id: AgentId, found: SourceConversation) -> Sequence[ImportedMessage]:
-        """Return the messages of a conversation that are not too long, without what the agent has forgotten since they
-        were said."""
+        """Return a conversation's messages that are not too long, without texts that the agent has forgotten."""
         limit = self._app.settings.message_limit_chars
         messages = [*_with_ids(found.messages, self._seen.setdefault((found.agent, found.id), Counter()))]
         end = len(messages) - found.waiting
@@ -357,8 +358,8 @@ def _fits(metadata: Mapping[str, Any], limit_chars: int) -> bool:
 
 
 def _with_ids(messages: Sequence[ImportedMessage], repeats: Counter[str]) -> Iterator[ImportedMessage]:
-    """Yield messages; those without an id get one of what they say, so that it stays when that is forgotten. `repeats`:
-    how many equal ones came before."""
+    """Yield messages; one without an id gets a hash of its content, which stays valid when the text is forgotten.
+    `repeats`: how many equal messages came before."""
     for one in messages:
         if one.id is None:
             said = hash_of(one.role, one.name or "", one.occurred_at.isoformat(), one.text)

@@ -11,7 +11,8 @@ from perdure.core.tools.answers import PendingCall
 
 
 class AgentInterface:
-    """Override what you show; the other methods do nothing. A method may be a coroutine, and is awaited then.
+    """Shows what an agent does: override the methods that you need; by default they do nothing. A method may be a
+    coroutine. The names are those of MemGPT's interface. `message`: the stored one, with id, time and step.
 
     The names are those of MemGPT's interface. Each `message` is the stored one, with its id, time and step.
     """
@@ -43,7 +44,7 @@ class AgentInterface:
         return None
 
     def run_ended(self, end: RunEnded) -> Any:
-        """Show that the answer ended, and why. Another one follows if `approval` decided calls."""
+        """Show that the answer ended, and why. If `approval` decided calls, another answer follows."""
 
     def close(self) -> Any:
         """Learn that nothing follows."""

@@ -21,8 +21,7 @@ SHOWN_CHARS = 500
 
 
 class TerminalInterface(AgentInterface):
-    """Prints what the agent says; with `details` also its thoughts, calls and results. It asks before a call that needs
-    a person, if `stdin` is a terminal."""
+    """Prints the agent's words, with `details` also thoughts, calls and results; asks about calls in a terminal."""
 
     def __init__(self, *, out: TextIO | None = None, details: bool = False) -> None:
         self._out, self._details = out or sys.stdout, details

@@ -89,7 +89,7 @@ def _text(data: mmap.mmap) -> str:
 
 
 def _value(data: mmap.mmap) -> Any:
-    """Read a value, with its type before it; of an array, which has the tokenizer's words, return None."""
+    """Read a typed value; skip an array, such as the tokenizer's words, and return None."""
     (kind,) = _numbers(data, "I")
     if kind == STRING:
         return _text(data)

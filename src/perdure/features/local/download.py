@@ -29,7 +29,7 @@ SPARE_BYTES = 200_000_000
 
 
 class DownloadFailed(PerdureError):
-    """A model file could not be fetched. What came of it is kept, and the next try goes on there."""
+    """A model file could not be downloaded. The part that came is kept, and the next try continues it."""
 
     code = "download_failed"
 

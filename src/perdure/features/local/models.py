@@ -162,7 +162,7 @@ class LocalModels:
         return tuple(self.files())
 
     def choice(self) -> Choice | None:
-        """Return the model for agents that name none: one that a person chose, or the first one here; None: none."""
+        """Return the model for agents without one: one a person chose, else the first installed; or None."""
         if name := self.default:
             source = "from PERDURE_LOCAL_MODEL" if self.setting else "chosen by `perdure model use`"
             return Choice(f"{PROVIDER}/{name}", source, is_setting=True)
@@ -188,9 +188,9 @@ class LocalModels:
         return ModelTraits(local=True, plain=True, window_tokens=window, parameters=head.parameters)
 
     async def begin(self, name: str) -> ModelProcess:
-        """Return the process of a model, started if need be, for one request, after which its `end` has to be called.
-        Raises: ModelRequestRefused: the model is not here, or there is too little memory; ModelUnreachable: its process
-        ended before it answered."""
+        """Return the process that serves a model, started if need be, for one request; call its `end` afterwards.
+        Raises: ModelRequestRefused: the model is not installed, or memory is too small; ModelUnreachable: its process
+        ended early."""
         from perdure.features.local.process import start
 
         if problem := self.what_helps(name):

@@ -71,12 +71,13 @@ class ModelProcess:
             self.timer.cancel()
 
     def end(self) -> None:
-        """Count a request as ended. Idle for `idle_s`, the process ends, and the next request starts another one."""
+        """Count a request as finished. After `idle_s` without requests the process ends, until the next request."""
         self.uses -= 1
         if not self.uses and self.alive:
             self.timer = asyncio.get_running_loop().call_later(self.idle_s, self._expire)
 
     def _expire(self) -> None:
+        """End the process, if it still runs."""
         if self.alive:
             self.address = ""
             self.process.kill()
@@ -90,7 +91,7 @@ class ModelProcess:
         self.log.close()
 
     def last_words(self) -> str:
-        """Return the reason that llama.cpp gave for its end, or else the last line that it printed."""
+        """The reason that llama.cpp gave for its end, else the last line that it printed."""
         if self.log.closed:
             return ""
         file = self.log.fileno()  # its offset is that of the process: it is left alone
@@ -175,8 +176,8 @@ def _free_bytes() -> int:
 
 
 class LocalTransport(httpx.AsyncHTTPTransport):
-    """Sends each request to the process of the model that it names, which `begin` returns for one request or raises
-    ModelError; answers itself which models there are, by their `names`."""
+    """An HTTP transport to local models: sends a request to the process of its model, which `begin` starts or finds,
+    and answers the list of models from `names`."""
 
     def __init__(self, names: Callable[[], Sequence[str]], begin: Callable[[str], Awaitable[ModelProcess]]) -> None:
         super().__init__(trust_env=False)
@@ -218,6 +219,7 @@ class _Answer(httpx.AsyncByteStream):
             raise await self._process.explain(error) from error
 
     async def aclose(self) -> None:
+        """Close the stream, and count the request as finished."""
         try:
             await self._stream.aclose()
         finally:

@@ -20,7 +20,7 @@ from perdure.features.manifests.things import (
     new_block,
 )
 from perdure.features.manifests.values import Thing, flatten, path_of
-from perdure.features.manifests.work import ApplyWork, Kind, only
+from perdure.features.manifests.work import ApplyWork, Kind, only_id
 from perdure.features.mcp.tables import Servers
 from perdure.storage.tx import Tx
 
@@ -32,10 +32,11 @@ class AgentKind(Kind):
     """Agents."""
 
     def find(self, work: ApplyWork, thing: Thing) -> str | None:
+        """Return the id of the agent with the file's id or name, active ones first."""
         if (id_ := super().find(work, thing)) is not None:
             return id_
         found = work.tx.agents.page(where=AgentFilter(name=thing.name), limit=_SAME_NAME)
-        return only("agents", thing.name, [one for one in found if DISCARDED not in one.tags] or found)  # type: ignore[no-any-return]
+        return only_id("agents", thing.name, [one for one in found if DISCARDED not in one.tags] or found)  # type: ignore[no-any-return]
 
     def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
         return describe_agent(work, work.tx.agents.get(AgentId(id_)))
@@ -74,7 +75,7 @@ class AgentKind(Kind):
         return id_
 
     def _put_block(self, work: ApplyWork, agent_id: AgentId, label: str, fields: Any, changed: set[str]) -> None:
-        """Give an agent its own block of this label, or change the one that it has."""
+        """Create the agent's own block with this label, or change it."""
         own: Any = {"author": work.author, "at": work.inputs.now}
         block = work.tx.blocks.find(agent_id, label)
         if block is None:
@@ -95,6 +96,7 @@ class AgentKind(Kind):
         work.touch(agent_id)
 
     def is_removed(self, work: ApplyWork, id_: str) -> bool:
+        """Whether an earlier apply took the agent out of use."""
         return DISCARDED in work.tx.agents.get(AgentId(id_)).tags
 
     def restore(self, work: ApplyWork, id_: str) -> None:
@@ -103,6 +105,7 @@ class AgentKind(Kind):
         update_agent(work.tx, AgentId(id_), changes, author=work.author, at=work.inputs.now)
 
     def remove(self, work: ApplyWork, id_: str) -> str:
+        """Hide the agent, and mark it with a tag."""
         tags = work.tx.agents.get(AgentId(id_)).tags
         changes: AgentChanges = {"hidden": True, "tags": (*tags, DISCARDED)}
         update_agent(work.tx, AgentId(id_), changes, author=work.author, at=work.inputs.now)
@@ -151,8 +154,7 @@ def _companion_of(tx: Tx, agent_id: AgentId) -> Any:
 
 
 def _tools(work: ApplyWork, thing: Thing) -> Sequence[str]:
-    """The names of the tools that a file gives an agent; those of MCP servers that were never read wait. Raises:
-    InvalidInput: there is none of a name."""
+    """The names of an agent's tools; those of unread MCP servers wait. Raises: InvalidInput: a name has no tool."""
     names: Sequence[str] = thing.fields.get("tools", ())
     there = work.tx.tools.find_named(names)
     for name in (one for one in names if one not in there):

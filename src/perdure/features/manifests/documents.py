@@ -77,8 +77,7 @@ def read_documents(text: str, file: str) -> Iterator[YamlDocument]:
 
 
 def _check_events(text: str, file: str) -> None:
-    """Check how deep a file is nested, and that it has no tags, before anything is made of it. Raises: InvalidInput,
-    YAMLError."""
+    """Check that a file is not nested too deep and has no tags, before it is built. Raises: InvalidInput, YAMLError."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         place = FileLine(file, event.start_mark.line + 1)
@@ -100,8 +99,8 @@ class _Reader:
         self.places: dict[Sequence[str], FileLine] = {}
 
     def read(self, node: Any, schema: Mapping[str, Any], what: str, path: tuple[str, ...], depth: int) -> Any:
-        """Return the value of a node, whose `path` and name (`what`) are these. Raises: InvalidInput: there is too
-        much, it is too deep, or it is not as the schema says."""
+        """Return the value of a node. `path` and `what`: where it stands and its name, for errors. Raises:
+        InvalidInput: it is too large, nested too deep, or does not fit the schema."""
         place = self._place(node)
         self._count += 1
         if self._count > VALUES_MAX or self._chars > TEXT_CHARS:
@@ -139,8 +138,8 @@ class _Reader:
     def _read_fields(
         self, found: dict[str, Any], node: Any, schema: Mapping[str, Any], what: str, path: tuple[str, ...], depth: int
     ) -> None:
-        """Read the fields of an object into `found`. Raises: InvalidInput: as `read`; a key is there twice, is no text,
-        or is missing."""
+        """Read an object's fields into `found`. Raises: InvalidInput: as `read`; a key is double, no text, or
+        missing."""
         known, more = schema.get("properties", {}), schema.get("additionalProperties", {})
         for key_node, value_node in node.value:
             place, key = self._place(key_node), key_node.value

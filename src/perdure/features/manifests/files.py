@@ -18,8 +18,7 @@ Files = str | Path | Mapping[str, str]
 
 
 def _read_file(folder: Path, path: str) -> str:
-    """Return the text of a file that lies in a folder. Raises: KeyError: there is no such file; InvalidInput: it is
-    outside, too large, or no text."""
+    """Return a file's text. Raises: KeyError: there is none; InvalidInput: it is outside, too large, or no text."""
     try:
         real = (folder / path).resolve()
         if not real.is_relative_to(folder):
@@ -38,8 +37,8 @@ def _read_file(folder: Path, path: str) -> str:
 
 
 def open_files(files: Files) -> tuple[Callable[[str], str], list[str]]:
-    """Return (what reads a file by its path, the paths of the YAML files in order). Folders in a folder are looked
-    into; a file is read when it is asked for. Raises: InvalidInput."""
+    """Return (function that reads a file by its path, the sorted paths of the YAML files), sub-folders included; a file
+    is read only when asked for. Raises: InvalidInput."""
     if isinstance(files, Mapping):
         return files.__getitem__, sorted(path for path in files if path.endswith(SUFFIXES))
     path = Path(files).expanduser()

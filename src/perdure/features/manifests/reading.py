@@ -18,8 +18,7 @@ _TIMES = ("at", "every", "cron")
 
 
 def read_manifest(read: Callable[[str], str], names: Sequence[str]) -> FileSet:
-    """Return what the YAML files with these paths describe together; `read` returns the text of a file. Raises:
-    InvalidInput, with file and line."""
+    """Return what these YAML files describe together; `read` returns a file's text. Raises: InvalidInput, with line."""
     found: dict[tuple[str, str], Thing] = {}
     name: tuple[str, FileLine] | None = None
     for file in names:
@@ -64,7 +63,7 @@ def _things_of(document: YamlDocument) -> Iterator[Thing]:
 
 
 def _check_thing(thing: Thing) -> None:
-    """Check what goes together in a thing. Raises: InvalidInput."""
+    """Check that the fields of a thing fit together. Raises: InvalidInput."""
     fields = thing.fields
     for path, block in [("", fields)] * (thing.kind == "blocks") + [
         (f"{path_of('blocks', label)}.", one) for label, one in fields.get("blocks", {}).items()
@@ -102,8 +101,8 @@ def _with_source(thing: Thing, read: Callable[[str], str]) -> Thing:
 
 
 def _with_members(things: Sequence[Thing]) -> Sequence[Thing]:
-    """Return the things, with the agents of all groups that a group names among its own. Raises: InvalidInput: a group
-    is not there, or is a part of itself."""
+    """Return the things, with nested groups' agents filled in. Raises: InvalidInput: a group is missing, or in
+    itself."""
     groups = {one.name: one for one in things if one.kind == "groups"}
     parts: dict[str, Sequence[str]] = {name: one.fields.get("groups", ()) for name, one in groups.items()}
     for group, name in ((group, name) for group, names in parts.items() for name in names):

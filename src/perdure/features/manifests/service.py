@@ -32,12 +32,11 @@ class AsyncManifests(AsyncPart):
     """Makes agents and what they use as files describe them."""
 
     async def read(self, files: Files) -> FileSet:
-        """What files describe. Nothing of it runs, and nothing is stored. Raises: InvalidInput, with file and line."""
+        """The agents and objects that manifest files describe; nothing runs or is stored. Raises: InvalidInput."""
         return await asyncio.to_thread(lambda: read_manifest(*open_files(files)))
 
     async def plan(self, files: Files | FileSet, *, prune: bool = False) -> Plan:
-        """What `apply` would change: it is tried with all checks, and taken back. No tool runs, and no server is asked
-        for its tools. Raises: as `apply`."""
+        """What `apply` would change: it is tried and taken back; no tool or server is run. Raises: as `apply`."""
         manifest = files if isinstance(files, FileSet) else await self.read(files)
         return await self._apply(manifest, prune=prune, dry=True)
 
@@ -99,8 +98,7 @@ class AsyncManifests(AsyncPart):
             return end.plan
 
     async def _check(self, manifest: FileSet, *, dry: bool) -> str:
-        """Check models and context engines of agents, and return the default model. Raises: InvalidInput,
-        ModelNotFound."""
+        """Check agents' models and context engines; return the default model. Raises: InvalidInput, ModelNotFound."""
         agents, default = AllAgents(self._app), ""
         for thing in (one for one in manifest.things if one.kind == "agents"):
             try:

@@ -21,12 +21,11 @@ class Manifests(Part):
     _inner: AsyncManifests
 
     def read(self, files: Files) -> FileSet:
-        """What files describe. Nothing of it runs, and nothing is stored. Raises: InvalidInput, with file and line."""
+        """The agents and objects that manifest files describe; nothing runs or is stored. Raises: InvalidInput."""
         return self._portal.run(self._inner.read(files))
 
     def plan(self, files: Files | FileSet, *, prune: bool = False) -> Plan:
-        """What `apply` would change: it is tried with all checks, and taken back. No tool runs, and no server is asked
-        for its tools. Raises: as `apply`."""
+        """What `apply` would change: it is tried and taken back; no tool or server is run. Raises: as `apply`."""
         return self._portal.run(self._inner.plan(files, prune=prune))
 
     def apply(self, files: Files | FileSet, *, prune: bool = False, plan: Plan | str | None = None) -> Plan:

@@ -15,7 +15,7 @@ from perdure.domain.blocks.units import BLOCKS_CHANGED, NewBlock, create_block, 
 from perdure.domain.conversations.agent_copies import forgotten_texts
 from perdure.domain.tools.units import NewTool, create_tool, delete_tool, update_tool
 from perdure.features.manifests.values import Thing
-from perdure.features.manifests.work import ApplyWork, Kind, only
+from perdure.features.manifests.work import ApplyWork, Kind, only_id
 from perdure.features.mcp.tables import Servers
 from perdure.features.mcp.units import build_server, change_server, register_server, remove_server_rows
 from perdure.features.mcp.values import unseal_server
@@ -49,6 +49,7 @@ class ToolKind(Kind):
     """Tools of Python."""
 
     def find(self, work: ApplyWork, thing: Thing) -> str | None:
+        """Return the id of the custom tool of this name."""
         tool = work.tx.tools.find_by_name(thing.name)
         return None if tool is None or tool.spec.kind != "custom" else tool.id
 
@@ -74,6 +75,7 @@ class ToolKind(Kind):
         return update_tool(work.tx, ToolId(id_), changes, cipher=work.ports.cipher, at=work.inputs.now).id
 
     def remove(self, work: ApplyWork, id_: str) -> str:
+        """Delete the tool."""
         delete_tool(work.tx, ToolId(id_))
         return "it is deleted, and no agent has it any more; a file that has it makes it again"
 
@@ -97,6 +99,7 @@ class BlockKind(Kind):
         return id_
 
     def remove(self, work: ApplyWork, id_: str) -> str:
+        """Detach the block from all agents; it stays in the store."""
         work.touch_owners("blocks", id_)
         for agent_id in work.tx.owners.list_agents("blocks", id_):
             with suppress(NotFound):  # a companion has lost it with its agent
@@ -112,6 +115,7 @@ class ArchiveKind(Kind):
         return super().find(work, thing) or find_archive(work, thing.name)
 
     def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        """Return the fields of an archive, as a manifest has them."""
         archive = work.tx.archives.get(ArchiveId(id_))
         return {"description": archive.description, "metadata": dict(archive.metadata)}
 
@@ -123,11 +127,13 @@ class ArchiveKind(Kind):
         return archive.id
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+        """Update the changed fields of an archive."""
         changes: Any = changed_fields(thing.fields, changed)
         update_archive(work.tx, ArchiveId(id_), changes, at=work.inputs.now)
         return id_
 
     def remove(self, work: ApplyWork, id_: str) -> str:
+        """Detach the archive from all agents; it stays in the store."""
         work.touch_owners("archives", id_)
         work.tx.archives.detach_all(ArchiveId(id_), limit=SERVER_TOOLS)
         return f"no agent has it any more; {id_} stays in the store with its texts"
@@ -141,6 +147,7 @@ class McpServerKind(Kind):
         return None if server is None else server.id
 
     def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        """Return the fields of a server, as a manifest has them, with references in place of secrets."""
         server = work.tx.of(Servers).get(McpServerId(id_))
         secrets = unseal_server(server, cipher=work.ports.cipher)
         found: dict[str, Any] = {"transport": server.transport, "trusted": server.trusted}
@@ -197,7 +204,7 @@ def _keeps_key(url: str, stored: str) -> bool:
 
 def find_archive(work: ApplyWork, name: str) -> str | None:
     """The id of the archive of this name in the files, or in the store; None: there is none. Raises: InvalidInput."""
-    return work.ids_of.get(("archives", name)) or only("archives", name, work.tx.archives.list(name=name, limit=2))
+    return work.ids_of.get(("archives", name)) or only_id("archives", name, work.tx.archives.list(name=name, limit=2))
 
 
 def attach_archives(work: ApplyWork, agent_id: Any, thing: Thing) -> None:

@@ -60,8 +60,8 @@ class TakenBack(Exception):
 
 
 def apply_manifest(work: ApplyWork, manifest: FileSet, *, prune: bool) -> Plan:
-    """Make all things as a manifest describes them, and return what that has changed. `prune`: also take out of use
-    what the manifest had once. Raises: InvalidInput, with file and line."""
+    """Bring all things into the state that a manifest describes; return the changes. `prune`: also remove what an
+    earlier version of the manifest had. Raises: InvalidInput, with file and line."""
     rows = {(row.kind, row.name): row for row in work.tx.of(ManifestThings).list(manifest.name)}
     work.ids_of.update({key: row.thing_id for key, row in rows.items()})
     changes: list[Change] = []
@@ -74,7 +74,7 @@ def apply_manifest(work: ApplyWork, manifest: FileSet, *, prune: bool) -> Plan:
         except StoreError:
             raise
         except PerdureError as error:
-            raise _at(thing, error) from error
+            raise _with_place(thing, error) from error
         changes += [] if change is None else [change]
         left += [(thing.kind, f"{thing.name} {path}") for path in kept]
         wanted = AppliedThing(
@@ -106,8 +106,8 @@ def apply_manifest(work: ApplyWork, manifest: FileSet, *, prune: bool) -> Plan:
 def _apply_thing(
     work: ApplyWork, thing: Thing, row: AppliedThing | None, *, prune: bool
 ) -> tuple[Change | None, Mapping[str, str], Sequence[str]]:
-    """Make one thing as a file describes it; return what that changed, path -> digest of what the file says, and the
-    paths of what an agent still has that the file has no more. Raises: PerdureError."""
+    """Bring one thing into the described state; return the change, path -> digest of the described fields, and the
+    paths that an agent still has but the file no longer names. Raises: PerdureError."""
     kind = _KINDS[thing.kind]
     wanted = {path: value for path, value in flatten(thing.fields).items() if not _is_only_new(path)}
     digests = {path: digest_of(value) for path, value in wanted.items()}
@@ -159,8 +159,8 @@ def _check_unnamed(manifest: FileSet, row: AppliedThing) -> None:
 
 
 def _remove(work: ApplyWork, row: AppliedThing, *, prune: bool, is_ours: bool) -> Change | bool:
-    """Take a thing out of use that the files have no more, and return that; without `prune`, whether it is there.
-    `is_ours`: no other name has it."""
+    """Remove a thing that the files no longer have, and return the change; without `prune`, return whether it exists.
+    `is_ours`: no other entry of the files stands for it."""
     kind = _KINDS[row.kind]
     is_there = is_ours and kind.fields(work, row.thing_id) is not None and not kind.is_removed(work, row.thing_id)
     if is_there and not prune:
@@ -171,12 +171,12 @@ def _remove(work: ApplyWork, row: AppliedThing, *, prune: bool, is_ours: bool) -
 
 
 def _is_only_new(path: str) -> bool:
-    """Whether a field counts for new things only, or says which one is meant: it is not compared."""
+    """Whether a field is not compared with the store: it holds for new things only, or identifies the thing."""
     return path in _ONLY_NEW or (path.startswith("blocks.") and path.endswith(".seed"))
 
 
-def _at(thing: Thing, error: PerdureError) -> InvalidInput:
-    """The error of a thing, with the place of the field that it names, else of the thing."""
+def _with_place(thing: Thing, error: PerdureError) -> InvalidInput:
+    """Return an error with the file and line of the field that it names, else of the thing."""
     text = str(error)
     if any(text.startswith(f"{place}: ") for place in thing.places.values()):
         return InvalidInput(text)

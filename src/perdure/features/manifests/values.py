@@ -42,8 +42,8 @@ class FileLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thing:
-    """A thing that a file describes. `fields`: those that the file gives, as it has them; `places`: path of a field,
-    such as `blocks.human.value` -> where it stands; empty: the thing itself."""
+    """An object that a file describes. `fields`: as given in the file; `places`: path of a field, such as
+    `blocks.human.value` -> its file and line; the empty path is the thing itself."""
 
     kind: ThingKind
     name: str
@@ -51,7 +51,7 @@ class Thing:
     places: Mapping[str, FileLine]
 
     def place(self, path: str = "") -> FileLine:
-        """Where a field stands, or what it belongs to."""
+        """Return the file and line of a field, or of the field that it belongs to."""
         while path not in self.places:
             path = path.rpartition(".")[0]
         return self.places[path]
@@ -80,8 +80,7 @@ class AppliedThing:
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field before and after; None: it has no value. `drifted`: the file is as it was applied last, so that somebody
-    has changed the field since."""
+    """A field before and after; None: no value. `drifted`: not the file changed it since the last apply."""
 
     path: str
     before: Any
@@ -94,7 +93,7 @@ Action = Literal["create", "change", "restore", "remove"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What becomes of one thing. `note`: more about it, in words."""
+    """What happens to one thing. `note`: more about it, in words."""
 
     action: Action
     kind: ThingKind

@@ -60,12 +60,12 @@ def _field_lines(change: FieldChange, *, is_new: bool) -> Iterator[str]:
         if len(lines) > DIFF_LINES:
             yield f"      … {len(lines) - DIFF_LINES:,} more lines"
     elif is_new:
-        yield f"    {change.path}: {_shown(after)}"
+        yield f"    {change.path}: {_one_line(after)}"
     else:
-        yield f"    {change.path}: {_shown(before)} → {_shown(after)}{drift}"
+        yield f"    {change.path}: {_one_line(before)} → {_one_line(after)}{drift}"
 
 
-def _shown(value: Any) -> str:
-    """A value on one line, cut where it is long."""
+def _one_line(value: Any) -> str:
+    """Return a value on one line, shortened if it is long."""
     text = "none" if value is None else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]}… ({len(text):,} characters)"

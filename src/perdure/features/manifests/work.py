@@ -45,7 +45,7 @@ class ApplyWork:
         return self.ports.ids.new(kind)
 
     def name_of(self, kind: ThingKind, id_: str, otherwise: str) -> str:
-        """The name in the files of the thing of this id, else `otherwise`."""
+        """Return the name that the files give to the thing with this id, else `otherwise`."""
         return next((name for (of, name), one in self.ids_of.items() if of == kind and one == id_), otherwise)
 
     def agent_name(self, agent_id: AgentId) -> str:
@@ -84,11 +84,11 @@ class ApplyWork:
 
 
 class Kind(ABC):
-    """What can be done with things of one kind. By default one that is taken out of use is only taken from agents."""
+    """What can be done with things of one kind. By default one that goes out of use is detached from agents."""
 
     def find(self, work: ApplyWork, thing: Thing) -> str | None:
-        """The id of a thing of the store that a file describes for the first time; None: it is new. Raises:
-        InvalidInput: several have its name."""
+        """Return the id of the stored thing that a file newly describes; None: it is new. Raises: InvalidInput:
+        several."""
         id_ = thing.fields.get("id")
         return id_ if id_ is not None and self.fields(work, id_) is not None else None
 
@@ -112,7 +112,7 @@ class Kind(ABC):
 
     @abstractmethod
     def remove(self, work: ApplyWork, id_: str) -> str:
-        """Take a thing out of use, and return what became of it, in words."""
+        """Take a thing out of use, and return in words what happened to it."""
 
     def is_removed(self, work: ApplyWork, id_: str) -> bool:
         """Whether a thing was taken out of use, and can be taken back."""
@@ -122,8 +122,8 @@ class Kind(ABC):
         """Take a thing back that was taken out of use."""
 
 
-def only(kind: ThingKind, name: str, found: Sequence[Any]) -> Any:
-    """The id of the one thing that was found by its name; None: there is none. Raises: InvalidInput: several."""
+def only_id(kind: ThingKind, name: str, found: Sequence[Any]) -> Any:
+    """Return the id of the only_id thing found by its name; None: nothing was found. Raises: InvalidInput: several."""
     if len(found) > 1:
         ids = ", ".join(one.id for one in found)
         raise InvalidInput(f"several {KINDS[kind]}s have the name {name!r}: give the `id` of one, such as {ids}")

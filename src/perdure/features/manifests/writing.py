@@ -32,8 +32,8 @@ _NOTHING: Sequence[Any] = (None, False, "", [], {}, ())
 
 
 def agent_document(work: ApplyWork, agent_id: AgentId) -> tuple[dict[str, Any], Sequence[str]]:
-    """What a file says of an agent and of what it uses, by sections; and in words which secrets it lacks. Raises:
-    NotFound."""
+    """Return an agent and all that it uses as sections of a manifest file; and, in words, which secrets are left out.
+    Raises: NotFound."""
     tx, agent = work.tx, work.tx.agents.get(agent_id)
     group = find_companion(tx, agent_id)
     own_ids = {agent_id, *(() if group is None else group.agent_ids)}
@@ -41,7 +41,7 @@ def agent_document(work: ApplyWork, agent_id: AgentId) -> tuple[dict[str, Any], 
     hidden: list[str] = []
 
     def add(kind: ThingKind, name: str, id_: str, fields: dict[str, Any]) -> None:
-        """Add a thing that is named by its id, under its name or another one that is free."""
+        """Add a thing under its name, or another free one if that is taken."""
         name = name if name not in sections[kind] else f"{name} {id_}"
         work.ids_of[kind, name] = id_
         sections[kind][name] = {"id": id_} | fields
@@ -90,12 +90,12 @@ def _take_secrets(server: dict[str, Any]) -> Iterator[str]:
 
 
 def _seeded(block: dict[str, Any]) -> dict[str, Any]:
-    """A block whose text is that of a new one only: what is there is not written over."""
+    """Return a block whose text is only for new agents: it does not overwrite an existing text."""
     return {"seed": block["value"]} | _short({name: value for name, value in block.items() if name != "value"})
 
 
 def _short(fields: dict[str, Any], keep: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Fields without those that a new thing has anyway, and variables without those whose values are not shown."""
+    """Return the fields that differ from the defaults, and only variables whose values may be shown."""
     fields = fields | {"environment": {name: one for name, one in fields.get("environment", {}).items() if one}}
     return {
         name: value
@@ -105,8 +105,7 @@ def _short(fields: dict[str, Any], keep: tuple[str, ...] = ()) -> dict[str, Any]
 
 
 def write_yaml(document: dict[str, Any], hidden: Sequence[str]) -> str:
-    """A document as YAML: texts of several lines as blocks, in the order of the document; and above it what is not
-    written."""
+    """Return a document as YAML, long texts as blocks, in its order; and above it what is not written."""
     import yaml
 
     class Dumper(yaml.SafeDumper):  # type: ignore[misc]

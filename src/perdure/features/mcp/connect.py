@@ -99,6 +99,7 @@ class _FilteredStream:
         return getattr(self._inner, name)
 
     async def receive(self) -> Any:
+        """Return the next message, with invalid entries of listings removed."""
         return await self._filter(await self._inner.receive())
 
     def __aiter__(self) -> _FilteredStream:
@@ -258,6 +259,7 @@ class StderrTail(asyncio.Protocol):
         self.closed = False
 
     def data_received(self, data: bytes) -> None:
+        """Keep the end of what the program wrote."""
         self._bytes = (self._bytes + data)[-TAIL_BYTES:]
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -265,6 +267,7 @@ class StderrTail(asyncio.Protocol):
 
     @property
     def last_line(self) -> str:
+        """The last line that the program wrote."""
         lines = self._bytes.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
 
@@ -296,12 +299,14 @@ async def connect(
     from perdure.features.mcp.pinned import is_too_large
 
     async def on_message(message: Any) -> None:
+        """Report a changed list of tools, and answers that are too large."""
         if isinstance(message, ToolListChangedNotification):
             on_tools_changed()
         elif is_too_large(message):
             on_too_large()
 
     def version() -> str:
+        """Return the protocol version that was agreed on."""
         try:
             return client.protocol_version
         except RuntimeError:  # it answers before the handshake
@@ -340,6 +345,7 @@ async def _transport(
         headers[name] = scheme + secrets.token
 
     def new_client(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
+        """Return an HTTP client that connects only to the server's checked addresses."""
         # Redirects are the SDK's, to the same host only; each passes the transport again.
         return httpx2.AsyncClient(
             headers={"Accept-Encoding": ACCEPT_ENCODING, **(headers or {})},

@@ -24,8 +24,7 @@ GIVE = ("/", "Choose an agent, and turn them on on its page Tools.")
 
 
 async def load(request: Request, library: AsyncPerdure) -> Data:
-    """The MCP servers with their tools, as the page shows them; and whether the server's settings let it add programs
-    of this machine."""
+    """The MCP servers with their tools; and whether the settings let the server start programs of this machine."""
     states = [await library.mcp.get(server.id) for server in await library.mcp.list()]
     servers = [
         {
@@ -155,8 +154,7 @@ async def load_of_agent(request: Request, library: AsyncPerdure) -> Sequence[Dat
 
 
 async def switch_tools(request: Request, library: AsyncPerdure) -> Notice:
-    """Give the agent a tool of a server, or take it away; several, one on each line; without a `tool` all that it can
-    have of the server."""
+    """Give the agent a server's tools (one per line) or take them away; without a `tool` all it can have."""
     agent, form = library.agent_of(agent_id_of(request)), await form_of(request)
     server_id, is_on = McpServerId(request.path_params["server_id"]), form.get("on") == "yes"
     names = form.get("tool", "").split("\n")

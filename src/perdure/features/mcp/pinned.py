@@ -41,6 +41,7 @@ class _Lines(codecs.IncrementalDecoder):
         self._size = 0
 
     def decode(self, data: bytes, final: bool = False) -> str:  # type: ignore[override]  # bytes are all it gets
+        """Return the whole lines among these bytes."""
         *lines, rest = bytes(data).split(b"\n")
         text = [self._end_line(line) for line in lines]
         self._append(rest)
@@ -52,7 +53,7 @@ class _Lines(codecs.IncrementalDecoder):
         self._parts, self._size = [], 0
 
     def _append(self, part: bytes) -> None:
-        """Keep a part of the line that is being read; of a line over the limit only the size is counted."""
+        """Add a part to the current line; of a line over the limit only the size is counted."""
         self._size += len(part)
         if self._size > ANSWER.size_bytes:
             self._parts.clear()

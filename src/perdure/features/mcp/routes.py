@@ -261,7 +261,7 @@ async def execute(server: NamedServer, mcp_tool_name: ToolName, body: wire.McpTo
 
 @router.post(f"{BY_NAME}/{{mcp_server_name}}/{{mcp_tool_name}}")
 async def add_tool(server: NamedServer, mcp_tool_name: ToolName, library: Library) -> WireTool:
-    """Get the tool of agents for one of the server. A new or removed one is approved, never a changed one."""
+    """Return the agents' tool for one of the server. A new or removed one is approved, a changed one is not."""
     return tool_shape(await library.mcp.approve_unless_changed(server.id, mcp_tool_name))
 
 

@@ -64,6 +64,7 @@ class McpToolbox:
         self._watching: dict[McpServerId, asyncio.Task[None]] = {}
 
     def missing(self, tool: Tool) -> str | None:
+        """Return why the tool can't be run here; None: it can."""
         if is_installed():
             return None
         return f"tool {tool.spec.name!r} can't be run here: {ExtraMissing('an MCP server', extra='mcp')}"
@@ -102,8 +103,7 @@ class McpToolbox:
         await (await self._session(server_id)).prepare(reconnect=True)
 
     async def look(self, server: McpServer, secrets: ServerSecrets) -> ToolListing:
-        """The listing of a server that is not registered yet. The connection stays open for its first call. Raises:
-        McpUnreachable, ExtraMissing."""
+        """The tools of an unregistered server; the connection stays open. Raises: McpUnreachable, ExtraMissing."""
         session = McpSession(server, secrets, None)
         try:
             await session.prepare()
@@ -165,8 +165,7 @@ class McpToolbox:
         return self._sessions.setdefault(server_id, McpSession(server, secrets, self._registry))
 
     async def _watch(self, server: McpServer) -> None:
-        """End the session with a server of a plug-in soon after that is out of use, also if another process saw to
-        it."""
+        """End the session with a plug-in's server soon after that is out of use, whichever process did it."""
         while True:
             await asyncio.sleep(WATCH_S)
             if self._why_unused(server):
@@ -262,7 +261,7 @@ def _size(encoded: str) -> str:
 
 
 def _repeats(text: str, structured: Any) -> bool:
-    """Whether the text already holds the structured content: as JSON, or the one value that it wraps."""
+    """Whether the text already contains the structured content: as JSON, or as the one value in it."""
     if not text:
         return False
     if isinstance(structured, dict) and structured.keys() == {"result"}:

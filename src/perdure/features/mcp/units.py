@@ -394,8 +394,8 @@ def _check_host_change(changes: McpChanges, stored: mcp.ServerSecrets) -> None:
 
 
 def open_server(tx: Tx, server: mcp.McpServer, *, cipher: Cipher) -> mcp.ServerSecrets:
-    """Return the secrets of a server, each `secret:NAME` resolved. Raises: SecretKeyMissing, SecretUnreadable;
-    NotFound: a secret that it names."""
+    """Return a server's secrets, `secret:NAME` resolved. Raises: SecretKeyMissing, SecretUnreadable; NotFound: a
+    secret."""
     secrets = mcp.unseal_server(server, cipher=cipher)
     return mcp.ServerSecrets(
         token=secrets.token and resolve_values(tx, {"token": secrets.token}, cipher=cipher)["token"],

@@ -132,7 +132,7 @@ class ServerSecrets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDefinition:
-    """What a server says of one tool. `name` is its own name there."""
+    """A tool as its server describes it. `name` is the server's name for it."""
 
     name: str
     description: str
@@ -203,8 +203,8 @@ class McpTool:
 
 
 def local_name(server: str, tool: str, *, salt: int = 0) -> str:
-    """What agents call a tool of a server: `server__tool` where that can be a name and can be read in one way only,
-    else with a digest of both at its end. The same names always give the same one."""
+    """Return the name by which agents call a server's tool: `server__tool` if that is legal and unambiguous, else with
+    a digest of both at its end. Equal input gives equal names."""
     plain = f"{server}__{tool}"
     readable_as_one = _PLAIN_NAME.fullmatch(server) and re.fullmatch(r"[A-Za-z0-9_-]+", tool)
     if readable_as_one and not salt and len(plain) <= TOOL_NAME_CHARS_MAX:
@@ -238,8 +238,7 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
 
 
 def unseal_server(server: McpServer, *, cipher: Cipher) -> ServerSecrets:
-    """Return the decrypted secrets of a server; a value `secret:NAME` stays as it is. Raises: SecretKeyMissing,
-    SecretUnreadable."""
+    """Return a server's decrypted secrets; `secret:NAME` stays. Raises: SecretKeyMissing, SecretUnreadable."""
     if not server.sealed:
         return ServerSecrets()
     return ServerSecrets(**json.loads(cipher.decrypt(server.sealed, bound_to=_binding(server))))

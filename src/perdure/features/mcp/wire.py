@@ -94,8 +94,7 @@ class McpServerChangesIn(WireRequest):
 
 
 class NamedServerIn(_ConfigIn):
-    """A server to register or to try, on the routes by name, where one with a URL and no `type` is `sse`, or
-    `streamable_http` at `/mcp`."""
+    """A server to register or try, by name; with a URL and no `type` it is `sse`, at `/mcp` `streamable_http`."""
 
     server_name: ServerName
     type: Transport | None = None
@@ -122,8 +121,7 @@ class McpToolRunIn(WireRequest):
 
 
 class McpApproveIn(WireRequest):
-    """The tools to approve, by their names at the server; null is all. `expected`: name -> digest of the definition
-    that the client reviewed."""
+    """The tools to approve, by the server's names; null: all. `expected`: name -> digest of the reviewed definition."""
 
     tools: Items[str] | None = None
     expected: ItemsByName[str] | None = None
@@ -202,7 +200,7 @@ class ToolDefinition(WireShape, of=core.McpTool, fields="name tool_id", tool_nam
 
 
 def left_out_shape(entry: core.InvalidEntry) -> ToolDefinition:
-    """An entry of a server's listing that is no tool, in the shape of those that are."""
+    """Return an invalid entry of a server's listing, in the shape of a tool."""
     others = nulls("tool_name", "tool_id", "approved", "offered")
     return ToolDefinition(name=entry.name, status="left_out", problem=entry.reason, **others)
 

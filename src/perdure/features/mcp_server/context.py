@@ -207,8 +207,7 @@ class MemoryReader:
 
 
 async def _are_in_blocks(agent: AsyncAgent, query: str) -> bool:
-    """Return whether half of a query's words stand in one block: a recall quotes all blocks or none, and sessions start
-    with them."""
+    """Return whether half of a query's words are in one block: a recall quotes all blocks or none."""
     words = {word for word in re.findall(r"\w+", query.casefold()) if len(word) >= WORD_CHARS}
     values = [block.value.casefold() for block in await agent.blocks.list()]
     return any(0 < len(words) <= 2 * sum(word in value for word in words) for value in values)
@@ -218,6 +217,7 @@ def _with_sources(text: str, lines: Sequence[str], budget: Budget) -> str:
     """Return a text with as many lines of its sources as fit; empty: not even the text does."""
 
     def shown(count: int) -> str:
+        """Return the text with the first `count` sources behind it."""
         return f"{text}\nSources:\n" + "\n".join(lines[:count]) if count else text
 
     found = shown(largest(len(lines), lambda count: budget.fits(shown(count))))
@@ -273,6 +273,7 @@ class NextSession:
             await asyncio.sleep(PAUSE_S)
 
     async def _prepare(self) -> None:
+        """Prepare the context of the next session; errors are logged."""
         self._changed.clear()
         try:
             await prepare_context(self._perdure, self._project)

@@ -171,8 +171,7 @@ def _edit_of(version: BlockVersion) -> str:
 async def list_times(
     readers: Readers, budget: Budget, *, about: str, limit: int, since: str | None = None, until: str | None = None
 ) -> str:
-    """Return what was true or written down in a time, the newest last. Raises: InvalidInput: a time that can't be
-    read."""
+    """What was true or written down in a time, the newest last. Raises: InvalidInput: a time that can't be read."""
     rows = list[tuple[datetime, str]]()
     for level, agent in readers:
         first, last = period(since, until, agent.info.timezone)
@@ -189,8 +188,7 @@ async def list_times(
 
 
 async def list_entity(readers: Readers, name: str, budget: Budget) -> str:
-    """Return the facts about what has this name; without any, the passages, notes and messages that name it, the best
-    first."""
+    """Return the facts about an entity; without any, what mentions the name: passages, notes, messages."""
     parts = list[str]()
     for level, agent in readers:
         with suppress(NotFound):

@@ -227,6 +227,7 @@ class MemoryTools:
         before = list[Block]()
 
         def change(block: Block) -> Mapping[str, Any]:
+            """Return the new text of the block, and remember the old block."""
             before[:] = [block]
             return {"value": edit(block).value}
 
@@ -346,8 +347,7 @@ class MemoryTools:
 
 
 def check_sizes(tool: str, arguments: Mapping[str, Any]) -> int:
-    """Return the characters of a call's arguments. Raises: InvalidInput: an argument has too many, or a list is too
-    long."""
+    """The characters of a call's arguments. Raises: InvalidInput: an argument has too many, or a list is too long."""
     sizes = dict[str, int]()
     for name, value in arguments.items():
         limit = OUTPUT_BYTES if (tool, name) == ("index_output", "text") else ARGUMENT_CHARS
@@ -422,7 +422,7 @@ async def _forget(level: MemoryLevel, agent: AsyncAgent, id: str) -> str:
 
 
 async def _gone_lines(agent: AsyncAgent, facts: Sequence[Fact]) -> str:
-    """Return those of the facts that are believed no longer, each as a line of its own."""
+    """Return a line for each of the facts that is no longer believed."""
     newest = [(await agent.facts.get(fact.id)).fact for fact in facts]
     return "".join(f"\nForgotten with it: {fact.text} ({fact.id})" for fact in newest if fact.expired_at)
 

@@ -143,7 +143,7 @@ class Outputs:
         return StoredOutput(number=number, **head)
 
     def _write(self, data: bytes) -> int:
-        """Write a file under the next number, which comes into being whole; return the number."""
+        """Write a file atomically under the next number; return the number."""
         make_folder(self._folder)
         with scratch_folder("output", parent=self._folder) as folder:
             new = folder / "text"
@@ -189,6 +189,7 @@ class Outputs:
         return [int(one.name) for one in self._folder.glob("[0-9]*") if one.name.isdecimal()]
 
     def _head(self, number: int) -> StoredOutput | None:
+        """Return what is known of an output; None: it was deleted."""
         try:
             with (self._folder / str(number)).open("rb") as file:
                 head = self._hide(file.readline().decode("utf-8", "replace"), os.fstat(file.fileno()).st_mtime)
@@ -242,8 +243,7 @@ def mask_output(text: str) -> str:
 
 
 def _slice_end(text: str, start: int) -> int:
-    """Return where a slice that begins at `start` ends: behind a line, else behind a mark that no credential has; and
-    in front of a private key that it would cut, or behind one with which it begins."""
+    """Return the end of a slice: after a line, else where no credential is cut; never inside a private key."""
     least, most = start + SLICE_CHARS, start + 2 * SLICE_CHARS
     if least >= len(text):
         return len(text)
@@ -303,6 +303,7 @@ async def run_shell(line: str, folder: Path, *, limit_s: float = SHELL_S) -> She
 
 
 async def _run(line: str, folder: Path, limit_s: float) -> ShellRun:
+    """Run a shell line in a folder, for at most `limit_s` seconds. Raises: ToolError: it can't be started."""
     pipe, merged, empty = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT, asyncio.subprocess.DEVNULL
     mark = secrets.token_hex()
     ours = {**os.environ, MARK: mark}
@@ -336,13 +337,13 @@ async def _run(line: str, folder: Path, limit_s: float) -> ShellRun:
 
 @dataclass(slots=True)
 class _Printed:
-    """What a line prints: the bytes that are kept, and how many there were."""
+    """The output of a command: the bytes kept, and how many there were."""
 
     kept: bytearray
     size: int = 0
 
     async def read(self, stream: asyncio.StreamReader) -> None:
-        """Read to the end; what is too much is thrown away, so that the command goes on."""
+        """Read to the end; drop bytes over the limit, so that the command does not block."""
         while piece := await stream.read(65_536):
             self.size += len(piece)
             self.kept += piece[: OUTPUT_BYTES - len(self.kept)]

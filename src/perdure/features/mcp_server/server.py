@@ -146,7 +146,7 @@ def _told_to_client(what: str) -> Iterator[None]:
 
 
 def _reason(error: Exception, what: str) -> str:
-    """Return what a client is told of an error; one that Perdure did not raise on purpose goes into the log."""
+    """Return what to tell a client about an error; an unexpected error is also logged."""
     if isinstance(error, PerdureError):
         return str(error)
     log.error("%s failed", what, exc_info=error)

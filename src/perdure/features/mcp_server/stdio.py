@@ -67,8 +67,8 @@ async def _read_messages(
 def _read_lines(
     file: BinaryIO, loop: asyncio.AbstractEventLoop, messages: asyncio.Queue[str | types.JSONRPCMessage | None]
 ) -> None:
-    """Hand on each line that is a message, and the answer to each other one; at last None. Of a line that is too long
-    only the beginning and the end are kept."""
+    """Pass on each line that is a message, and the answer to each that is none; at the end None. A line too long is cut
+    to its beginning and end."""
     try:
         while line := file.readline(LIMITS.size_bytes + 1):
             size, end = len(line), line[-TAIL_BYTES:]
@@ -85,7 +85,7 @@ def _read_lines(
 
 
 def refuse(line: bytes, size: int) -> types.JSONRPCMessage | None:
-    """Return the answer to a line of so many bytes that is no message; None: it is one."""
+    """Return the answer to a line, of so many bytes, that is no message; None: it is one."""
     try:
         if size > len(line):
             raise DataTooLarge(f"larger than {LIMITS.size_bytes:,} bytes")

@@ -50,7 +50,7 @@ class _Writer:
     commits: dict[tuple[str, int], tuple[str, str]] = field(default_factory=dict)
 
     def write(self, step: PushedCommit) -> None:
-        """Write what a commit changed: first what goes. Raises: PushRefused, with the file; MemoryMoved; NotFound."""
+        """Write the changes of a commit, deletions first. Raises: PushRefused, with the file; MemoryMoved; NotFound."""
         before: dict[str, HeadFile | None] = {path: self.entries.pop(path, None) for path in step.files}
         # A block whose file was moved is given another label.
         moved = {path: old for path, old in step.moved.items() if kind_of(path) == kind_of(old) == "block"}

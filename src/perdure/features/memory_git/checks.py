@@ -21,8 +21,8 @@ _MODES = {
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """How a commit differs from one before it, in one file. `blob`: the hash of the content; empty: the file goes.
-    `moved_from`: the one that goes, if it was the same."""
+    """How one file differs between two commits. `blob`: hash of the new content; empty: deleted. `moved_from`: the
+    deleted file with the same content."""
 
     path: str
     mode: str
@@ -46,7 +46,7 @@ async def read_push(repository: Repository, head: str, new: str) -> Sequence[Pus
     for found in differences.values():
         for one in found:
             _check_difference(one)
-    line = _line(parents, head, new)
+    line = _first_parents(parents, head, new)
     pairs = list(zip([head, *line], line, strict=False))
     blobs = {one.blob for pair in pairs for one in differences[pair] if one.blob}
     texts = await _texts(repository, [*sorted(blobs), *line])
@@ -65,8 +65,8 @@ async def read_push(repository: Repository, head: str, new: str) -> Sequence[Pus
     ]
 
 
-def _line(parents: dict[str, list[str]], head: str, new: str) -> Sequence[str]:
-    """The commits that lead from `head` to `new`, one behind the other: what else was merged is part of the merge."""
+def _first_parents(parents: dict[str, list[str]], head: str, new: str) -> Sequence[str]:
+    """Return the commits from `head` to `new` by first parents only: merged branches belong to the merge."""
     behind: set[str] = {head}
     for one in reversed(parents):  # parents stand behind their children
         if behind.intersection(parents[one]):

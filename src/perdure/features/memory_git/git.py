@@ -59,7 +59,7 @@ _START = f'ulimit -t {CPU_S} 2>/dev/null; ulimit -v {MEMORY_KB} 2>/dev/null; exe
 
 
 class GitFailed(PerdureError):
-    """The git program did not do what it was asked. `said`: what it wrote."""
+    """The git program failed. `said`: what it wrote."""
 
     def __init__(self, what: str, said: str) -> None:
         super().__init__(f"git {what} failed: {said.strip() or 'it said nothing'}")
@@ -206,7 +206,7 @@ async def open_repository(head: str, packs: Sequence[Pack]) -> AsyncIterator[Rep
 
 
 def _write_refusal(folder: Path, head: str, said: str) -> None:
-    """Let the branch of a repository be at `head` again, and its only hook refuse pushes with this reason."""
+    """Reset the branch of a repository to `head`, and make its only hook refuse pushes with this reason."""
     shutil.rmtree(folder / "refs")
     _write_head(folder, head)
     (folder / "refusal").write_text(f"{said}\n", "utf-8", "replace")

@@ -44,7 +44,7 @@ class FileText:
         return refuse_file(self.path, why, self.lines.get(field, 1))
 
     def text(self, field: str) -> str | None:
-        """The value of a field as a text; None: it is not there, or is empty. Raises: PushRefused: it is no text."""
+        """Return the value of a field; None: it is missing or empty. Raises: PushRefused: it is no text."""
         value = self.fields.get(field)
         if value is not None and not isinstance(value, (str, int, float)):
             raise self.refuse(field, f"`{field}` is no text: put it into quotation marks")

@@ -71,7 +71,7 @@ def plan_changes(tx: Tx, agent_id: AgentId, at: datetime) -> CommitPlan:
 
 
 def _with_moves(history: GitHistory, changes: Sequence[NewCommit]) -> CommitPlan:
-    """The plan of these commits, in each of which the file goes where its thing stood before."""
+    """Return the plan of these commits, each of which deletes the file at the thing's former path."""
     entries = dict(history.entries)
     paths = {(one.kind, one.thing): path for path, one in entries.items()}
     moved: list[NewCommit] = []
@@ -125,7 +125,7 @@ class _Planner:
                 yield NewCommit(path=path, author=who, at=self._at, text=f"Remove {path}\n")
 
     def _begin(self, kind: FileKind, thing: str, newest: int) -> int:
-        """The version of a block or skill up to which there are commits."""
+        """Return the last version of a block or skill that has a commit."""
         if (known := self._known.get((kind, thing))) is not None:
             return known[1].version
         left = self._history.left.get(thing)

@@ -122,8 +122,7 @@ class AsyncMemoryGit(AsyncPart):
                 raise InvalidInput(f"the body is no request that git understands: {error.said.strip()[:200]}") from None
 
     async def receive(self, body: bytes) -> bytes:
-        """Take a push; return the answer, which also says why it is refused. Raises: NotFound; InvalidInput: it is no
-        push."""
+        """Take a push; return the answer, or why it is refused. Raises: NotFound; InvalidInput: it is no push."""
         async with self._open() as (repository, history):
             if body in (b"", FLUSH):  # a client asks whether it may
                 return b""
@@ -141,8 +140,7 @@ class AsyncMemoryGit(AsyncPart):
         return out
 
     async def _accept(self, repository: Repository, history: GitHistory) -> str:
-        """Write the commits that the repository was given into the memory; return its head. Raises: PushRefused;
-        MemoryMoved."""
+        """Write the received commits into the memory; return the head. Raises: PushRefused; MemoryMoved."""
         if (head := await repository.head()) != history.head:
             steps = await read_push(repository, history.head, head)
             pack = await repository.pack(head, history.head)
@@ -174,8 +172,8 @@ class AsyncMemoryGit(AsyncPart):
         raise MemoryMoved
 
     async def _catch_up(self, repository: Repository, plan: CommitPlan, parts: int) -> GitHistory:
-        """Commit what has no commit yet, and make one of too many packs; return where the commits stand. `parts`: how
-        many packs there are. Raises: MemoryMoved."""
+        """Commit what has no commit yet, and join the packs if there are too many (`parts`); return the state of the
+        commits. Raises: MemoryMoved."""
         while plan.changes:
             hashes, pack = await repository.commit(plan.history.head, plan.changes)
             commits = {
@@ -216,7 +214,7 @@ class AsyncMemoryGit(AsyncPart):
 
 
 async def find_owner(folder: str | Path) -> str:
-    """The id of the agent whose memory a checked-out folder holds; empty: it holds none."""
+    """Return the id of the agent whose memory a checked-out folder holds; empty: it holds no memory."""
     target = _absolute(folder)
     if not await asyncio.to_thread(_is_taken, target / ".git"):
         return ""
@@ -240,7 +238,7 @@ def _is_taken(folder: Path) -> bool:
 
 
 def _load(tx: Tx, agent_id: AgentId, at: datetime) -> tuple[CommitPlan, Sequence[Pack]]:
-    """What is to be committed next to an agent's repository, and the packs that it has. Raises: NotFound."""
+    """Return what to commit next to an agent's repository, and its packs. Raises: NotFound."""
     plan = plan_changes(tx, agent_id, at)
     return plan, tx.of(MemoryGit).packs(agent_id) if plan.history.head else ()
 

@@ -72,7 +72,7 @@ class MemoryGit(Table):
         return after
 
     def drop(self, agent_id: AgentId) -> None:
-        """Forget all commits of an agent, so that they are made anew of what the store holds. Raises: NotFound."""
+        """Delete all commits of an agent, so that they are built anew from the store. Raises: NotFound."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
         before = self.history(agent_id)
         self._run("DELETE FROM memory_packs WHERE agent_id = :agent_id", agent_id=own)
@@ -113,7 +113,7 @@ class MemoryGit(Table):
         return {(thing, version): (hash, row_format.restore(reason)) for thing, version, hash, reason in rows}
 
     def reasons(self, thing: str, versions: Sequence[int]) -> Mapping[int, str]:
-        """Version of a block -> the message of the push that wrote it, of those that have one."""
+        """Return version of a block -> message of the push that wrote it; other versions are left out."""
         sql = (
             "SELECT c.version, c.reason FROM memory_commits c JOIN agents a ON a.id = c.agent_id"
             " WHERE {keys} AND c.thing = :thing AND c.reason <> '' AND a.org_id = :org_id"

@@ -32,8 +32,7 @@ Fields = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotePlace:
-    """Whose notes a command is about: those of a folder's project with the global ones behind them, only these, or
-    those of an agent."""
+    """Whose notes a command uses: an agent's, a project's followed by the global ones, or only the global ones."""
 
     project: Annotated[str, option("The project's folder; by default this one.", "DIR")] = "."
     is_global: Annotated[bool, flag("--global", "Only the memory behind all projects.")] = False

@@ -97,8 +97,8 @@ class EditCounter:
         return counts.edits, len(counts.files)
 
     def take_nudge(self, level: NudgeLevel, session: str = "") -> str:
-        """Return the reminder that is due in a session, and note that it was given; empty: none is due, another process
-        has just given it, or it can't be noted."""
+        """Return the reminder that is due in a session, and note that it was given; empty: nothing is due, another
+        process was faster, or it can't be noted."""
         rule = RULES.get(level)
         if rule is None or not rule.is_due(counts := self._read(rule), session) or not self._take(rule, session):
             return ""
@@ -108,8 +108,7 @@ class EditCounter:
         )
 
     def _take(self, rule: NudgeRule, session: str) -> bool:
-        """Note that a reminder is given, and return whether this process may give it: of several that one may whose
-        mark stands first in the file."""
+        """Claim a reminder, and return whether this process got it: the first claim in the file wins."""
         claim = os.urandom(8).hex()
         if rule.every is None:
             is_noted = self._append({"reminded": session, "claim": claim})
@@ -129,8 +128,7 @@ class EditCounter:
             return False
 
     def _read(self, rule: NudgeRule | None = None) -> EditCounts:
-        """What the file's lines say, in their order; `rule` decides which reminders were due that sessions share. A
-        line that is cut off counts nothing."""
+        """Return the file's counts; `rule`: which reminders sessions share. A truncated line is ignored."""
         counts = EditCounts()
         try:
             lines = self._path.read_text("utf-8", "replace").split("\n")

@@ -30,8 +30,8 @@ pages = Pages()
 
 @pages.get("/agents/{agent_id}/notes", "notes.html", is_live=True)
 async def notes(request: Request, library: AsyncPerdure) -> Data:
-    """A page of the notes that meet the filters, newest first, or with `q` the best that a search finds; and with `new`
-    the fields of the kind of which one is to be written."""
+    """A page of the notes that match the filters, newest first, or with `q` the best search results; with `new` also
+    the form for that kind of note."""
     query = request.query_params
     agent = await library.all_agents.resolve(agent_id_of(request))
     used = {name: query[name].strip() for name in FILTERS if query.get(name, "").strip()}

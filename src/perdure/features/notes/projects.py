@@ -81,8 +81,7 @@ class ProjectMemory:
         return organisation_folder(*self._place) / f"{'http-' if self._over_http else ''}{agent.id}"
 
     async def edits(self) -> EditCounter:
-        """The edits of the project's files since its last note; none are counted before there is a folder or an
-        agent."""
+        """The edits of the project's files since its last note; none without a folder or an agent."""
         if self.folder is not None:  # hooks, which know no agent, count with us
             return EditCounter(state_folder(self.folder, *self._place))
         agent = await self.find()
@@ -90,7 +89,7 @@ class ProjectMemory:
 
     @property
     def _place(self) -> tuple[str, str | Path]:
-        """The organisation, empty for the default one, and the store's address, as `organisation_folder` takes them."""
+        """Return the organisation (empty: the default one) and the store's address, for `organisation_folder`."""
         app = self._perdure.app
         return "" if app.org_id == DEFAULT_ORG else app.org_id, self._perdure.path or app.settings.store_address
 
@@ -100,8 +99,8 @@ class ProjectMemory:
         return "project" if self._key or self._agent_name else "global"
 
     async def find(self, level: MemoryLevel | None = None) -> AsyncAgent | None:
-        """The agent of a level, by default the one that is written to; None: there is none yet. Raises: NotFound: there
-        is no agent of the given name."""
+        """Return the agent of a level, by default the level that is written to; None: it does not exist yet. Raises:
+        NotFound: there is no agent of the given name."""
         level = level or self.own_level
         if level == "project" and self._agent_name is not None:
             return await self._perdure.agent(self._agent_name)
@@ -112,7 +111,7 @@ class ProjectMemory:
         return AsyncAgent(self._perdure.app, page[0]) if page else None
 
     async def open(self, level: MemoryLevel | None = None) -> AsyncAgent:
-        """The agent of a level, by default the one that is written to; it is made if there is none. Raises:
+        """Return the agent of a level, by default the level that is written to, created if need be. Raises:
         InvalidInput: there is no project; NotFound: there is no agent of the given name."""
         level = level or self.own_level
         if (found := await self.find(level)) is not None:
@@ -122,8 +121,8 @@ class ProjectMemory:
         return await self._create(level, tag)
 
     async def _create(self, level: MemoryLevel, tag: str) -> AsyncAgent:
-        """Make the agent of a level. Several processes derive one name: the second finds the agent of the first. Where
-        an agent of somebody else has the name, it gets a number."""
+        """Create the agent of a level. Its name is derived, so a second process finds the agent of the first; if
+        somebody else's agent has the name, a number is added."""
         is_global, perdure = level == "global", self._perdure
         name = GLOBAL_NAME if is_global else self._name()
         shown = os.fsencode(self._key).decode("utf-8", "replace")  # a path may be no text

@@ -90,8 +90,8 @@ class AsyncNotes(AsyncPart):
         return get_note(await self._archival.passage(note_id))
 
     async def find(self, text: str) -> Note:
-        """The note whose id begins with a text, of which at least four digits are needed, or that has this title.
-        Raises: NotFound, InvalidInput: several do."""
+        """Return the note whose id begins with the text (at least four digits), or that has this title. Raises:
+        NotFound, InvalidInput: several do."""
         if is_id("passage", text):
             return await self.get(PassageId(text))
         known = await self.list(limit=FOUND_MAX, archived=None) if text.strip() else []
@@ -131,7 +131,7 @@ class AsyncNotes(AsyncPart):
     async def _select(
         self, page: Page, where: PassageFilter | None, pick: Callable[[Passage], T | None]
     ) -> Sequence[T]:
-        """What `pick` makes of the passages of a page, with further ones in place of those of which it makes None."""
+        """Return `pick(passage)` for a page of passages; further ones replace those whose result is None."""
         found, limit = list[T](), page.limit
         page = replace(page, limit=max(limit, PAGE_LEAST))
         while len(found) < limit:
@@ -145,8 +145,8 @@ class AsyncNotes(AsyncPart):
     async def search(
         self, query: str, *, kind: str | None = None, archived: bool | None = False, limit: int = 10
     ) -> Sequence[FoundNote]:
-        """The notes whose title or fields best match a query, best first; for an empty query the newest. Raises:
-        InvalidInput: as `list`."""
+        """The notes whose title or fields best match, best first; for "" the newest. Raises: InvalidInput: as
+        `list`."""
         check_limit(limit)
         tags, states, found = _tags(kind), _states(archived), list[FoundNote]()
         for offset in range(0, HITS_MAX, limit):
@@ -172,10 +172,12 @@ class AsyncNotes(AsyncPart):
         return await self._move(note_id, archived=False)
 
     async def _move(self, note_id: PassageId, *, archived: bool) -> Note:
+        """Put a note into the archive, or take it out."""
         check_text("note_id", note_id)
         now = self._ports.clock.now()
 
         def write(tx: Tx) -> Note:
+            """Move the note."""
             passage = get_passage(tx, self._id, note_id)
             get_note(passage)  # another passage stays where it is
             return get_note(put_away(tx, self._id, passage, archived, at=now))
@@ -194,9 +196,8 @@ class AsyncNotes(AsyncPart):
         return get_note(await self._archival.update_passage(note_id, metadata=metadata))
 
     async def review(self, *, kind: str | None = None, days: int | None = None, limit: int = 50) -> Sequence[Note]:
-        """The notes that nobody changed for long, of one kind or all, the oldest first: for as many days as their kind
-        has, plans and handoffs sooner than decisions; or all that are at least `days` old. Raises: InvalidInput: an
-        unknown kind, a limit below 1."""
+        """Return notes that nobody has changed for long, oldest first: for as long as their kind sets (plans and
+        handoffs shorter than decisions), or for `days`. Raises: InvalidInput: an unknown kind, a limit below 1."""
         check_limit(limit)
         if days is not None and (type(days) is not int or days < 0):
             raise InvalidInput(f"days is {days!r:.80}: give a whole number from 0")
@@ -205,7 +206,7 @@ class AsyncNotes(AsyncPart):
         return [one for one in notes if one.is_stale(now, days)][:limit]
 
     async def _write(self, unit: Callable[[Tx], T]) -> T:
-        """What a unit returns that changes notes; readers in the background are told that the memory changed."""
+        """Run a unit that changes notes, notify background readers of the memory, and return the result."""
         done = await self._ports.store.write(unit)
         self._ports.unread.note((self._id, 0))
         return done

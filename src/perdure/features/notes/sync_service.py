@@ -58,8 +58,8 @@ class Notes(Part):
         return self._portal.run(self._inner.get(note_id))
 
     def find(self, text: str) -> Note:
-        """The note whose id begins with a text, of which at least four digits are needed, or that has this title.
-        Raises: NotFound, InvalidInput: several do."""
+        """Return the note whose id begins with the text (at least four digits), or that has this title. Raises:
+        NotFound, InvalidInput: several do."""
         return self._portal.run(self._inner.find(text))
 
     def list(
@@ -82,8 +82,8 @@ class Notes(Part):
     def search(
         self, query: str, *, kind: str | None = None, archived: bool | None = False, limit: int = 10
     ) -> Sequence[FoundNote]:
-        """The notes whose title or fields best match a query, best first; for an empty query the newest. Raises:
-        InvalidInput: as `list`."""
+        """The notes whose title or fields best match, best first; for "" the newest. Raises: InvalidInput: as
+        `list`."""
         return self._portal.run(self._inner.search(query, kind=kind, archived=archived, limit=limit))
 
     def count(self) -> int:
@@ -107,7 +107,6 @@ class Notes(Part):
         return self._portal.run(self._inner.keep(note_id))
 
     def review(self, *, kind: str | None = None, days: int | None = None, limit: int = 50) -> Sequence[Note]:
-        """The notes that nobody changed for long, of one kind or all, the oldest first: for as many days as their kind
-        has, plans and handoffs sooner than decisions; or all that are at least `days` old. Raises: InvalidInput: an
-        unknown kind, a limit below 1."""
+        """Return notes that nobody has changed for long, oldest first: for as long as their kind sets (plans and
+        handoffs shorter than decisions), or for `days`. Raises: InvalidInput: an unknown kind, a limit below 1."""
         return self._portal.run(self._inner.review(kind=kind, days=days, limit=limit))

@@ -107,8 +107,8 @@ def to_markdown(title: str, fields: Mapping[str, str]) -> str:
 
 
 def from_markdown(kind: NoteKind, text: str) -> tuple[str, dict[str, str]]:
-    """Read (title, fields) of a note back. A person may have edited the text: what stands under a heading that is no
-    field of the kind, or under none, belongs to the field before, or to the first one."""
+    """Read (title, fields) of a note, which a person may have edited. Text without a heading, or under an unknown one,
+    belongs to the field before it, or to the first."""
     title, fields = "", dict[str, list[str]]()
     names = {label_of(name).casefold(): name for name in kind.fields}
     current = next(iter(kind.fields))
@@ -124,7 +124,7 @@ def from_markdown(kind: NoteKind, text: str) -> tuple[str, dict[str, str]]:
 
 
 def _trim(text: str) -> str:
-    """Return a text without blank lines before it and space behind it. Its first line keeps its indentation."""
+    """A text without blank lines at its start and white space at its end; its first line keeps its indentation."""
     return _BLANK_LINES.sub("", text.rstrip(), count=1)
 
 

@@ -80,22 +80,28 @@ def _own_id(message_id: str) -> str:
 
 
 class AnswerWriter(Protocol):
-    """Writes one answer in the form of an API: whole, or as the chunks of a stream. `named`: each event of a stream has
-    the name that it has as `type`; `ping` keeps a quiet connection open."""
+    """Writes one answer in the form of an API: whole, or as the chunks of a stream. `named`: stream events carry their
+    `type` as their name; `ping` keeps a quiet connection open."""
 
     named: ClassVar[bool] = False
 
-    def whole(self, items: Iterable[AnswerPart], outcome: AnswerEnd) -> dict[str, Any]: ...
+    def whole(self, items: Iterable[AnswerPart], outcome: AnswerEnd) -> dict[str, Any]:
+        """Return the whole answer."""
 
-    def begin(self) -> Iterator[dict[str, Any]]: ...
+    def begin(self) -> Iterator[dict[str, Any]]:
+        """Yield the first chunks, once."""
 
-    def piece(self, id_: str, text: str) -> Iterator[dict[str, Any]]: ...
+    def piece(self, id_: str, text: str) -> Iterator[dict[str, Any]]:
+        """Yield the chunks for a piece of the text of the message `id_`."""
 
-    def call(self, id_: str, call: ToolCall) -> Iterator[dict[str, Any]]: ...
+    def call(self, id_: str, call: ToolCall) -> Iterator[dict[str, Any]]:
+        """Yield the chunks for a call of the caller's tools."""
 
-    def end(self, outcome: AnswerEnd) -> Iterator[Chunk]: ...
+    def end(self, outcome: AnswerEnd) -> Iterator[Chunk]:
+        """Yield the last chunks, with why the answer ended."""
 
-    def ping(self) -> dict[str, Any]: ...
+    def ping(self) -> dict[str, Any]:
+        """Return a chunk without content."""
 
     def of_reply(self, reply: Reply) -> dict[str, Any]:
         """The whole answer of an agent."""
@@ -103,7 +109,7 @@ class AnswerWriter(Protocol):
         return self.whole(items_of(reply.messages), outcome)
 
     def last(self, reply: ModelReply, message_id: MessageId) -> Iterator[Chunk]:
-        """The chunks of a model's answer behind those of its text."""
+        """Yield the chunks of a model's answer that come after those of its text."""
         for id_, said in items_of_reply(reply, message_id):
             if isinstance(said, ToolCall):
                 yield from self.call(id_, said)

@@ -32,8 +32,7 @@ from perdure.server.wire.http import forget_body, principal_of
 
 
 def digest_of_body(body: Mapping[str, Any]) -> str:
-    """The digest of what a request says, without how its answer comes: a try that streams is the same as one that does
-    not."""
+    """Return a digest of a request, without how it wants the answer sent: a streamed retry equals a plain one."""
     return digest_of(sorted_json({name: one for name, one in body.items() if name not in ("stream", "stream_options")}))
 
 
@@ -78,8 +77,8 @@ class Asked:
         return self.body.messages[-1].role in ("system", "developer")
 
     async def with_earlier(self, chats: Chats, behind: str) -> Asked:
-        """The request with what was said in its conversation before, or up to an answer that it follows: a model
-        outside knows only what it is sent. Raises: NotFound."""
+        """Return the request with what was said in its conversation before, or up to the answer that it follows, as an
+        outside model knows only what it is sent. Raises: NotFound."""
         texts = await chats.earlier_texts(self.chat, behind)
         said = [{"role": one.role, "content": one.text} for one in texts]
         messages = self.sent["messages"]  # of which only the instructions stand before
@@ -89,7 +88,7 @@ class Asked:
         return replace(self, sent=sent, body=parse_chat(sent))
 
     async def begin(self, agent: AsyncAgentById, echo: Mapping[str, Any] | None = None) -> Accepted:
-        """Begin the run of an agent that answers it. `echo`: what a `Response` shows of it. Raises: as `Chats`."""
+        """Begin the run that answers it. `echo`: the part of it that a `Response` repeats. Raises: as `Chats`."""
         body = await _with_texts_of_files(self.library.app, self.body)
         options = body.run_options
         if echo is not None:
@@ -105,8 +104,8 @@ class Asked:
         return await Chats(self.library.app, agent.id).begin(self.chat, request)
 
     async def pass_on(self, agent: AsyncAgent) -> tuple[Passing, ChatPlace | None]:
-        """Ask the model that it names, or that of the agent, with the agent's memory around it; return (its answer as
-        it comes, where what the user said was kept). What is asked beside a chat goes on by itself."""
+        """Ask the model that it names, or that of the agent, with the agent's memory added; return (its streamed
+        answer, where the user's words were kept). Side requests of a chat program are passed on without memory."""
         app, sent, found = self.library.app, dict(self.sent), agent.info
         named = self.body.model.startswith(MEMORY)
         handle = await self.library.handles.resolve(self.body.model.removeprefix(MEMORY)) if named else found.model
@@ -135,7 +134,8 @@ def parse_chat(shape: Mapping[str, Any]) -> ChatRequest:
 
 
 async def _with_texts_of_files(app: App, body: ChatRequest) -> ChatRequest:
-    """The request with texts in place of the files behind the last answer. Raises: InvalidInput: one can't be read."""
+    """Return the request with the texts of files after the last answer in place of the files. Raises: InvalidInput: one
+    can't be read."""
     messages = list(body.messages)
     for place in range(body.newest, len(messages)):
         parts = messages[place].content
@@ -146,7 +146,7 @@ async def _with_texts_of_files(app: App, body: ChatRequest) -> ChatRequest:
 
 
 async def _read(app: App, part: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """A part of a message; a file as its text, below its name. Raises: InvalidInput."""
+    """Return a part of a message; a file becomes its text, under its name. Raises: InvalidInput."""
     if part.get("type") != "file":
         return part
     file = part.get("file")

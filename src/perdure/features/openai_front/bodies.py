@@ -35,7 +35,7 @@ class CompletionMessage(WireRequest):
 
     @property
     def text(self) -> str:
-        """Its texts in lines."""
+        """The message's texts, one on each line."""
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
         return "\n".join(one["text"] for one in self.content if isinstance(one.get("text"), str))
@@ -49,8 +49,7 @@ class CompletionMessage(WireRequest):
 
 
 def function_shapes(tools: Sequence[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
-    """The caller's functions, as a run stores them; None: there are none. Raises: InvalidInput: no tool can be made of
-    one."""
+    """The caller's functions as a run stores them; None: none. Raises: InvalidInput: one can't be a tool."""
     shapes: list[Mapping[str, Any]] = []
     for place, tool in enumerate(tools or ()):
         if (kind := tool.get("type", "function")) != "function":
@@ -81,8 +80,7 @@ class ChatBody(WireRequest):
         return len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
 
     def new_contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer]]:
-        """The messages of users behind the last answer, and what the caller's tools returned. Raises: InvalidInput,
-        NotSupported."""
+        """The users' messages and tool results after the last answer. Raises: InvalidInput, NotSupported."""
         new: list[NewMessage] = []
         answers: list[Answer] = []
         for index, message in enumerate(self.messages[self.newest :], start=self.newest):
@@ -140,8 +138,7 @@ class ChatRequest(ChatBody, AnswerOptions):
     verbosity: str | None = None
 
     def anchor(self, name: str | None) -> Anchor:
-        """What the request names of its conversation: this `name`, or else `metadata.conversation`; and whose chat it
-        is, by `user`."""
+        """How the request names its conversation: by `name`, else `metadata.conversation`; and its `user`."""
         user = self.user.get("id") if isinstance(self.user, dict) else self.user
         return Anchor(name=str(name or (self.metadata or {}).get("conversation") or ""), user=str(user or ""))
 
@@ -169,7 +166,7 @@ class ChatRequest(ChatBody, AnswerOptions):
         return RunOptions(settings=settings, logprobs=bool(self.logprobs), top_logprobs=self.top_logprobs)
 
     def _tool_choice(self, names: Sequence[str]) -> list[str] | None:
-        """The caller's tools of which one has to be called; None: none has to be. Raises: InvalidInput."""
+        """Return the caller's tools of which one has to be called; None: a call is optional. Raises: InvalidInput."""
         choice = self.tool_choice
         if choice in (None, "auto", "none") or not names:
             return None

@@ -34,7 +34,7 @@ ASKED = "The message itself:"
 
 
 async def agent_of_key(library: AsyncPerdure, name: str | None, key_id: KeyId | None, known: KnownAgents) -> AsyncAgent:
-    """The agent with this name or id; without one the agent that is the key's, which is made at its first use.
+    """Return the agent with this name or id; by default the agent of the key, which is created at its first use.
     Raises: NotFound."""
     if name:
         return await library.agent(name)
@@ -59,8 +59,7 @@ async def _own_agent(library: AsyncPerdure, key_id: KeyId | None) -> AsyncAgent:
 
 
 async def recall(app: App, agent: AsyncAgentById, chat: Chat) -> str:
-    """What the agent remembers about the newest words of a chat, for the model, without what the chat sends itself;
-    empty: nothing."""
+    """What the agent remembers about a chat's newest words, without what the chat sends itself; may be empty."""
     said = chat.new or [one.text for one in chat.texts if one.role == "user"][-1:]  # none behind the result of a tool
     query = typed_text("\n".join(said))[-RECALL_CHARS:].strip()
     if not query:
@@ -75,9 +74,9 @@ async def recall(app: App, agent: AsyncAgentById, chat: Chat) -> str:
 
 
 def with_recalled(messages: Sequence[Mapping[str, Any]], recalled: str) -> list[Mapping[str, Any]]:
-    """The messages of a request with what is remembered right before the newest words of the user: what stands before
-    that message stays as it was, so that a provider has it in its cache. It is in the same message, for the templates
-    of many models take a system text at the beginning only."""
+    """Return the messages of a request with the recalled memory put into the newest user message, before its words:
+    earlier messages stay the same for the provider's cache, and many models' templates take a system text only at the
+    beginning."""
     place = max((place for place, one in enumerate(messages) if one.get("role") == "user"), default=None)
     if not recalled or place is None:
         return [*messages]
@@ -98,7 +97,7 @@ class ChatKeeping:
         self.place: ChatPlace | None = None
 
     async def before(self) -> None:
-        """Keep what the chat says that its conversation has not."""
+        """Before the model answers, store the user's new messages in the conversation of the chat."""
         if self._chat.new:
             with self._logged():
                 self.place = await self._chats.find_place(self._chat, "")
@@ -110,6 +109,7 @@ class ChatKeeping:
 
     @contextlib.contextmanager
     def _logged(self) -> Iterator[None]:
+        """Log errors of the memory, so that the answer is not lost with them."""
         try:
             yield
         except PerdureError as error:

@@ -18,7 +18,7 @@ def _patterns() -> Sequence[Mapping[str, Any]]:
 
 
 def _fits(text: str, pattern: Mapping[str, Any]) -> bool:
-    """Whether a message holds the texts of a chore in order, the first one at its `start`, where that is to be so."""
+    """Whether a message has the texts of a chore's pattern in order, the first at its `start` if it says so."""
     place = 0
     for part in pattern["texts"]:
         found = text.find(part, place)

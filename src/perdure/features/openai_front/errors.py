@@ -56,7 +56,7 @@ def error_form(scope: Scope, send: Send) -> Send | None:
 
 
 def _form(status: int, body: bytes, path: str) -> tuple[int, dict[str, Any]]:
-    """(The status, the body) of an error at a path, of one in Letta's form."""
+    """Return (status, body) of an error for a path, made from an error in Letta's form."""
     default = status, "server_error" if status >= 500 else "invalid_request_error", None
     own_status, kind, code = _FORMS.get(status, default)
     try:

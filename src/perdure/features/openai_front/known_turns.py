@@ -22,8 +22,8 @@ ROWS = 200
 
 @dataclass(frozen=True, slots=True)
 class KnownTurn:
-    """A turn of a chain that is known, as its conversation has it. No run: none was begun for it, or another process is
-    about to; no messages: they wait behind another run; `is_last`: nothing was said behind it."""
+    """A turn of a chat as its conversation has it. Without a run: none was begun for it, or another process is about
+    to; without messages: they wait behind another run; `is_last`: nothing was said after it."""
 
     row: KnownChain
     conversation: Conversation

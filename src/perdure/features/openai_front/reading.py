@@ -22,6 +22,7 @@ class AnswerReading:
     """Reads an answer beside its way to a program. `failure`: why it can't be read; None: it can."""
 
     def __init__(self, who: str) -> None:
+        """Read an answer of `who`, the model's name for errors."""
         self.reader = AnswerReader(who, lambda error: ModelReplyInvalid(f"{who}: {_said_in(error)}"))
         self.failure: ModelError | None = None
 
@@ -49,7 +50,7 @@ class AnswerReading:
 
     @property
     def text(self) -> str:
-        """What it says up to here, also where it refuses."""
+        """The text of the answer so far, also of a refusal."""
         message = self.reader.partial_answer()["message"]
         return str(message["content"] or message.get("refusal", ""))
 
@@ -59,7 +60,7 @@ def _said_in(error: Any) -> str:
 
 
 class WithoutUsage:
-    """Leaves the chunk with nothing but the tokens out of a stream, for a program that has not asked for it."""
+    """Removes the chunk that has only token counts from a stream, for a client that has not asked for it."""
 
     def __init__(self) -> None:
         self._line = b""
@@ -113,5 +114,5 @@ class AsResponse:
 
 
 def _lines(events: Iterable[Any]) -> bytes:
-    """Events with their names, as `text/event-stream` has them."""
+    """Return events with their names as `text/event-stream`."""
     return b"".join([b"event: %b\n%b" % (event["type"].encode(), data_line(event)) for event in events])

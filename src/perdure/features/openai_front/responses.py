@@ -142,7 +142,7 @@ class ResponseWriter(AnswerWriter):
         self._output.append(item)
 
     def _of(self, item: Mapping[str, Any]) -> dict[str, Any]:
-        """What an event says about the text of the item that comes next."""
+        """Return the fields of an event about the text of the next item."""
         return {"item_id": item["id"], "output_index": len(self._output), "content_index": 0}
 
     def _event(self, kind: str, **fields: Any) -> dict[str, Any]:

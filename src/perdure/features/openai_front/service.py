@@ -25,8 +25,8 @@ class Chats(AsyncPart):
     """The chats of programs with one agent."""
 
     async def begin(self, chat: Chat, request: RunRequest) -> Accepted:
-        """Begin the run that answers a chat, or return that of the same request before. `request`: what it brings.
-        Raises: NotFound: what it names; InvalidInput, as `AsyncRequests.send_request`."""
+        """Begin the run that answers a chat, or return the run of an equal earlier request. Raises: NotFound: a thing
+        that it names; InvalidInput, as `AsyncRequests.send_request`."""
         agent = AsyncAgentById(self._app, self._id)
         if not request.messages:
             found, run = await self._ports.store.read(self._units(chat).find_answered)
@@ -59,11 +59,11 @@ class Chats(AsyncPart):
             raise
 
     async def texts(self, ids: Sequence[MessageId]) -> Mapping[MessageId, str]:
-        """The texts of those of these messages that the agent has."""
+        """Return id -> text for those of these messages that the agent has."""
         return await self._ports.store.read(find_texts, self._id, ids) if ids else {}
 
     async def earlier(self, chat: Chat) -> ConversationId | None:
-        """The conversation that has what a chat said before its newest message; None: none is known."""
+        """Return the conversation with the earlier messages of a chat; None: none is known."""
         return await self._ports.store.read(self._units(chat).find_earlier)
 
     async def earlier_texts(self, chat: Chat, behind: str) -> Sequence[ChatText]:
@@ -83,7 +83,7 @@ class Chats(AsyncPart):
         return place
 
     async def keep_answer(self, chat: Chat, place: ChatPlace | None, answer: str) -> None:
-        """Add an answer that somebody else gave to a chat behind what was kept of it at `place`, or with all of it.
+        """Store an answer that another model gave to a chat, after what was kept at `place`, or with the whole chat.
         Raises: InvalidInput, NotFound, ConversationBusy, ApprovalPending, StoreError."""
         if not answer and not chat.new:
             return

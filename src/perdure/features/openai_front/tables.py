@@ -18,7 +18,7 @@ class OpenaiHistories(Table):
     """The known chains of an agent."""
 
     def add(self, agent_id: AgentId, rows: Sequence[KnownChain]) -> None:
-        """Add chains; one that is there with the same run or message stays. Raises: NotFound."""
+        """Add chains; an existing one with the same run or message stays. Raises: NotFound."""
         own = own_agent(self._db, self._org_id, agent_id)
         names = f"agent_id, {_HISTORY.columns}"
         values = ", ".join(f":{name}" for name in names.split(", "))
@@ -27,7 +27,7 @@ class OpenaiHistories(Table):
             self._run(sql, agent_id=own, **_HISTORY.params(row))
 
     def find(self, agent_id: AgentId, digests: Sequence[str], *, most: int = 8) -> Mapping[str, Sequence[KnownChain]]:
-        """Digest -> what is known of it, newest first, `most` of each."""
+        """Return digest -> the known chains with it, newest first, at most `most` each."""
         found: dict[str, list[KnownChain]] = {}
         for first in range(0, len(digests), _AT_ONCE):
             names = {f"d{place}": one for place, one in enumerate(digests[first : first + _AT_ONCE])}

@@ -152,7 +152,7 @@ class ChatUnits:
         return found[0][0], None
 
     def find_earlier(self, tx: Tx) -> ConversationId | None:
-        """Return the conversation that has what the chat said before its newest message; None: none is known."""
+        """Return the conversation with the chat's earlier messages; None: none is known."""
         chat, place = self.chat, len(self.chat.turns) - (2 if self.chat.new else 1)
         is_by_user = chat.name and not chat.anchor.name
         if chat.name and not (is_by_user and tx.of(OpenaiHistories).find(self.agent_id, [chat.habit_digest])):
@@ -209,7 +209,7 @@ class ChatUnits:
         return _Way(self._make(tx, self.new_id), 0, "")
 
     def _behind(self, tx: Tx, known: KnownTurn, place: int) -> _Way:
-        """Return where a chat goes on whose turn at this place is known."""
+        """Return where a chat continues whose turn at this index is known."""
         told = known.row.system_digest
         if not known.matches(self.chat.turns[place]):  # the answer was edited
             asked = [row.id for row in known.messages if row.role in ("user", "system")]
@@ -221,11 +221,11 @@ class ChatUnits:
         return _Way(made, place + 1, told)
 
     def _known(self, tx: Tx, rows: Iterable[KnownChain]) -> Sequence[KnownTurn]:
-        """Return the turns of these rows that are still there."""
+        """Return the turns of these rows that still exist."""
         return [one for row in rows if (one := find_turn(tx, row, self.inputs.now)) is not None]
 
     def _known_at(self, tx: Tx, place: int, *, most: int = 8) -> Sequence[KnownTurn]:
-        """Return the turns at a place of the chat as they are known, by its chain or else its window."""
+        """Return the known turns at an index of the chat, found by its chain, else by its window."""
         if place < 0:
             return []
         digest = self.chat.turns[place].digest
@@ -235,8 +235,8 @@ class ChatUnits:
         return [] if (window := self._window(tx, place)) is None else [window]
 
     def _window(self, tx: Tx, place: int) -> KnownTurn | None:
-        """Return the turn at a place of a chat that is not sent from its beginning any more; None: none is known whose
-        conversation ends with all that is sent up to there."""
+        """Return the known turn at an index of a chat whose beginning is no longer sent; None: no known conversation
+        ends with all that is sent up to there."""
         if place < 1 or not (digest := self.chat.window_digest(place)):
             return None
         for known in self._known(tx, tx.of(OpenaiHistories).find(self.agent_id, [digest]).get(digest, ())):
@@ -257,8 +257,8 @@ class ChatUnits:
         return ended_at is not None and self.inputs.now < ended_at + timedelta(seconds=RETRY_S)
 
     def _named(self, tx: Tx) -> tuple[ConversationId, Conversation | None]:
-        """Return (the id of the conversation that the request names, that conversation; None: it is not made yet).
-        Equal names of one key always mean the same, until that is deleted. Raises: NotFound: an id of none."""
+        """Return (id of the conversation that the request names, the conversation; None: it does not exist yet). Equal
+        names of one key mean the same one until that is deleted. Raises: NotFound: an unknown id."""
         name = self.chat.anchor.name or self.chat.anchor.user
         seed = [self.agent_id, self.chat.key, name]
         while True:
@@ -292,6 +292,7 @@ class ChatUnits:
         return conversation if is_last else fork(tx, conversation, self.new_id, self.inputs, upto=messages[-1].id)
 
     def _run(self, tx: Tx, run_id: RunId) -> Run:
+        """Return a run of this agent. Raises: NotFound."""
         run = tx.runs.get(run_id)
         if run.key.agent_id != self.agent_id:
             raise NotFound("run", run_id, hint="another agent has it")
@@ -302,16 +303,16 @@ class ChatUnits:
         return MessageId(derived_id("message", self.agent_id, conversation.id, "id", f"{turn.digest}:0"))
 
     def _unused(self, tx: Tx, conversation: Conversation, turn: ChatTurn) -> ChatTurn:
-        """Return a turn with a digest by which no message of the conversation has its id yet, but for those that wait
-        for an answer: the same words may be said again."""
+        """Return a turn with a digest that no message of the conversation is stored under yet, unless it waits for an
+        answer, as the same words may be said again."""
         with contextlib.suppress(NotFound):
             while not _waits(tx, conversation, self._message_id(conversation, turn)):
                 turn = turn._replace(digest=digest_of(turn.digest))
         return turn
 
     def _add(self, tx: Tx, conversation: Conversation, said: Iterable[_Said], *, most_chars: int | None = None) -> bool:
-        """Add those messages, as (role, text, id), that a conversation lacks; return whether its view may be too large
-        now. Raises: as `find_place`."""
+        """Add the messages (role, text, id) that a conversation lacks; return whether its view may be too large.
+        Raises: as `find_place`."""
         now = self.inputs.now
         messages = [ImportedMessage(role=role, text=text, occurred_at=now, id=id_) for role, text, id_ in said]
         if most_chars is not None and (size := sum(len(one.text) for one in messages)) > most_chars:
@@ -333,8 +334,7 @@ def find_texts(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId]) -> Mapping[M
 
 
 def _said(turns: Sequence[ChatTurn], *, with_users: bool) -> Iterator[_Said]:
-    """Yield role, text and id of the messages of turns; each has the same id whenever it is imported. `with_users`:
-    also what users say in the first turn."""
+    """Yield role, text and the lasting id of the turns' messages. `with_users`: also the users' of the first turn."""
     for number, turn in enumerate(turns):
         for place, text in enumerate(turn.users):
             if with_users or number:
@@ -373,7 +373,7 @@ def _own_turns(tx: Tx, conversation: Conversation) -> Sequence[ChatTurn]:
 
 
 def _texts(rows: Iterable[Message]) -> Sequence[ChatText]:
-    """Return what users and the assistant say in these messages."""
+    """Return the texts of users and assistant in these messages."""
     return [ChatText(row.role, row.text) for row in rows if row.role in ("user", "assistant")]
 
 

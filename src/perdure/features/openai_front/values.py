@@ -86,14 +86,13 @@ def in_one_form(text: str) -> str:
 
 
 def is_sent_again(answer: str, sent: str) -> bool:
-    """Return whether a program sends an answer again. It may be cut where a person stopped it, and its texts joined in
-    another way."""
+    """Return whether a program sends an answer again, which may be cut, and its texts joined in another way."""
     return answer.startswith(sent) or answer.replace("\n", "").startswith(sent.replace("\n", ""))
 
 
 def typed_text(text: str) -> str:
-    """Return what a person typed, in one form: without the template in which Open WebUI puts a message together with
-    what it found for it; the next request has the message alone."""
+    """Return the text that a person typed: without the template in which Open WebUI wraps it together with search
+    results, as later requests repeat only the text."""
     text = in_one_form(text)
     if not text.startswith("### Task:") or "<context>" not in text:
         return text
@@ -114,8 +113,8 @@ def _digest(*parts: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """What a request names of the conversation that it belongs to: its `name` or id, the `user` whose chat it is, the
-    run whose answer it is `behind`; nothing: the messages that it sends again decide."""
+    """How a request names its conversation: `name` or id, the `user` whose chat it is, or the run whose answer it
+    follows (`behind`); without any, the repeated messages decide."""
 
     name: str = ""
     user: str = ""
@@ -149,7 +148,7 @@ class Chat:
 
     @property
     def name(self) -> str:
-        """What it names of its conversation; empty: nothing. A user names the one of a first message."""
+        """The name of the conversation, if the request gives one. A user names the conversation of a first message."""
         return self.anchor.name or (self.anchor.user if len(self.turns) == 1 else "")
 
     @property
@@ -159,8 +158,8 @@ class Chat:
         return any(answers) or bool(answers and self.texts[0].role == "user")
 
     def window_digest(self, place: int) -> str:
-        """The digest by which its turn at this place is found in a chat whose beginning is not sent any more: of its
-        words and of the answer before it; empty, if that says too little."""
+        """Return the digest for finding the turn at this index if the chat's beginning is no longer sent: of its words
+        and the answer before; empty if that is too little."""
         if place < 1 or len(answer := self.turns[place - 1].answer) < TELLING_CHARS:
             return ""
         return _digest("window", *self._seed, answer, *self.turns[place].users)
@@ -177,7 +176,7 @@ class Chat:
 
     @functools.cached_property
     def new(self) -> Sequence[str]:
-        """What users say behind the last answer."""
+        """The users' messages after the last answer."""
         roles = [one.role for one in self.texts]
         return [one.text for one in self.texts[len(roles) - [*reversed(roles), "assistant"].index("assistant") :]]
 

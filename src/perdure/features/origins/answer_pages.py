@@ -60,8 +60,8 @@ def answer_shape(origin: AnswerOrigin) -> Data:
 
 
 async def _answer(library: AsyncPerdure, origin: AnswerOrigin, *, has_evidence: bool = False) -> Data:
-    """The step as `answer_shape`, and what its answer rests on as `_evidence`; both without what was forgotten or
-    deleted since, which a recorded request still holds."""
+    """Return the step as `answer_shape` and its evidence as `_evidence`, without what was forgotten or deleted since,
+    which the recorded request still contains."""
     forgotten = await library.transfer.list_forgotten(origin.agent_id)
     texts = [one.needle for one in forgotten if one.created_at >= origin.at and one.needle != REDACTED]
     for piece in origin.recalled:
@@ -121,8 +121,8 @@ NAMES = {"block": "Memory", "recalled": "Recalled", "summary": "Summary", "searc
 
 
 async def _evidence(library: AsyncPerdure, origin: AnswerOrigin) -> list[Data]:
-    """What of a request holds the words of its answer; of each piece the address of the page that shows it, None: it is
-    there no more, and the text of a memory that was forgotten is None."""
+    """Return the pieces of a request that contain the words of its answer, each with the address of its page (None: it
+    is gone); a forgotten memory has no text."""
     shapes = []
     for one in find_evidence(origin):
         address = await _address(library, origin, one)
@@ -139,8 +139,7 @@ async def _evidence(library: AsyncPerdure, origin: AnswerOrigin) -> list[Data]:
 
 
 async def _address(library: AsyncPerdure, origin: AnswerOrigin, piece: RequestPiece) -> str | None:
-    """The address of the page that shows a piece of a request; None: the piece was deleted, or a reset took its message
-    away."""
+    """The address of the page for a piece of a request; None: the piece was deleted, or reset."""
     try:
         if piece.kind in ("search", "message"):
             return await _chat_address(library, MessageId(piece.id))

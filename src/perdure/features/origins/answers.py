@@ -289,7 +289,8 @@ class RequestPiece:
 
 
 def find_evidence(origin: AnswerOrigin) -> list[RequestPiece]:
-    """The pieces of a request that hold most of the words of its answer, at most five, the best first.
+    """Return the pieces of a request that contain most of the answer's words, at most five, the best first. Each but a
+    second one adds words that those before lack. Rare words count more, words of the question less.
 
     Each adds words that those before it lack, but for a second one. Words in few places count more, and those of the
     question less, which an answer repeats anyway.
@@ -301,6 +302,7 @@ def find_evidence(origin: AnswerOrigin) -> list[RequestPiece]:
     weights = {word: (ASKED_WEIGHT if word in asked else 1) / count for word, count in held.items()}
 
     def weight(words: frozenset[str]) -> float:
+        """Return the sum of the words' weights."""
         return sum(weights[word] for word in words)
 
     least, left, chosen = SHARE_MIN * sum(weights.values()), frozenset(weights), list[RequestPiece]()

@@ -86,7 +86,7 @@ async def list_sources(view: Output, agent: LastAgent, limit: Limit = 100) -> No
 
 
 def _write_view(written: WriteText) -> list[RenderableType]:
-    """The lines about a write: what was written to, when, from how trusted a source, and what it says."""
+    """Return the lines about a write: its target, its time, how trusted its source is, and its text."""
     write = written.write
     reverted = write.reverted_by is not None
     state = "" if written.stands else "  reverted" if reverted else "  not there any more"

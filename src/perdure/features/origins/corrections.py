@@ -71,6 +71,7 @@ class AsyncCorrections(AsyncAgentPart):
         check_text("text", text_or_id)
 
         async def take_out(agent_id: AgentId, text: str) -> ForgetResult:
+            """Forget or erase the text for one agent."""
             whole = await self._ports.store.read(resolve_text, agent_id, text)
             if erase:
                 result = await erase_text(self._ports, agent_id, text, progress=progress)

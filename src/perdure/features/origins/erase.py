@@ -72,6 +72,7 @@ async def erase(
     now = ports.clock.now()
 
     def begin(tx: Tx) -> Erasure:
+        """Store the erasure, or restart an interrupted one. Raises: Conflict: a file or a run is not done."""
         check_idle(tx, agents)
         for kind, owner_id in owners:
             if any(STILL_READ(tx, kind, owner_id)):
@@ -243,7 +244,7 @@ def _erase_page(
 
 
 def _erase_passages(tx: Tx, archive_id: ArchiveId, redactor: Redactor, seqs: Sequence[int], *, at: datetime) -> None:
-    """Delete passages whose text holds the one to erase; redact tags, metadata and sources of the others."""
+    """Delete passages that contain the text; redact tags, metadata and sources of the others."""
     passages = tx.passages.list_by_seqs(archive_id, seqs)
     deleted = [one for one in passages if redactor.finds(one.text)]
     TEXTS_DELETED(tx, [one.id for one in deleted], at)

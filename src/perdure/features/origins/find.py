@@ -33,7 +33,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A row of a table, of this owner and key, in which the text was found, and what people are told of it."""
+    """A row of a table in which the text was found, with its owner and key, and how it is shown to people."""
 
     table: str
     owner_id: str
@@ -94,7 +94,7 @@ async def scan(
     places: Sequence[Place] | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> AsyncIterator[Sequence[Spot]]:
-    """Yield the rows in which the text of `redactor` stands, page by page; `places`: only rows of these."""
+    """Yield the rows that contain the text of `redactor`, page by page; `places`: search only these."""
     owners = await ports.store.read(lambda tx: tx.owners.list(agent_id))
     targets = targets_of([*owners, ("agents", agent_id)])
     if places is not None:

@@ -163,8 +163,7 @@ def _forget_spot(
 def revise_message(
     tx: Tx, message: Message, parts: Sequence[Part], inputs: UnitInputs, *, author: Author, name: str | None = None
 ) -> CorrectionItem:
-    """Show a message with other parts and another name of its speaker, its row unchanged, and return what undoing that
-    needs."""
+    """Show a message with other parts and another speaker's name; return what undoing that needs."""
     tx.messages.revise(message.id, parts, author=author, at=inputs.now, name=name)
     after = tx.messages.get(message.id)
     recount_view(tx, message, after, inputs)

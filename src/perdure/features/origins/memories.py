@@ -29,6 +29,7 @@ class MemoryOrigins:
     """Builds origins in one transaction; of `agent_id` only, if it is given."""
 
     def __init__(self, tx: Tx, agent_id: AgentId | None) -> None:
+        """Look up origins in this transaction; with an agent, only in its memory."""
         self.tx, self.agent_id = tx, agent_id
 
     def check_owner(self, agent_id: AgentId, kind: str, id_: str) -> None:
@@ -55,7 +56,7 @@ class MemoryOrigins:
         )
 
     def of_line(self, block: Block, line: int, version: int | None = None) -> MemoryOrigin:
-        """The origin of a line, counted from 0, of the block as it is, or of the last `version` that has the line.
+        """Return the origin of a line of the block, counted from 0; with `version`, the last version that has the line.
         Raises: NotFound: the block has no such line."""
         newest = self.tx.blocks.version(block.id, block.version if version is None else version)
         lines = newest.value.split("\n")
@@ -208,7 +209,7 @@ class MemoryOrigins:
         return [self._write(author, passage, texts[0], call_id=self._call_of_passage(author, passage)), *corrected]
 
     def _corrections_of(self, passage: Passage) -> list[tuple[Correction, CorrectionItem]]:
-        """The corrections of a passage in order, without one by which it was added."""
+        """Return the corrections that changed a passage, oldest first, without one that added it."""
         found = [
             one
             for agent_id in self.tx.owners.list_agents("archives", passage.archive_id)
@@ -240,7 +241,7 @@ class MemoryOrigins:
         return tuple(found)
 
     def of_summary(self, conversation: Conversation, node: SummaryNode) -> MemoryOrigin:
-        """The origin of a summary: the messages that it stands for, and the run that needed room."""
+        """Return the origin of a summary: its messages, and the run that needed room."""
         rows = self.tx.messages.list(
             node.agent_id,
             conversation_seq=node.conversation_seq,
@@ -271,7 +272,7 @@ class MemoryOrigins:
         )
 
     def _note_of(self, node: SummaryNode) -> Message | None:
-        """The message that says that the summary took the place of others."""
+        """Return the message which tells that the summary replaced others."""
         notes = self.tx.messages.list(
             node.agent_id,
             conversation_seq=node.conversation_seq,

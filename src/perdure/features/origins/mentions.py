@@ -100,7 +100,7 @@ class TextMentions(Table):
     def scan(
         self, table: str, owner_id: str, redactor: Redactor, *, after: Key | None = None, limit: int = 500
     ) -> FoundPage:
-        """Read the next `limit` rows of an owner, of wide tables a tenth, and return those in which the text stands."""
+        """Read the next `limit` rows of an owner (a tenth for wide tables), and return those that contain the text."""
         use = TEXT_TABLES[table]
         own = f"{use.of_owner} AND EXISTS (SELECT 1 FROM {use.owners} WHERE id = :owner AND org_id = :org_id)"
         params: dict[str, Any] = {"owner": storable(owner_id), "like": redactor.like}
@@ -208,6 +208,7 @@ class TextMentions(Table):
 
 
 def _found(use: TextUse, row: Row) -> Found:
+    """Return a row as the use of texts that it is."""
     texts = zip(use.texts, row[len(use.key) :], strict=True)
     return Found(tuple(row[: len(use.key)]), {name: restore(text) for name, text in texts if text is not None})
 

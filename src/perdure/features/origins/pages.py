@@ -22,7 +22,7 @@ pages = Pages()
 
 @pages.get("/agents/{agent_id}/forget", "forget.html")
 async def forget(request: Request, library: AsyncPerdure) -> Data:
-    """Where the text of the form stands, or that of the message or passage that `of` names; without one, the form."""
+    """The page that finds a text in memory: a typed one, or that of the message or passage `of`; or the empty form."""
     own = agent_of(request, library)
     agent = await library.all_agents.resolve(own.id)
     form = await form_of(request) if request.method == "POST" else {}
@@ -50,7 +50,7 @@ async def forget(request: Request, library: AsyncPerdure) -> Data:
 
 @pages.post("/agents/{agent_id}/forget/find", shows=forget)
 async def find(request: Request, library: AsyncPerdure) -> Notice:
-    """Show where the text of the form stands."""
+    """Show where the text from the form occurs."""
     field_of(await form_of(request), "text")
     return Notice("")
 

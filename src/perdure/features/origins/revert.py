@@ -98,8 +98,8 @@ def _revert_step(
 def _take_back(
     tx: Tx, writes: Sequence[MemoryWrite], inputs: UnitInputs | None, author: Author
 ) -> tuple[RevertResult, Sequence[CorrectionItem]]:
-    """Take back writes, all of one block or none of a block; without `inputs` only find out what that would do. Return
-    that, and what undoing it needs. Raises: NotFound."""
+    """Undo writes, all of one block or none of a block; without `inputs` only find out what that would do. Return the
+    result, and the data to undo it again. Raises: NotFound."""
     if writes[0].kind == "block":
         plan = plan_block(tx, writes)
         ids = [f"{plan.block.id}@{ref}" for ref in plan.refs]
@@ -133,7 +133,7 @@ def _take_back(
 
 @dataclass(frozen=True, slots=True)
 class BlockPlan:
-    """What a block becomes without some writes: its value, the versions taken back (`refs`), and those that stay."""
+    """A block when some writes are undone: its value, the versions undone (`refs`), those that conflict."""
 
     block: Block
     value: str

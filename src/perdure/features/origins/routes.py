@@ -45,14 +45,13 @@ async def list_source_writes(
 
 @router.post("/v1/agents/{agent_id}/memory-sources/revert", tags=["agents"])
 async def revert_source(agent: ThisAgent, body: sources.RevertIn) -> sources.RevertShape:
-    """Take back all that came from a source or run; `undo` brings it back. What was edited since is merged, or named as
-    a conflict."""
+    """Undo all that came from a source or run; later edits are merged, or named as a conflict."""
     return sources.RevertShape.make(await agent.sources.revert(body.source, dry_run=body.dry_run))
 
 
 @router.post("/v1/agents/{agent_id}/memory-sources/revert-writes", tags=["agents"])
 async def revert_writes(agent: ThisAgent, body: sources.RevertWritesIn) -> sources.RevertShape:
-    """Take back some writes; otherwise as of a source."""
+    """Undo some writes to memory, given by their ids; with `dry_run` only return what would be undone."""
     result = await agent.sources.revert_writes(body.writes, dry_run=body.dry_run)
     return sources.RevertShape.make(result)
 

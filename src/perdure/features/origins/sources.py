@@ -84,6 +84,7 @@ class AsyncSources(AsyncPart):
     async def _revert(
         self, writes: Sequence[MemoryWrite], title: str, *, dry_run: bool, author: Author | None
     ) -> RevertResult:
+        """Undo writes, and have the changed memory read again."""
         result = await revert(self._ports, self._id, writes, title=title, author=author or outside(), dry_run=dry_run)
         if not dry_run:
             self._ports.unread.note((self._id, 0))
@@ -100,8 +101,7 @@ def _select_writes(tx: Tx, agent_id: AgentId, source: str, *, limit: int) -> Seq
 
 
 def _find_write(tx: Tx, agent_id: AgentId, write_id: str) -> MemoryWrite:
-    """The write of an agent's memory with this id, also one whose sources were never stored. Raises: NotFound,
-    InvalidInput."""
+    """The write with this id, also without stored sources. Raises: NotFound, InvalidInput."""
     tx.agents.model(agent_id)
     kind: WriteKind = "fact"
     ref, by = write_id, dict[str, Any]()

@@ -25,7 +25,7 @@ CALLERS = ("agent", "system")
 
 
 async def load(request: Request, library: AsyncPerdure) -> Data:
-    """If the query has `timeline`, the newest writes and how the blocks have grown, else None for both."""
+    """Return the newest writes and the growth of the blocks if the query has `timeline`, else None for both."""
     if not request.query_params.get("timeline"):
         return {"writes": None, "growth": None}
     agent = agent_of(request, library)

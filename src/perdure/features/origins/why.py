@@ -61,8 +61,7 @@ class RecalledTexts(AsyncPart):
 
     @reads
     def newest(self, tx: Tx, conversation: ConversationId | None) -> Sequence[RecalledText]:
-        """What was recalled for the newest message of a conversation; empty also before its model is called. Raises:
-        NotFound."""
+        """What was recalled for a conversation's newest message, also before its model is called. Raises: NotFound."""
         found = find_conversation(tx, self._id, conversation)
         where = RunFilter(agent_ids=(found.agent_id,), conversation_seq=found.seq)
         for run in tx.runs.page(where, limit=1):
@@ -131,8 +130,8 @@ def _find_by_id(origins: MemoryOrigins, id_: str, line: str | None, app: App) ->
 
 
 def _find_by_text(origins: MemoryOrigins, agent_id: AgentId, text: str) -> Origin:
-    """The origin of the agent's only memory that holds a text: a line of a block, a passage, or a line that a block had
-    once. Raises: NotFound; InvalidInput: several do."""
+    """Return the origin of the only memory that contains a text: a line of a block, a passage, or a line of an earlier
+    version. Raises: NotFound; InvalidInput: several do."""
     tx = origins.tx
     blocks = tx.blocks.list_by_agent(agent_id)
     lines = [

@@ -36,7 +36,7 @@ class UndoIn(WireRequest):
 
 
 class WireMention(WireShape, of=values.Mention, fields="place id name excerpt"):
-    """A thing in which the text stands."""
+    """An object in which the text was found."""
 
 
 class WireMentions(WireShape, of=values.ForgetPreview, fields="text total in_view counts shared_with unended"):
@@ -85,8 +85,7 @@ class RevertIn(WireRequest):
 
 
 class RevertWritesIn(WireRequest):
-    """The writes to take back: versions of blocks as `block-…@3`, ids of passages and episodes; with `dry_run` only say
-    what would go."""
+    """The writes to undo: block versions as `block-…@3`, passage and episode ids; `dry_run`: only report."""
 
     writes: Annotated[list[WriteId], keywords(minItems=1, maxItems=WRITES_MAX)]
     dry_run: bool = False

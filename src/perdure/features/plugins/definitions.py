@@ -137,12 +137,12 @@ T = TypeVar("T", bound=Any)
 
 
 def by_weight(items: Iterable[T]) -> list[T]:
-    """Return things with `name` and `layer` in the order in which a list keeps them where it has no room for all:
-    plug-ins last, and of these the first of each one, then the second, so that none crowds out another."""
+    """Return things with `name` and `layer` ordered by importance, for a list without room for all: plug-ins last, and
+    among them the first of each, then the second, so that none crowds out another."""
     counts = Counter[str]()
 
     def place(one: T) -> tuple[int, int]:
-        """The weight of one of them, and its place among those of its plug-in."""
+        """Return its layer's rank, and its index among the things of its plug-in."""
         if one.layer == "plug-in":
             counts[plugin := one.name.partition(":")[0]] += 1
             return _WEIGHTS[one.layer], counts[plugin]

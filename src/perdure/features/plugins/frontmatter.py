@@ -123,7 +123,7 @@ def parse_frontmatter(text: str) -> Frontmatter:
 
 
 def _load(source: Sequence[str]) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return (key -> value, key -> line in the file) of the lines of a frontmatter. Raises: FrontmatterInvalid."""
+    """Return (key -> value, key -> line in the file) of a frontmatter's lines. Raises: FrontmatterInvalid."""
     text = "\n".join(source) + "\n"
     try:
         _check_events(text)
@@ -270,8 +270,7 @@ def _is_yaml(line: str) -> bool:
 
 
 def typed_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a definition that is given as JSON, with keys in snake_case. Raises: FrontmatterInvalid: a known
-    field has another type."""
+    """The fields of a definition given as JSON. Raises: FrontmatterInvalid: a known field has a wrong type."""
     typed = {(name := snake_case(key)): _typed(name, value, 1) for key, value in values.items()}
     return {name: value for name, value in typed.items() if value is not None}
 

@@ -24,8 +24,7 @@ _WITH_TEXT = ("conversation_start", "run_start")
 
 
 def plugin_hooks(settings: Settings) -> Sequence[Hook]:
-    """Return the hooks of the plug-ins in use, in the order of their names. Raises: InvalidInput: the file of records
-    or the policy can't be read."""
+    """Return the hooks of plug-ins in use, by name. Raises: InvalidInput: records or policy can't be read."""
     return [
         _CommandOfPlugin(settings, plugin.name, plugin.folder, hook)
         for plugin in active_plugins(settings)

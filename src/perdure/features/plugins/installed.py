@@ -188,7 +188,7 @@ def _lock(folder: Path) -> Iterator[None]:
 
 
 def _shape(record: PluginRecord) -> dict[str, Any]:
-    """A record as it is stored: what differs from the defaults."""
+    """Return a record as stored: only what differs from the defaults."""
     empty = asdict(PluginRecord(name=record.name))
     return {name: value for name, value in asdict(record).items() if value != empty[name]}
 

@@ -59,23 +59,31 @@ class _FileShape(BaseModel):
 
 
 class _ManifestIn(_FileShape):
+    """The file `plugin.json`, as far as it is used."""
+
     name: _Text = ""
     version: _Text = ""
     description: _Text = ""
 
 
 class _HookIn(_FileShape):
+    """A hook in a plug-in's file of hooks; only the type `command` runs."""
+
     type: _Text = "command"
     command: _Text = ""
     timeout: Annotated[float, Field(gt=0)] = HOOK_TIMEOUT_S
 
 
 class _GroupIn(_FileShape):
+    """Hooks that run for the same tools."""
+
     matcher: _Text = ""
     hooks: Sequence[_HookIn] = ()
 
 
 class _ServerIn(_FileShape):
+    """An MCP server in a plug-in's file."""
+
     type: _Text = ""
     command: _Text = ""
     args: list[_Text] = []
@@ -86,8 +94,7 @@ class _ServerIn(_FileShape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginHook:
-    """A command that is to run at an event of Claude Code, such as `PreToolUse`; `matcher`: a pattern of the names of
-    tools, or empty."""
+    """A command to run at an event of Claude Code, such as `PreToolUse`; `matcher`: pattern of tool names, or empty."""
 
     event: str
     command: str
@@ -177,8 +184,8 @@ def _parse(kind: Any, part: JsonPart) -> Any:
 
 
 def _parts(folder: Path, whole: JsonPart, name: str, usual: str) -> Iterator[JsonPart]:
-    """The hooks or servers of a plug-in: in the usual file, and in the field of its manifest, as an object or as the
-    path of a file. Raises: FileInvalid."""
+    """A plug-in's hooks or servers: from the usual file and the manifest's field (object or path). Raises:
+    FileInvalid."""
     if (folder / usual).is_file():
         yield read_json(folder, usual)
     for part in whole.at(name).parts() if whole.value.get(name) is not None else ():

@@ -35,15 +35,15 @@ class JsonPart:
     keys: Sequence[str | int] = ()
 
     def at(self, key: str | int) -> JsonPart:
-        """The value at a key of this one, which has it."""
+        """Return the value at an existing key of this value."""
         return replace(self, value=self.value[key], keys=(*self.keys, key))
 
     def parts(self) -> Iterator[JsonPart]:
-        """The values in this one, if it is a list; else it itself."""
+        """Yield the items of this value if it is a list, else the value itself."""
         yield from map(self.at, range(len(self.value))) if isinstance(self.value, list) else [self]
 
     def error(self, why: str, *keys: str | int) -> FileInvalid:
-        """What is wrong with the value at these keys of this one, or with this one."""
+        """Return an error about the value at these keys of this one, or about this one."""
         keys = (*self.keys, *keys)
         place = ".".join(map(str, keys))
         return FileInvalid(self.file, _line_of(self.text, keys), f"{place}: {why}" if place else why)
@@ -63,7 +63,7 @@ def read_json(folder: Path, path: str) -> JsonPart:
 
 
 def _line_of(text: str, keys: Sequence[str | int]) -> int:
-    """The line on which the value at these keys of JSON stands; where there is none, that of the one around it."""
+    """Return the line of the value at these keys of a JSON text; if it is missing, of the value around it."""
     try:
         # JSON is YAML but for tabs, which stand between values only.
         node = yaml.compose(text.replace("\t", " "), Loader=_LOADER)

@@ -229,8 +229,7 @@ class AsyncPlugins(AsyncPart):
         )
 
     async def _begin(self, record: PluginRecord, old: PluginRecord | None) -> None:
-        """Register the servers of a plug-in, store its record, and take away the servers of the one before. If one of
-        these fails, nothing is changed."""
+        """Register a plug-in's MCP servers, store its record, remove its former servers; all or nothing."""
         await self._remove_servers(record.name)
         try:
             await self._put(record)
@@ -286,10 +285,10 @@ def _digest(folder: Path) -> str:
 
 
 def _server_options(server: PluginServer, folder: Path) -> Mapping[str, Any]:
-    """The options by which the MCP server of a plug-in in its folder is registered. A value `${NAME}` is the secret of
-    that name."""
+    """The options for registering a plug-in's MCP server. A value `${NAME}` is the secret of that name."""
 
     def expand(text: str) -> str:
+        """Return a text of the plug-in with its folder and references to secrets filled in."""
         text = text.replace(ROOT_VARIABLE, str(folder))
         whole = _SECRET.fullmatch(text)
         return text if whole is None else f"secret:{whole[1]}"

@@ -31,7 +31,8 @@ _SKIPPED = (".git", "__pycache__", ".DS_Store")
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The copy of a plug-in. `source`: where it comes from, for records; `name`: what its source is called."""
+    """A copy of a plug-in, not installed yet. `source`: where it comes from; `name`: what its source calls it; `files`,
+    `programs`: how many files it has, and how many of them can be executed."""
 
     folder: Path
     source: str
@@ -77,7 +78,7 @@ def _make_folder(parent: Path) -> Path:
 
 
 def _remove(work: Path) -> None:
-    """Remove the folder, and the one that it is in if nothing else is there."""
+    """Remove the folder, and the one around it if that is empty then."""
     shutil.rmtree(work, ignore_errors=True)
     with suppress(OSError):
         work.parent.rmdir()

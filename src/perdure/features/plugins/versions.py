@@ -72,7 +72,7 @@ def _bounds(sign: str, version: str, text: str) -> tuple[_Key | None, _Key | Non
 
 
 def _parse(version: str) -> _Key | None:
-    """What versions are compared by; one with a mark such as `-beta` is before that without. None: it is no version."""
+    """Return the sort key of a version, where `1.0-beta` comes before `1.0`; None: it is no version."""
     found = _VERSION.fullmatch(version.strip())
     if found is None:
         return None

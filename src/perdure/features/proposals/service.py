@@ -62,8 +62,7 @@ class AsyncProposals(AsyncPart):
 
     @writes
     def protect(self, tx: Tx, label: str, *, on: bool = True, author: Author | None = None) -> Block:
-        """Let only people change a block of the agent, or with `on` False agents too; return the block. Raises:
-        BlockNotFound."""
+        """Let only people change the agent's block, or with `on` False agents too; return it. Raises: BlockNotFound."""
         check_text("label", label)
         inputs = self._ports.inputs()
         block = units.protect(tx, self._id, label, on=on, author=author or outside(), at=inputs.now)

@@ -43,6 +43,5 @@ class Proposals(Part):
         return self._portal.run(self._inner.refuse(number, reason, author=author))
 
     def protect(self, label: str, *, on: bool = True, author: Author | None = None) -> Block:
-        """Let only people change a block of the agent, or with `on` False agents too; return the block. Raises:
-        BlockNotFound."""
+        """Let only people change the agent's block, or with `on` False agents too; return it. Raises: BlockNotFound."""
         return self._portal.run(self._inner.protect(label, on=on, author=author))

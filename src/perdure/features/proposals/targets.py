@@ -21,7 +21,7 @@ class TargetKind(Protocol):
     name: str
 
     def find(self, tx: Tx, call: MemoryCall, label: str) -> ProposalTarget | None:
-        """The thing that the calling agent names so; None: this kind has none of such a name."""
+        """Return the thing of this kind that the calling agent calls so; None: there is none."""
 
     def get(self, tx: Tx, agent_id: AgentId, target_id: str) -> ProposalTarget:
         """The thing as it is now. Raises: NotFound."""

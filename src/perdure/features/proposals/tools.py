@@ -24,8 +24,7 @@ def propose_change(
     old: str | None = None,
     new: str | None = None,
 ) -> ToolOutcome:
-    """Store a proposal for a person. Raises: InvalidArguments, BlockNotFound, TextNotFound, TextAmbiguous; as
-    `propose`."""
+    """Store a proposal. Raises: InvalidArguments, BlockNotFound, TextNotFound, TextAmbiguous; as `propose`."""
     for name, text in (("reason", reason), ("evidence", evidence)):
         if not text.strip() or len(text) > REASON_CHARS:
             raise InvalidArguments(TOOL, f"{name} needs 1 to {REASON_CHARS:,} characters")

@@ -86,8 +86,7 @@ def refuse(tx: Tx, agent_id: AgentId, number: int, reason: str, *, author: Autho
 
 
 def protect(tx: Tx, agent_id: AgentId, label: str, *, on: bool, author: Author, at: datetime) -> Block:
-    """Mark a block of the agent as one that only a person changes, or take the mark away, and return the block.
-    Raises: BlockNotFound."""
+    """Let only people change the agent's block, or with `on` False agents too; return it. Raises: BlockNotFound."""
     block = find_block(tx, agent_id, label)
     metadata = {name: value for name, value in block.metadata.items() if name != PROTECTED}
     changes = {"metadata": {**metadata, PROTECTED: True} if on else metadata}

@@ -82,8 +82,8 @@ class Proposal:
 
 
 def digest_of_change(diff: str) -> str:
-    """Return a digest of the lines that a unified diff takes out and puts in, whatever stands around them; white space,
-    case, width and what nobody sees of them don't count."""
+    """Return a digest of the removed and added lines of a unified diff, independent of context; white space, case,
+    width and invisible characters don't count."""
     lines = (" ".join(match_form(plain_form(line)).split()) for line in diff.splitlines() if line[:1] in ("+", "-"))
     return hashlib.sha256(
         "\n".join(line for line in lines if line not in ("+", "-")).encode("utf-8", "replace")

@@ -169,15 +169,13 @@ class AsyncSchedules(AsyncPart):
         return await self._ports.store.write(lambda tx: tx.of(Schedules).cancel(self._find(tx, schedule_id), at=now))
 
     async def pause(self, schedule_id: ScheduleId) -> Schedule:
-        """Have a schedule fire no more until it is resumed, and return it. Raises: NotFound; ScheduleInvalid: it has
-        ended."""
+        """Stop a schedule until it is resumed, and return it. Raises: NotFound; ScheduleInvalid: it has ended."""
         now = self._ports.clock.now()
         return await self._ports.store.write(lambda tx: pause_schedule(tx, self._find(tx, schedule_id), at=now))
 
     async def resume(self, schedule_id: ScheduleId) -> Schedule:
-        """Have a paused or cancelled schedule fire again from its next due time on, and return it; what was due
-        meanwhile is not made up for. Raises: NotFound; ScheduleInvalid: it has ended, or nothing is due any more;
-        TooMany."""
+        """Let a paused or cancelled schedule fire again from its next due time on, and return it; missed times are not
+        made up for. Raises: NotFound; ScheduleInvalid: it has ended, or nothing is due any more; TooMany."""
         now = self._ports.clock.now()
         resumed = await self._ports.store.write(lambda tx: resume_schedule(tx, self._find(tx, schedule_id), at=now))
         self._app.service(ScheduleWorker).wake()

@@ -111,14 +111,12 @@ class Schedules(Part):
         return self._portal.run(self._inner.cancel(schedule_id))
 
     def pause(self, schedule_id: ScheduleId) -> Schedule:
-        """Have a schedule fire no more until it is resumed, and return it. Raises: NotFound; ScheduleInvalid: it has
-        ended."""
+        """Stop a schedule until it is resumed, and return it. Raises: NotFound; ScheduleInvalid: it has ended."""
         return self._portal.run(self._inner.pause(schedule_id))
 
     def resume(self, schedule_id: ScheduleId) -> Schedule:
-        """Have a paused or cancelled schedule fire again from its next due time on, and return it; what was due
-        meanwhile is not made up for. Raises: NotFound; ScheduleInvalid: it has ended, or nothing is due any more;
-        TooMany."""
+        """Let a paused or cancelled schedule fire again from its next due time on, and return it; missed times are not
+        made up for. Raises: NotFound; ScheduleInvalid: it has ended, or nothing is due any more; TooMany."""
         return self._portal.run(self._inner.resume(schedule_id))
 
     def delete(self, schedule_id: ScheduleId) -> None:

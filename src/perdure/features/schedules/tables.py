@@ -135,12 +135,12 @@ class Schedules(Table):
         return self._all(_SCHEDULE, sql, limit=limit, **where.params)
 
     def list_due(self, *, at: datetime, limit: int) -> Sequence[Schedule]:
-        """List the schedules of all agents that are due, those that have waited longest first."""
+        """List the due schedules of all agents, those that have waited longest first."""
         sql = f"{_SELECT} WHERE s.next_at <= :at AND {_OWN} ORDER BY s.next_at, s.id LIMIT :limit"
         return self._all(_SCHEDULE, sql, at=row_format.iso(at), limit=limit)
 
     def next_due(self, *, since: datetime) -> datetime | None:
-        """Return the first due time of all schedules that is later than `since`; None: there is none."""
+        """Return the earliest due time of any schedule after `since`; None: there is none."""
         sql = f"SELECT MIN(s.next_at) FROM schedules s WHERE s.next_at > :since AND {_OWN}"
         found = self._value(sql, since=row_format.iso(since))
         return found and row_format.from_iso(found)
@@ -203,7 +203,7 @@ class Schedules(Table):
             self._limits.check("own_schedules_per_agent", 1 + self.count_active(schedule.agent_id, made_by="agent"))
 
     def cancel(self, schedule: Schedule, *, at: datetime) -> Schedule:
-        """End a schedule; one that has ended stays as it is."""
+        """End a schedule; one that has ended is not changed."""
         if schedule.status not in ("active", "paused"):
             return schedule
         self._cancel("s.id = :id", id=schedule.id, at=row_format.iso(at))

@@ -126,8 +126,8 @@ def pause_schedule(tx: Tx, schedule: values.Schedule, *, at: datetime) -> values
 
 
 def resume_schedule(tx: Tx, schedule: values.Schedule, *, at: datetime) -> values.Schedule:
-    """Have a paused or cancelled schedule fire again from its next due time on, and return it; what was due meanwhile
-    is not made up for. Raises: ScheduleInvalid: it has ended, or nothing is due any more; TooMany."""
+    """Let a paused or cancelled schedule fire again from its next due time on, and return it; missed times are not made
+    up for. Raises: ScheduleInvalid: it has ended, or nothing is due any more; TooMany."""
     if schedule.status == "ended":
         _check_goes_on(schedule)
     if schedule.status == "active":

@@ -89,7 +89,7 @@ class Timing:
 
     @property
     def kind(self) -> ScheduleKind:
-        """Which of the three fields says when it is due."""
+        """Which of its three fields defines the due times."""
         return "at" if self.at is not None else "every" if self.every_s is not None else "cron"
 
 
@@ -208,10 +208,9 @@ def due_times(timing: Timing, after: datetime) -> Iterator[datetime]:
 
 
 def plan_due(timing: Timing, *, next_at: datetime, firings: int, now: datetime, grace_s: float) -> DuePlan | None:
-    """Return what to do now about a schedule whose next due time is `next_at`; None: nothing is due. It was fired
-    `firings` times before. A due time is missed if it is more than `grace_s` seconds ago, or the next one has come too.
-    Each plan deals with `next_at` and leads to a later due time, so whatever the clock does, none is dealt with twice.
-    """
+    """What to do now about a schedule whose next due time is `next_at`; None: nothing is due. It was fired `firings`
+    times before. A due time is missed if it is more than `grace_s` seconds ago, or the next one has come too. Each plan
+    deals with `next_at` and leads to a later due time, so whatever the clock does, none is dealt with twice."""
     if next_at > now:
         return None
     second = next(due_times(timing, next_at), None)
@@ -310,8 +309,8 @@ def _quiet_hours_of(quiet: QuietHours, tz: tzinfo, day: date) -> tuple[datetime,
 
 
 def instant(local: datetime, tz: tzinfo) -> datetime:
-    """Return in UTC the instant at which clocks of a zone show `local`, a datetime without a zone. Of two such instants
-    it is the first one; of a time that daylight saving skips, the first moment after the gap."""
+    """Return the UTC time at which clocks of a zone show `local`, a datetime without a zone. If clocks show it twice,
+    the first time; if daylight saving skips it, the first moment after the gap."""
     first = local.replace(tzinfo=tz, fold=0).astimezone(UTC)
     if first.astimezone(tz).replace(tzinfo=None) == local:
         return first

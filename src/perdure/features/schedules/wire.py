@@ -74,13 +74,12 @@ _When = Annotated[
 
 
 def _last_moment(value: Any) -> Any:
-    """Return the last moment of a day in place of a date alone, such as `2026-11-24`; any other value unchanged."""
+    """Return the last moment of the day for a date alone, such as `2026-11-24`; other values unchanged."""
     return f"{value}T23:59:59.999999" if isinstance(value, str) and is_day(value) else value
 
 
 class ScheduleIn(WireRequest):
-    """A schedule to create. All but the first five fields are Perdure's own; `quiet_hours` is a text such as
-    `22:00-07:00`."""
+    """A schedule to create. The first five fields are Letta's; `quiet_hours` is a text such as `22:00-07:00`."""
 
     messages: Annotated[list[MessageIn], MaxItems("messages_per_request"), keywords(minItems=1)]
     schedule: _When

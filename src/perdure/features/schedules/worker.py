@@ -285,7 +285,7 @@ class ScheduleWorker(Worker):
         return count
 
     async def _load_due(self) -> list[Schedule]:
-        """Load some of the schedules that are due, without due times that are left to other processes."""
+        """Load some schedules that are due, except due times that were left to other processes."""
         now = self._ports.clock.now()
         self._left_alone = {id_: (due_at, until) for id_, (due_at, until) in self._left_alone.items() if until > now}
         limit = AT_ONCE + len(self._left_alone)
@@ -293,8 +293,8 @@ class ScheduleWorker(Worker):
         return [one for one in found if self._left_alone.get(one.id, (None,))[0] != one.next_at]
 
     async def _deal_with(self, schedule: Schedule) -> bool:
-        """Fire a schedule, pass its due time over, or leave it to others; return whether this process dealt with it.
-        Errors of one schedule are logged, so that they keep no other from its time. Raises: StoreError."""
+        """Fire a schedule, skip its due time, or leave it to other processes; return whether this process handled it.
+        Errors of one schedule are logged, to not delay the others. Raises: StoreError."""
         ports, now = self._ports, self._ports.clock.now()
         assert schedule.next_at is not None
         try:
@@ -324,7 +324,7 @@ class ScheduleWorker(Worker):
         return True
 
     async def _fire(self, schedule: Schedule, now: datetime) -> Fired | None:
-        """Store what becomes of a schedule's due time; None: it is not due. Raises: Overtaken, NotFound, StoreError."""
+        """Carry out a schedule's due time; None: it is not due. Raises: Overtaken, NotFound, StoreError."""
         ports, request, refusal = self._ports, None, ""
         assert schedule.next_at is not None
         plan = plan_due(

@@ -140,7 +140,7 @@ def _bad_name(entry: NewEntry) -> str:
 
 
 def _bad_size(entry: NewEntry) -> str:
-    """Why there is no room for it; empty: there is."""
+    """Return why the entry is too large; empty: it is not."""
     use, size = layers()[entry.layer], len(entry.text) + len(entry.description)
     if not entry.text.strip():
         return "the text is empty"

@@ -43,8 +43,7 @@ class SkillNotFound(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class IndexLine:
-    """One line of the index. `key`: among what a conversation has seen; that of a skill without a file has no name,
-    which may be erased."""
+    """A line of the index. `key`: names it among what was seen; without the name, which may be erased."""
 
     key: str
     name: str
@@ -58,7 +57,7 @@ class IndexLine:
 
 
 def holder_of(tx: Tx, agent: Agent) -> Agent:
-    """Return the agent whose skills this one has: the one that it works for or whose memory it keeps, or itself."""
+    """Return the agent whose skills this one uses: the one that it works for or whose memory it keeps, else itself."""
     return next(filter(None, (*SKILL_HOLDER(tx, agent), *MEMORY_OWNER(tx, agent))), agent)
 
 
@@ -72,8 +71,7 @@ def tool_names(tx: Tx, agent: Agent, names: Collection[str]) -> Collection[str]:
 
 
 def file_skills(tx: Tx, agent: Agent) -> Definitions:
-    """Return the skills with files that the agent has. One with a tool's name, and all where the policy can't be read,
-    are problems."""
+    """Return the agent's skills with files. One with a tool's name, and all under a broken policy, are problems."""
     settings = settings_of(tx)
     try:
         found = find_definitions("skills", settings, project_of(agent))
@@ -134,7 +132,7 @@ def is_skill_key(key: str) -> bool:
 
 
 def name_of_key(tx: Tx, agent: Agent, key: str) -> str:
-    """Return the name of the skill whose line has this key, also of one that is gone."""
+    """Return the name of the skill whose index line has this key, even if it was removed."""
     if key.startswith("skill/"):
         return key.removeprefix("skill/") or _MORE
     return next((one.name for one in tx.of(Skills).list(agent.id, archived=None) if f"skill-{one.seq}" == key), "")

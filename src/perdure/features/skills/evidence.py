@@ -102,7 +102,7 @@ def _doubt_of_result(message: Message) -> str:
 
 
 def _doubt_of_word(tx: Tx, message: Message, newest: Sequence[Message], text: str) -> str:
-    """Why a message of the user does not confirm `text`; empty: the user says it there, or agrees to it.
+    """Return why a message of the user does not confirm `text`; empty: the user says it there, or agrees to it.
 
     Args:
         newest: the newest messages of the conversation, the newest first.
@@ -137,7 +137,7 @@ def _share(words: frozenset[str], text: str) -> float:
 
 
 def _words(text: str) -> frozenset[str]:
-    """The words of a text that say something, in the form in which searches compare them."""
+    """Return the meaningful words of a text, in the form that searches compare."""
     return frozenset(one for one in stems(text) if one not in STOP_WORDS and not (one.isdigit() and len(one) == 1))
 
 

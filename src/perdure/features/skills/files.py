@@ -64,7 +64,7 @@ def _read(path: Path, name: str) -> bytes:
 
 
 def _path_of(skill: SkillView, name: str) -> Path | None:
-    """The path of a file in a skill's folder, also of one that the list of its files has no room for; None: none."""
+    """Return the path of a file in a skill's folder, also of one left out of the list of files; None: there is none."""
     root, place = Path(skill.path).parent.resolve(), PurePosixPath(name)
     if place.is_absolute() or any(part.startswith(".") for part in place.parts) or len(place.parts) > DEPTH_MAX + 1:
         return None

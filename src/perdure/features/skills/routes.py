@@ -124,7 +124,7 @@ async def archive_skill(agent: ThisAgent, skill_name: _Name) -> SkillPageShape:
 
 @router.post("/v1/agents/{agent_id}/skills/{skill_name}/restore")
 async def restore_skill(agent: ThisAgent, skill_name: _Name, body: SkillRestoreIn) -> SkillPageShape:
-    """Take a skill out of the archive; with `version` it says again what that version said."""
+    """Take a skill out of the archive; with `version`, with the text of that version."""
     return SkillPageShape.make(await agent.skills.restore(skill_name, version=body.version))
 
 

@@ -75,7 +75,7 @@ class SkillScripts:
             raise ToolError("a policy forbids to run the scripts of skills")
 
         def find(tx: Tx) -> SkillView:
-            """The skill that is named; its use by the run is counted."""
+            """Return the skill of this name, and count its use by the run."""
             holder = holder_of(tx, tx.agents.get(context.agent_id))
             skill = find_skill(tx, holder, arguments["name"])
             if context.run_id:

@@ -90,8 +90,7 @@ class AsyncSkills(AsyncPart):
         ]
 
     async def archive(self, name: str) -> SkillView:
-        """Put a skill without a file into the archive: it leaves the index, and searches still find it. Raises:
-        NotFound."""
+        """Archive a skill without a file: it leaves the index, but is still searched. Raises: NotFound."""
         check_text("name", name)
         now = self._ports.clock.now()
         return await self._change(lambda tx: archive(tx, self._id, name, at=now))

@@ -52,8 +52,7 @@ class Skills(Part):
         return self._portal.run(self._inner.versions(name))
 
     def archive(self, name: str) -> SkillView:
-        """Put a skill without a file into the archive: it leaves the index, and searches still find it. Raises:
-        NotFound."""
+        """Archive a skill without a file: it leaves the index, but is still searched. Raises: NotFound."""
         return self._portal.run(self._inner.archive(name))
 
     def restore(self, name: str, *, version: int | None = None) -> SkillView:

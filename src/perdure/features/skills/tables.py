@@ -54,7 +54,7 @@ class Skills(Table):
         return self._one(_SKILL, sql, agent_id=agent_id, name=row_format.stored_key(name))
 
     def list(self, agent_id: AgentId, *, archived: bool | None = False) -> Sequence[Skill]:
-        """List the skills of an agent by name: those that are archived, or that are not; None: both."""
+        """List the skills of an agent by name; `archived`: only archived or only other ones; None: both."""
         where = Conditions("agent_id = :agent_id", OWN_AGENT)
         if archived is not None:
             where.add(f"archived_at IS {'NOT NULL' if archived else 'NULL'}")

@@ -39,7 +39,7 @@ async def read_skill(call: SearchCall, name: str, file: str | None = None) -> To
     """Return the instructions of a skill, or one of its files, and count the use. Raises: ToolError."""
 
     def find(tx: Tx) -> tuple[AgentId, SkillView]:
-        """The skill, and whose it is."""
+        """Return the skill's owner and the skill, maybe one of the client's request. Raises: ToolError."""
         holder = _holder(tx, call)
         try:
             return holder.id, find_skill(tx, holder, name)
@@ -100,7 +100,7 @@ async def search_skills(call: SearchCall, query: str, limit: int = FOUND) -> Too
         raise ToolError("the query is empty: say what work it is about")
 
     def load(tx: Tx) -> tuple[AgentId, Sequence[SkillView]]:
-        """Whose skills these are, and all that there are, also archived ones."""
+        """Return the owner of the skills, and all of them, archived ones included."""
         holder = _holder(tx, call)
         return holder.id, [*list_skills(tx, holder, archived=None), *_client_skills(tx, call)]
 
@@ -142,7 +142,7 @@ def _text_of(skill: SkillView, file: str) -> str:
 
 
 def _instructions(skill: SkillView) -> str:
-    """What a skill says, below a line about it, and above one with the names of its files."""
+    """Return a skill's text, after a line about it and before one with the names of its files."""
     version = "" if skill.version is None else f", version {skill.version}"
     archived = "" if skill.archived_at is None else ", archived: check that it still holds"
     names = list_files(skill)

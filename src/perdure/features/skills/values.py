@@ -134,7 +134,7 @@ class SkillView:
 
 
 def describe(text: str, description: str = "") -> str:
-    """Return the one line about a skill: `description`, or else the first line of its text that says something."""
+    """Return the one-line description of a skill: `description`, else the first non-empty line of its text."""
     lines = (description if description.strip() else text).split("\n")
     line = next((found for one in lines if (found := " ".join(one.strip(" #*-\t\r").split()))), "")
     return line if len(line) <= DESCRIPTION_CHARS else f"{line[: DESCRIPTION_CHARS - 1]}…"

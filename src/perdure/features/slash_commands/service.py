@@ -66,8 +66,7 @@ class AsyncSlashCommands(AsyncPart):
         model: str | None = None,
         conversation: ConversationId | None = None,
     ) -> tuple[str, RunOptions]:
-        """What is sent for a command: the text of the message, and the model of its run, why it is that one, and its
-        tools.
+        """What a command sends: the message's text, the model of its run with the reason, and its tools.
 
         Args:
             arguments: the text behind the name, where quotes keep words together; or the words.
@@ -114,8 +113,7 @@ class AsyncSlashCommands(AsyncPart):
     async def _prepare(
         self, name: str, arguments: str | Sequence[str], conversation: ConversationId | None, options: SendOptions
     ) -> tuple[str, SendOptions]:
-        """(What is sent for a command, the options with its model and its tools in place of the caller's). Raises: as
-        `prepare`."""
+        """(What a command sends, the options with its model and tools). Raises: as `prepare`."""
         model = options.get("model")
         text, chosen = await self.prepare(name, arguments, model=model, conversation=conversation)
         merged: SendOptions = {**options, "model": chosen.model, "model_reason": chosen.model_reason}
@@ -126,7 +124,7 @@ class AsyncSlashCommands(AsyncPart):
         return AsyncSending(self._app, self._id)
 
     async def _load(self) -> tuple[Mapping[str, SlashCommand], Definitions]:
-        """The commands by name, and what was found of definitions. Raises: as `list`."""
+        """Return the commands by name, and all definitions that were found. Raises: as `list`."""
         settings = self._app.settings
         agent, tools = await self._store.read(_load_agent, self._id)
         found = await asyncio.to_thread(find_definitions, "commands", settings, project_of(agent))
@@ -158,8 +156,7 @@ class AsyncSlashCommands(AsyncPart):
 async def read_slash_text(
     app: App, agent_id: AgentId, text: str, conversation: ConversationId | None
 ) -> tuple[str, RunOptions] | None:
-    """Return what is sent for a text such as `/NAME ARGUMENTS` in a conversation; None: it names no command. Raises: as
-    `prepare`."""
+    """Return what `/NAME ARGUMENTS` sends in a conversation; None: it names no command. Raises: as `prepare`."""
     line, commands = _LINE.fullmatch(text.strip()), AsyncSlashCommands(app, agent_id)
     if line is None or name_form(line[1]) not in {one.name for one in await commands.list()}:
         return None

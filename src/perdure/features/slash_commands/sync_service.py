@@ -44,8 +44,7 @@ class SlashCommands(Part):
         model: str | None = None,
         conversation: ConversationId | None = None,
     ) -> tuple[str, RunOptions]:
-        """What is sent for a command: the text of the message, and the model of its run, why it is that one, and its
-        tools.
+        """What a command sends: the message's text, the model of its run with the reason, and its tools.
 
         Args:
             arguments: the text behind the name, where quotes keep words together; or the words.

@@ -39,7 +39,7 @@ class SlashCommand(Defined):
 
     @property
     def about(self) -> str:
-        """What it does: its description, or the first line of its text."""
+        """Its description, else the first line of its text."""
         first_line = self.definition.body.strip().partition("\n")[0].lstrip("# ")
         return self.definition.description or first_line[:200]
 
@@ -73,6 +73,7 @@ def expand(command: SlashCommand, arguments: str, words: Sequence[str] | None = 
     given, first = words, 0 if any(found[3] == "0" for found in places) else 1
 
     def fill(found: re.Match[str]) -> str:
+        """Return the arguments that a `$` stands for."""
         if found[2] or found[3]:
             place = int(found[2]) if found[2] else int(found[3]) - first
             return given[place] if 0 <= place < len(given) else ""
@@ -88,8 +89,8 @@ def expand(command: SlashCommand, arguments: str, words: Sequence[str] | None = 
 
 
 def split_words(text: str) -> Sequence[str]:
-    """Return the words of a text by the rules of `shlex`, whose time grows with the square of a word; one with a quote
-    without its other half is parted at blanks."""
+    """Return the words of a text by the rules of `shlex`, whose time grows with the square of a word; a text with an
+    unclosed quote is split at blanks."""
     if _WORD.sub("", text).strip(" \t\r\n"):
         return text.split()
     return [_QUOTED.sub(_unquote, word) for word in _WORD.findall(text)]

@@ -62,8 +62,7 @@ _SCHEMA = Path(migrations.__file__).with_name(migrations.SCHEMA_FILE)
 
 @functools.cache
 def columns_of(table: str) -> Mapping[str, Sequence[str]]:
-    """The columns of a table of the log, each with the words that declare it, as the file says that makes the tables of
-    a new store."""
+    """The columns of a log table, each with its declaration, as the file says that makes new stores."""
     found = re.search(rf"CREATE TABLE {table} \((.*?)\)(?: {{clustered}})?;\n", _SCHEMA.read_text("utf-8"), re.DOTALL)
     assert found is not None, table
     lines = re.sub(r"DEFAULT '[^']*'|PRIMARY KEY \([^)]*\)|\n", " ", found[1]).split(",")
@@ -102,7 +101,7 @@ class NewIds:
         return new
 
     def renamed(self, text: str) -> str:
-        """A stored text that names blocks, with the names of their copies."""
+        """Return a stored text with the ids of blocks replaced by those of their copies."""
         for old, new in self.blocks.items():
             text = text.replace(old, new)
         return text
@@ -112,7 +111,7 @@ class AgentRows(Table):
     """Rows of agents' logs, as the columns store them."""
 
     def read(self, table: str, agent_id: AgentId, *, after: Sequence[Any] | None, upto: Mapping[str, int]) -> list[Row]:
-        """Some rows of an agent up to a moment, in the order of their key, behind the one with the key `after`."""
+        """The next rows of an agent up to a moment, in the order of their key, after the row with the key `after`."""
         key, within = TABLES[table]
         values = {f"after_{place}": value for place, value in enumerate(after or ())}
         behind = f" AND ({key}) > ({', '.join(f':{name}' for name in values)})" if values else ""

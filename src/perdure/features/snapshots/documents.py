@@ -74,8 +74,8 @@ def _block(tx: Tx, at: BlockAt, forgotten: Forgotten) -> Block | None:
 
 
 def _rows(tx: Tx, moment: Moment) -> dict[str, list[Row]]:
-    """Return the rows of the log that the next request is built of: messages in view as they are shown now, their runs,
-    the prefix with its summaries, and the steps that it was sent with."""
+    """Return the log rows that the next request is built from: messages in view as shown now, their runs, the prefix
+    with its summaries, and the steps that sent it."""
     agent_id, seq = moment.agent_id, moment.conversation_seq
     prefix = None if moment.prefix_seq is None else tx.prefixes.get(agent_id, moment.prefix_seq)
     from_seq = moment.first_seq if prefix is None else prefix.from_message_seq
@@ -151,7 +151,7 @@ def _rows_adapter() -> TypeAdapter[Any]:
     numbers = TypeAdapter(list[StrictInt])
 
     def check(text: str) -> str:
-        """A text that is a list of numbers. Raises: ValueError."""
+        """Return a text if it is a list of numbers. Raises: ValueError."""
         numbers.validate_json(text)
         return text
 

@@ -32,7 +32,7 @@ LATER_STEPS = 50
 
 def take(tx: Tx, agent_id: AgentId, conversation_seq: int, step: Step | None = None) -> Moment:
     """Return the agent and a conversation as they are now, or as a step of the conversation left them. The caller has
-    locked the agent. Raises: NotFound; ConversationBusy: a run goes on, so there is no moment of now."""
+    locked the agent. Raises: NotFound; ConversationBusy: a run has not ended."""
     conversation = tx.conversations.get_state(agent_id, conversation_seq).conversation
     agent = tx.agents.get(agent_id)
     line = _now(tx, agent, conversation) if step is None else _at_step(tx, agent, conversation, step)
@@ -181,7 +181,7 @@ def _blocks_at(
 
 
 def _is_of_later_run(tx: Tx, version: BlockVersion, run: Run) -> bool:
-    """Return whether a run of the agent wrote a version that began behind this one."""
+    """Return whether a version was written by a run of the agent that began after this one."""
     author = version.author
     if author.run_id in (None, run.id) or author.agent_id != run.key.agent_id:
         return False
@@ -192,8 +192,8 @@ def _is_of_later_run(tx: Tx, version: BlockVersion, run: Run) -> bool:
 
 
 def rows_of(tx: Tx, moment: Moment, from_seq: int) -> Sequence[Message]:
-    """Return the messages that were in view at a moment, from one on, as they are shown now: without what was removed
-    since, also those that are out of view now."""
+    """Return the messages in view at a moment, from one on, as they are shown now: without what was removed since, but
+    including those that have left the view."""
     rows = tx.messages.list(
         moment.agent_id,
         conversation_seq=moment.conversation_seq,

@@ -90,7 +90,7 @@ def _number_in(form: Mapping[str, str]) -> int:
 
 
 def _left(made: Restored | Clone) -> str:
-    """What is not as it was, as sentences behind another one."""
+    """Return sentences about what could not be restored."""
     return "".join(f" {one[0].upper()}{one[1:]}." for one in made.left)
 
 

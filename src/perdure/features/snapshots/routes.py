@@ -29,8 +29,7 @@ class SnapshotShape(
         "agent_id number reason note step_id conversation_id waits moment.model moment.upto_seq created_by created_at"
     ),
 ):
-    """An exact state of an agent that is kept. `waits`: calls of tools wait for an answer in it; `upto_seq`: the number
-    of its last message."""
+    """A kept state of an agent. `waits`: tool calls wait for an answer; `upto_seq`: number of its last message."""
 
 
 class RestoredShape(WireShape, of=Restored, fields="agent_id conversation_id undo hidden"):

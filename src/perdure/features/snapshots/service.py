@@ -35,7 +35,8 @@ class AsyncSnapshots(AsyncPart):
         note: str = "",
         author: Author | None = None,
     ) -> Snapshot:
-        """Keep the agent, with one conversation (default: its first), as it is now, or as a step left them.
+        """Take a snapshot of the agent and one conversation (default: its first), as they are now or as a step left
+        them. Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended.
 
         Raises: NotFound, InvalidInput; ConversationBusy: a run goes on, so there is no state of now.
         """
@@ -47,8 +48,7 @@ class AsyncSnapshots(AsyncPart):
 
     @reads
     def list(self, tx: Tx, *, limit: int = 50, before: int | None = None) -> Sequence[Snapshot]:
-        """The snapshots, newest first; `before` is the number of the last one of the page before. Raises: NotFound,
-        InvalidInput."""
+        """The snapshots, newest first, before the number `before`. Raises: NotFound, InvalidInput."""
         check_limit(limit)
         check_number("before", before)
         tx.agents.model(self._id)
@@ -89,6 +89,7 @@ class AsyncSnapshots(AsyncPart):
         inputs, by = self._ports.inputs(), author or outside()
 
         def unit(tx: Tx) -> Restored:
+            """Restore the agent in one transaction."""
             tx.agents.lock(self._id)
             tx.agents.model(self._id)
             if [number, step, document].count(None) != 2:

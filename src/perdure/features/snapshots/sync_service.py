@@ -28,15 +28,15 @@ class Snapshots(Part):
         note: str = "",
         author: Author | None = None,
     ) -> Snapshot:
-        """Keep the agent, with one conversation (default: its first), as it is now, or as a step left them.
+        """Take a snapshot of the agent and one conversation (default: its first), as they are now or as a step left
+        them. Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended.
 
         Raises: NotFound, InvalidInput; ConversationBusy: a run goes on, so there is no state of now.
         """
         return self._portal.run(self._inner.make(step=step, conversation=conversation, note=note, author=author))
 
     def list(self, *, limit: int = 50, before: int | None = None) -> Sequence[Snapshot]:
-        """The snapshots, newest first; `before` is the number of the last one of the page before. Raises: NotFound,
-        InvalidInput."""
+        """The snapshots, newest first, before the number `before`. Raises: NotFound, InvalidInput."""
         return self._portal.run(self._inner.list(limit=limit, before=before))
 
     def get(self, number: int) -> Snapshot:

@@ -87,8 +87,8 @@ def restore(tx: Tx, moment: Moment, inputs: UnitInputs, *, author: Author, share
 
 
 def moment_of_copy(tx: Tx, moment: Moment, conversation_seq: int, ids: NewIds) -> Moment:
-    """Return a moment as one of an agent that has its rows under these ids, and one of its conversations. What the
-    agent has beside blocks counts as shown."""
+    """Return a moment for a copy of the agent, whose rows have these new ids, and for one of its conversations.
+    Everything beside blocks counts as shown."""
     conversation = tx.conversations.get_by_seq(ids.target, conversation_seq)
     memory = read_memory(tx, tx.conversations.get_state(ids.target, conversation_seq)).versions
     seen = {ids.blocks[key]: version for key, version in moment.seen.items() if key in ids.blocks}
@@ -314,8 +314,8 @@ def _copy_prefix(work: _Work, before: Prefix, conversation: Conversation, revisi
 
 
 def _is_outdated(work: _Work, prefix: Prefix) -> bool:
-    """Return whether a text was forgotten, or a message in view or behind a summary changed, since a prefix was made:
-    it may say what is not to be said again."""
+    """Return whether a prefix may repeat what must not be said again: since it was made, a text was forgotten, or a
+    message in view or behind a summary has changed."""
     if any(forgotten_at >= prefix.created_at for _, forgotten_at in work.forgotten):
         return True
     nodes = work.tx.nodes.list_by_seqs(prefix.agent_id, prefix.conversation_seq, prefix.nodes)

@@ -33,8 +33,7 @@ class BlockAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedRequest:
-    """A request that waits behind another one: its messages, as `encode_drafts` writes them, and its options, by the
-    names of `RunOptions`."""
+    """A request waiting behind a run: its messages as of `encode_drafts`, its options as of `RunOptions`."""
 
     run_id: str
     waiting_input: str
@@ -168,6 +167,6 @@ class SnapshotDocument:
 
 
 def hash_of(document: Mapping[str, Any]) -> str:
-    """Return the hash of a snapshot as one object: of all that it holds but the hash itself."""
+    """Return the hash of a snapshot document, without its own hash field."""
     content = {name: value for name, value in document.items() if name != HASH}
     return f"sha256:{hashlib.sha256(sorted_json(content).encode('utf-8', 'surrogatepass')).hexdigest()}"

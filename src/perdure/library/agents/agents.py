@@ -63,8 +63,7 @@ Changes = AgentChanges | Callable[[Agent], AgentChanges]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belongings:
-    """New blocks, tools, folders, identities and secrets of an agent. Each is the whole new set; None leaves the
-    current one.
+    """New blocks, tools, folders, identities and secrets, each as a whole set; None leaves the current ones.
 
     Args:
         secrets: name -> value; an empty value leaves a secret that is there as it is.
@@ -136,6 +135,7 @@ class AllAgents(AsyncPart):
         tokens = [tokens_of(draft, ports.counter, None) for draft in appended]
 
         def create(tx: Tx) -> Agent:
+            """Create the agent with its belongings."""
             agent = create_agent(
                 tx,
                 replace(new, name=name_for(tx, new.name, same_name), timezone=new.timezone or ports.settings.timezone),
@@ -175,7 +175,7 @@ class AllAgents(AsyncPart):
         return (await self._in_effect([await self._ports.store.read(_resolve_agent, name_or_id)]))[0]
 
     async def find_last_used(self) -> Agent | None:
-        """The agent with the newest run, else the newest agent; None when there is none."""
+        """The agent with the newest run, else the newest agent; None: there are no agents."""
         agent = await self._ports.store.read(lambda tx: tx.agents.find_latest())
         return None if agent is None else (await self._in_effect([agent]))[0]
 
@@ -252,6 +252,7 @@ class AsyncAgentRecord(AsyncAgentPart):
         await _check_engine(self._ports, resolved.get("settings"))
 
         def update(tx: Tx) -> Agent:
+            """Change the agent's fields. Raises: NameInvalid, AlreadyExists: the new name."""
             tx.agents.lock(self.id)
             before = tx.agents.get(self.id)
             fields = changes(before) if callable(changes) else changes
@@ -269,8 +270,7 @@ class AsyncAgentRecord(AsyncAgentPart):
         return in_effect(await delete(self._ports, update), self._app.models)  # a companion may go
 
     async def discard(self) -> Agent:
-        """Take the agent out of the lists and let no schedule wake it, and return it; `restore` brings it back as it
-        was. Raises: NotFound."""
+        """Hide the agent, stop its schedules, and return it; `restore` undoes it. Raises: NotFound."""
         return await self.edit(lambda agent: {"hidden": True, "tags": (*_without_discarded(agent), DISCARDED)})
 
     async def restore(self) -> Agent:
@@ -280,8 +280,7 @@ class AsyncAgentRecord(AsyncAgentPart):
         )
 
     async def delete(self) -> None:
-        """Remove an agent with its whole history, and its companion; its blocks and archives stay. Raises:
-        InvalidInput, NotFound."""
+        """Delete an agent with history and companion; blocks and archives stay. Raises: InvalidInput, NotFound."""
         check_text("agent_id", self.id)
         ended: Sequence[Conversation] = ()
         if "conversation_end" in self._ports.hooks.points:
@@ -350,7 +349,7 @@ def _set_companion(
 
 
 def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongings, *, at: datetime) -> None:
-    """Give an agent the things in `belongings`, and no others of their kinds; kinds that are None are left as they are.
+    """Attach the things in `belongings` to an agent and detach others of their kinds; a kind that is None stays.
     Raises: NotFound, AlreadyExists, FeatureMissing."""
     if (tool_ids := belongings.tool_ids) is not None:
         wanted = {tx.tools.get(tool_id).spec.name for tool_id in tool_ids}

@@ -74,6 +74,7 @@ class AsyncArchives(AsyncPart):
         archive_id, now = ArchiveId(ports.ids.new("archive")), ports.clock.now()
 
         def find_or_create(tx: Tx) -> ArchiveInfo:
+            """Return the oldest archive of this name, or a new one."""
             tx.archives.lock_names()
             found = tx.archives.list(name=name, limit=1)
             return found[0] if found else units.create_archive(tx, archive_id, {"name": name}, at=now)
@@ -231,8 +232,7 @@ class AsyncArchiveById(AsyncPassages):
 
     @writes
     def change_named(self, tx: Tx, name: Sequence[str], change: Callable[[Passage], PassageChanges]) -> None:
-        """Change the passage of this name, if there is one, by what a function makes of it, called in the same
-        transaction. Raises: InvalidInput."""
+        """Change the passage of this name, if any, by `change`, in one transaction. Raises: InvalidInput."""
         for id_ in _find_named(tx, self.id, name):
             passage = tx.passages.get(id_)
             update_passage(tx, passage, change(passage), at=self._ports.clock.now())
@@ -361,13 +361,12 @@ def _resolve_archive(tx: Tx, name_or_id: str) -> ArchiveInfo:
 
 
 def _named_passage(archive_id: ArchiveId, name: Sequence[str]) -> PassageId:
-    """The id that the passage of this name has in an archive."""
+    """Return the id of the passage with this name in an archive, which is derived from the name."""
     return PassageId(derived_id("passage", archive_id, *name))
 
 
 def _find_named(tx: Tx, archive_id: ArchiveId, name: Sequence[str]) -> Sequence[PassageId]:
-    """The id of the passage of this name, if there is one, and of those that older versions stored under another form
-    of the name: a passage keeps its id, because other things name it."""
+    """Return the ids under which this and older versions store the passage of this name, as far as they exist."""
     forms = (name_form(name), name, [unicodedata.normalize("NFD", part) for part in name])
     ids = dict.fromkeys(_named_passage(archive_id, form) for form in forms)
     found = tx.passages.find_places(list(ids))

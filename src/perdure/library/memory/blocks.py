@@ -51,8 +51,7 @@ class BlockFields(TypedDict, total=False):
 
 
 class AsyncBlocks(AsyncPart):
-    """All blocks of the store, by id: for those that several agents share. `author` is who changes one, for its
-    history."""
+    """All blocks of the store, by id, for shared ones. `author`: who changes one, for its history."""
 
     async def create(
         self,
@@ -124,6 +123,7 @@ class AsyncBlocks(AsyncPart):
         check_text("block_id", block_id)
 
         def unit(tx: Tx) -> None:
+            """Delete the block, and note that its agents' memory changed."""
             tell_agents(tx, "blocks", block_id)
             tx.blocks.delete(block_id)
 
@@ -192,8 +192,7 @@ class AsyncAgentBlocks(AsyncPart):
     def replace_line(
         self, tx: Tx, label: str, line: int | str, text: str | None, *, author: Author | None = None
     ) -> Block:
-        """Replace a line of a block by a text, or with None remove it, and return the block; the agent's `undo` takes
-        it back.
+        """Replace a line of a block, or with None remove it; return the block; `undo` takes it back.
 
         Args:
             line: its number from 1, or what it says.
@@ -237,8 +236,8 @@ class AsyncAgentBlocks(AsyncPart):
         return unified_diff(before, after)
 
     async def restore(self, label: str, version: int, *, author: Author | None = None) -> Block:
-        """Give a block the value of an earlier version, as a new version, and return it. Raises: BlockNotFound,
-        NotFound, BlockLimitExceeded."""
+        """Give a block an earlier version's value, as a new version. Raises: BlockNotFound, NotFound,
+        BlockLimitExceeded."""
         check_number("version", version)
         by = author or outside()
         return await self._write(
@@ -328,7 +327,7 @@ def _find_block(tx: Tx, agent_id: AgentId, label: str) -> Block:
 
 
 def _find_line(block: Block, lines: Sequence[str], line: int | str) -> int:
-    """The place from 0 of a line of a block, given by its number from 1 or by what it says. Raises: InvalidInput."""
+    """Return the index of a block's line, given by its number from 1 or its text. Raises: InvalidInput."""
     if isinstance(line, str):
         places = [place for place, one in enumerate(lines) if one.strip() == line.strip()]
         if len(places) != 1:

@@ -48,8 +48,7 @@ T = TypeVar("T")
 
 
 class PassageConditions(TypedDict, total=False):
-    """Which passages of an archive: those with any or all of these tags, a time from `since` up to `until`, and one of
-    these states."""
+    """Which passages: with any or all of these tags, a time from `since` until `until`, one of these states."""
 
     tags: Sequence[str]
     tag_match: TagMatch
@@ -105,8 +104,7 @@ class AsyncPassages(AsyncPart):
 
     @writes
     def restore_passage(self, tx: Tx, passage_id: PassageId) -> Passage:
-        """Have a faded or archived passage recalled and found again; return it. Raises: NotFound, also for another
-        owner's."""
+        """Make a faded or archived passage active again; return it. Raises: NotFound, also for another owner's."""
         return restore_passage(tx, self._own(tx, passage_id), at=self._ports.clock.now())
 
     @writes
@@ -159,14 +157,14 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         return sum(len(tx.passages.seqs(one.id, where=where)) for one in tx.archives.list_by_agent(self.id))
 
     async def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
-        """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it; `undo` takes it
-        back.
+        """Change `text`, `tags`, `metadata`, `source` or `occurred_at`; return it; `undo` takes it back.
 
         Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
         """
         fields, now = changes_in_utc(changes), self._ports.clock.now()
 
         def write(tx: Tx) -> Passage:
+            """Change the passage, and record the correction."""
             before = self._own(tx, passage_id)
             after = update_passage(tx, before, fields, at=now)
             if after != before:
@@ -193,6 +191,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         now, new = self._ports.clock.now(), from_outside(new)
 
         def write(tx: Tx) -> tuple[Passage, Correction]:
+            """Insert the passage, and record the correction."""
             passage = self._insert(tx, new, at=now)
             what, item = f"new passage: {new.text}", passage_item(None, passage)
             return passage, record(tx, self.id, "passage", what, [item], at=now)
@@ -206,7 +205,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         return insert_passage(tx, archive.id, new, ids=self._ports.ids, at=at)
 
     async def _write(self, unit: Callable[[Tx], T]) -> T:
-        """What a unit returns that changes the agent's memory; readers in the background are told that it changed."""
+        """Run a unit that changes the agent's memory, notify background readers, and return the result."""
         done = await self._ports.store.write(unit)
         self._ports.unread.note((self.id, 0))
         return done
@@ -223,6 +222,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         now = self._ports.clock.now()
 
         def edit(tx: Tx, before: Passage) -> CorrectionItem:
+            """Change the passage; return the item of the correction."""
             after = changes_in_utc(changes(before) if callable(changes) else changes)
             return passage_item(before, update_passage(tx, before, after, at=now))
 
@@ -233,6 +233,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         now = self._ports.clock.now()
 
         def delete(tx: Tx, passage: Passage) -> CorrectionItem:
+            """Delete the passage; return the item of the correction."""
             delete_passage(tx, passage, at=now)
             return passage_item(passage, None)
 
@@ -244,6 +245,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         now = self._ports.clock.now()
 
         def put(tx: Tx, passage: Passage) -> CorrectionItem:
+            """Add the tag; return the item of the correction."""
             tags = tuple(dict.fromkeys((*passage.tags, tag)))
             return passage_item(passage, update_passage(tx, passage, {"tags": tags}, at=now))
 
@@ -252,11 +254,11 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
     async def _correct_passages(
         self, ids: Sequence[PassageId], correct: Callable[[Tx, Passage], CorrectionItem], verb: str = ""
     ) -> Correction:
-        """Change each of these passages by `correct`, in one transaction and as one correction, whose text begins with
-        `verb`. Raises: NotFound."""
+        """Change passages by `correct`, as one correction, whose text begins with `verb`. Raises: NotFound."""
         now = self._ports.clock.now()
 
         def write(tx: Tx) -> Correction:
+            """Change the passages, and record one correction."""
             passages = [self._own(tx, passage_id) for passage_id in dict.fromkeys(ids)]
             what = f"passage: {passages[0].text}" if len(passages) == 1 else f"{len(passages)} passages"
             return record(tx, self.id, "passage", f"{verb}{what}", [correct(tx, one) for one in passages], at=now)

@@ -277,8 +277,8 @@ def _archives_to_search(
 def _agents_to_search(
     tx: Tx, agent_id: AgentId | None, conversation_id: str | None
 ) -> tuple[Sequence[Agent], int | None]:
-    """(agents, number of the conversation): one agent if it or a conversation is given, else those used last. None: all
-    conversations. Raises: NotFound, InvalidInput."""
+    """Return (agents, number of the conversation): the agent, if it or a conversation is given, else those used last;
+    None: all conversations. Raises: NotFound, InvalidInput."""
     seq: int | None = None
     if conversation_id is not None:
         first = conversation_id == "default"

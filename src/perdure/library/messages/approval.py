@@ -108,8 +108,7 @@ class AsyncApproval(AsyncRequests):
     async def deny(
         self, call_id: str | None = None, *, reason: str | None = None, conversation: ConversationId | None = None
     ) -> Reply | None:
-        """Deny a pending call, by default all that wait for a person; the model sees the reason. Otherwise as
-        `approve`."""
+        """Deny a pending call (default: all that wait for a person) with a reason. Else as `approve`."""
         if reason is not None:
             check_text("reason", reason)
         calls = await self._calls_to_decide(call_id, conversation)
@@ -194,7 +193,7 @@ class AsyncApproval(AsyncRequests):
     def find_decisions(
         self, tx: Tx, conversation: ConversationId | None = None, call_id: str | None = None
     ) -> Sequence[str]:
-        """The ids of answered calls: this one; with None those that a person decided last, if nothing came after."""
+        """The ids of calls that a person decided: this one, if it is; for None the last ones, if nothing followed."""
         return find_decisions(tx, find_conversation(tx, self.id, conversation), call_id)
 
     @reads
@@ -262,8 +261,7 @@ class AsyncApproval(AsyncRequests):
     async def _reply_to(
         self, accepted: Accepted, tools: ClientTools | None, conversation: ConversationId | None
     ) -> Reply:
-        """The reply of the last run, after running the functions that each run waits for. Raises: RunFailed,
-        StoreError."""
+        """The reply of the last run, after running functions that runs wait for. Raises: RunFailed, StoreError."""
         while True:
             try:
                 reply = await self.reply_to(accepted)
@@ -281,8 +279,7 @@ class AsyncApproval(AsyncRequests):
     async def _follow(
         self, accepted: Accepted, tools: ClientTools | None, conversation: ConversationId | None
     ) -> AsyncIterator[StoredEvent | Delta]:
-        """The events of the run, then those of each run that continues with the results of functions. Raises:
-        StoreError."""
+        """The events of the run, and of runs that continue with functions' results. Raises: StoreError."""
         following: Accepted | None = accepted
         while following is not None:
             accepted, following = following, None

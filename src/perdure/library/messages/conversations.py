@@ -42,8 +42,7 @@ OPENING_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class WholeConversation:
-    """A conversation, the ids of the messages in its view, oldest first (see `ids_in_view`), and of the blocks that it
-    has in place of its agent's."""
+    """A conversation, the ids of messages in its view (see `ids_in_view`), and of blocks of its own."""
 
     conversation: Conversation
     message_ids: Sequence[MessageId]
@@ -51,8 +50,7 @@ class WholeConversation:
 
 
 class AsyncConversations(AsyncAgentPart):
-    """The conversations of an agent, or of all; `AsyncAgent` has these methods. Where `conversation` is None, the
-    agent's first is meant."""
+    """The conversations of an agent, or of all, inherited by `AsyncAgent`. `conversation=None` is the first one."""
 
     async def new_conversation(
         self, *, summary: str | None = None, isolated_blocks: Sequence[str] = ()
@@ -86,6 +84,7 @@ class AsyncConversations(AsyncAgentPart):
         conversation_id, inputs = ConversationId(self._ports.ids.new("conversation")), self._ports.inputs()
 
         def create(tx: Tx) -> WholeConversation:
+            """Create the conversation, with its own copies of the isolated blocks."""
             conversation = tx.conversations.add(
                 self.id, conversation_id, at=inputs.now, summary=summary, settings=settings, hidden=hidden
             )
@@ -109,6 +108,7 @@ class AsyncConversations(AsyncAgentPart):
         new = NewAgent(name="Ephemeral conversation", model=model, system=system, tools=(), hidden=True)
 
         def create(tx: Tx) -> WholeConversation:
+            """Create the hidden agent and its conversation."""
             agent = create_agent(tx, new, ids=self._ports.ids, author=author or outside(), at=inputs.now)
             conversation = tx.conversations.add(
                 agent.id, conversation_id, at=inputs.now, summary=summary, settings=settings, hidden=True
@@ -147,8 +147,7 @@ class AsyncConversations(AsyncAgentPart):
         return [(one, "" if one.summary else _opening_of(tx, one)) for one in found]
 
     async def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
-        """A conversation of this agent; by default its first. Raises: InvalidInput; NotFound, also for another
-        agent's."""
+        """A conversation of this agent (default: its first). Raises: InvalidInput; NotFound, also for another's."""
         return await self._ports.store.read(find_conversation, self._agent_id, conversation)
 
     @reads
@@ -196,6 +195,7 @@ class AsyncConversations(AsyncAgentPart):
         changes = await self._resolved(changes)
 
         def update(tx: Tx) -> WholeConversation:
+            """Change the fields of the conversation."""
             found = find_conversation(tx, self._agent_id, conversation)
             return _load_states(tx, [update_conversation(tx, found.id, changes, at=now)])[0]
 
@@ -209,8 +209,7 @@ class AsyncConversations(AsyncAgentPart):
         return {**changes, "model": await ModelHandles(self._app).resolve(handle, self._agent_id)}
 
     async def delete_conversation(self, conversation: ConversationId | None, *, author: Author | None = None) -> None:
-        """Take a conversation, and what was said in it, out of every list, search and view; its rows stay in the log
-        until the agent is deleted.
+        """Remove a conversation from lists, searches and views; its rows stay until the agent is deleted.
 
         Raises: NotFound, also for another agent's; InvalidInput: it is the agent's first, which can be `reset`;
         ConversationBusy: a run has not ended.

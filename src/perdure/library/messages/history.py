@@ -86,8 +86,7 @@ class AsyncHistory(AsyncRequests):
 
     @reads
     def message(self, tx: Tx, message_id: MessageId) -> Message:
-        """The message of this id, also a conversation's system message; a result with the others of its batch. Raises:
-        NotFound."""
+        """The message of this id, also a system message; a result with all of its batch. Raises: NotFound."""
         inputs = self._ports.inputs()
         agent_id, seq = tx.messages.place(message_id)
         # System messages have numbers of their own, below 0.
@@ -132,6 +131,7 @@ class AsyncHistory(AsyncRequests):
         inputs, by = self._ports.inputs(), author or outside()
 
         def change(tx: Tx) -> Message:
+            """Change the message or result, and record the correction."""
             is_row = tx.messages.place(message_id)[1] >= 0  # not a conversation's system message
             row_id = find_result(tx, message_id, call_id) if call_id is not None and is_row else message_id
             before = [tx.messages.get(row_id)] if is_row else []
@@ -159,8 +159,7 @@ class AsyncHistory(AsyncRequests):
         source: str = "",
         progress: Callable[[int], None] = lambda done: None,
     ) -> ImportResult:
-        """Put history that took place elsewhere at the end of a conversation (default: the agent's first), in the order
-        given.
+        """Put history from elsewhere at the end of a conversation (default: the first), in the order given.
 
         It is found by its own times. What the model's window has no room for is out of its view at once, behind
         summaries, and opened from there as anything else; no model is asked.

@@ -110,11 +110,11 @@ class History:
 
 
 def list_shown(history: History, page: HistoryPage, show: Show[T]) -> Sequence[T]:
-    """What `show` makes of the messages of a page, as one list; a message is not split over two pages. A batch of
-    results is one message, at the place of its first row. Raises: NotFound: the list has no such message."""
+    """Return `show(message)` for the messages of a page, joined to one list; a message is not split over two pages. A
+    batch of results is one message, at the index of its first row. Raises: NotFound: the list has no such message."""
 
     def scan(after: Place | None, before: Place | None, *, newest_first: bool) -> list[tuple[Place, Sequence[T]]]:
-        """(place, what is shown) of the first messages between two places of which anything is shown."""
+        """Return (index, shown parts) of the first messages between two indexes that show anything."""
         found: list[tuple[Place, Sequence[T]]] = []
         scanned = 0
         # An empty page says that the list has ended, so the first that is shown is looked for however far it is.
@@ -171,7 +171,7 @@ def _show(message: Message, whole: Mapping[Batch, Message], show: Show[T]) -> Se
 
 
 def _load_batches(tx: Tx, page: Sequence[Message]) -> dict[Batch, Message]:
-    """Batch -> all of its rows as one message, for each batch of results of which a page holds rows."""
+    """Return batch -> all its rows as one message, for each batch of results with rows on a page."""
     conversations: dict[tuple[AgentId, int], list[Message]] = {}
     for message in page:
         conversations.setdefault((message.agent_id, message.conversation_seq), []).append(message)
@@ -238,8 +238,7 @@ class ImportResult:
 
 
 def check_messages(messages: Any, *, limit_chars: int) -> list[ImportedMessage]:
-    """The messages as `ImportedMessage`s, all of them checked. Raises: InvalidInput, naming the first that can't be
-    used by its place from 0."""
+    """The messages as `ImportedMessage`s, checked. Raises: InvalidInput, with the index of the first unusable one."""
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise InvalidInput(f"messages is {messages!r:.80}: give a list of (role, name, text, occurred_at)")
     checked = []

@@ -69,15 +69,14 @@ class Reply:
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
-        """The calls that the run stopped at: they wait for a person (`awaits` is "approval") or for this program
-        ("client")."""
+        """The calls at which the run stopped: for a person (`awaits` is "approval") or this program ("client")."""
         if self.stop_reason != "requires_approval":
             return ()
         return tuple(one.call for one in open_calls_in(self.messages) if one.waits)
 
     @classmethod
     def of(cls, events: list[StoredEvent]) -> Reply:
-        """The reply that a whole run's events tell; the last one is its end."""
+        """Build the reply from the events of a whole run, of which the last is its end."""
         end = events[-1].event
         assert isinstance(end, RunEnded)
         messages: list[Message] = []
@@ -102,8 +101,7 @@ class Reply:
 
 
 def add_accepted(error: StoreError, run_id: RunId) -> StoreError:
-    """A copy of an error, whose text adds that the message was stored before it, as this run: a caller that sends it
-    again would say it twice."""
+    """A copy of an error whose text adds that the message is stored, as this run: it must not be sent again."""
     what, _, _ = str(error).partition(", then send again")  # good advice only for what was not written
     again = type(error).__new__(type(error))
     again.__dict__.update(error.__dict__)

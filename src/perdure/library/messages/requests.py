@@ -51,6 +51,7 @@ async def fetch_images(
     found = dict(zip(links, await asyncio.gather(*map(app.fetch_image, links)), strict=True))
 
     def with_pictures(parts: Sequence[T]) -> tuple[T | Image, ...]:
+        """Return the parts with the pictures that were fetched."""
         return tuple(found[part] if isinstance(part, ImageLink) else part for part in parts)
 
     messages = [replace(message, parts=with_pictures(message.parts)) for message in messages]
@@ -63,8 +64,7 @@ async def fetch_images(
 
 
 class AsyncRequests(AsyncAgentPart):
-    """What is sent to an agent as messages and answers, each request with the name of its agent; `AsyncAgent` has these
-    methods."""
+    """Messages and answers sent to agents, each with its agent's name; `AsyncAgent` has these methods."""
 
     async def send_request(self, request: RunRequest) -> Accepted:
         """The run that answers these messages, or goes on with these answers; from here on it is durable.
@@ -74,8 +74,9 @@ class AsyncRequests(AsyncAgentPart):
         return await self._app.runner.accept(await self.prepare(request))
 
     async def prepare(self, request: RunRequest) -> RunRequest:
-        """The request as the engine accepts it: a new run with its messages, pictures in place of links, the handle of
-        its model, and calls in place of the messages that hold them.
+        """Prepare a request for the engine: with a new run for its messages, pictures in place of links, the handle of
+        its model, and call ids in place of message ids. Raises: InvalidInput, TooMany, ToolError, NotFound,
+        AnswerInvalid, ModelNotFound, StoreError.
 
         Raises: InvalidInput, TooMany, ToolError, NotFound, AnswerInvalid, ModelNotFound, StoreError.
         """
@@ -122,8 +123,7 @@ class AsyncRequests(AsyncAgentPart):
 
 
 async def prepare_batch(app: App, parts: Sequence[RunRequest]) -> Sequence[RunRequest]:
-    """The requests of a batch, each as `AsyncRequests.prepare` returns it. Raises: RequestRefused, which names the
-    request by its place; StoreError."""
+    """Prepare a batch's requests. Raises: RequestRefused, with the request's index; StoreError."""
     requests: list[RunRequest] = []
     for place, part in enumerate(parts):
         with named_request(place):

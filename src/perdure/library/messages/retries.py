@@ -25,7 +25,7 @@ _AFTER_STOP = "The last answer was stopped before its end. Answer the last messa
 
 @dataclass(frozen=True, slots=True)
 class WaitingRun:
-    """A run of a conversation that has not ended, and its messages as long as they wait behind another run."""
+    """A run of a conversation that has not ended, and its messages, if they wait behind another run."""
 
     run: Run
     drafts: Sequence[Draft] = ()
@@ -76,6 +76,7 @@ class AsyncRetries(AsyncRequests, AsyncConversations):
         `send_request`."""
 
         def read(tx: Tx) -> tuple[Run, Sequence[Message]]:
+            """Return the first run for the message, and what the user said."""
             run = _find_first_try(tx, find_run(tx, run_id, self._agent_id))
             return run, [one for one in list_run_messages(tx, run) if one.role == "user"]
 
@@ -96,7 +97,7 @@ class AsyncRetries(AsyncRequests, AsyncConversations):
 
 
 def _find_first_try(tx: Tx, run: Run) -> Run:
-    """The run whose message a run answers: of one that was tried again, the first one."""
+    """Return the run that first tried to answer the message of this run."""
     said = list_run_messages(tx, run)
     while said and said[0].name == TRY_AGAIN and said[0].role == "system":
         place, first = run.conversation_seq, said[0].seq

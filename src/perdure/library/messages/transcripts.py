@@ -75,8 +75,7 @@ class AsyncTranscripts(AsyncAgentPart):
 
 
 def _broken_runs(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> dict[MessageId, Run]:
-    """Id of the last message of a run -> the run, of those that failed or were stopped, for the runs of these messages,
-    which are newest first."""
+    """Id of its last message -> each failed or stopped run among those of these messages, newest first."""
     last: dict[RunKey, MessageId] = {}
     for message in messages:
         if message.run_seq is not None:

@@ -16,7 +16,7 @@ from perdure.core.text.forms import name_form as name_form
 
 
 def outside(otherwise: str = DEFAULT_USER) -> Author:
-    """The author of a change that no agent makes: the user of the current request, else its key, else `otherwise`."""
+    """Return the author of a change that no agent makes: the current request's user, else its key, else `otherwise`."""
     principal = current_principal.get()
     return Author(kind="user", id=principal.user_id or principal.key_id or otherwise)
 
@@ -116,8 +116,8 @@ class Page:
         return found[::-1] if self.from_end else found
 
     def select_shown(self, shown: Iterable[Sequence[T]], *, id_of: Callable[[T], str]) -> list[T]:
-        """The items of this page. `shown` has the items of each message, oldest first; those of one message count as
-        one, and stand on one page. Raises: NotFound, as `select`."""
+        """Return the items of this page. `shown`: one list of items for each message, oldest first; the items of a
+        message are not split over pages. Raises: NotFound, as `select`."""
         groups = self.select(list(filter(None, shown)), kind="message", id_of=lambda group: id_of(group[0]))
         return [one for group in groups for one in (group if self.ascending else reversed(group))]
 

@@ -30,7 +30,8 @@ class HasStore(Protocol):
     """What runs units of work."""
 
     @property
-    def _store(self) -> Store: ...
+    def _store(self) -> Store:
+        """The store to run transactions in."""
 
 
 class AsyncPart:
@@ -84,6 +85,7 @@ def _in_transaction(
     """The coroutine function of `reads` or `writes`, with the unit's name, docstring, and signature without `tx`."""
 
     async def run(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the method's unit in a transaction of the store."""
         # The store's threads have contexts of their own, and units ask who sent the request.
         context, store = contextvars.copy_context(), self._store
         transact = store.read if kind == "read" else store.write
@@ -130,8 +132,7 @@ def find_message(tx: Tx, message_id: MessageId) -> Message:
 
 
 def list_run_messages(tx: Tx, run: Run) -> Sequence[Message]:
-    """The messages of a run, those of the caller and those of a conversation that was reset included; none of a deleted
-    conversation."""
+    """The messages of a run, the caller's and reset ones included; none of a deleted conversation."""
     try:
         tx.conversations.get(run.conversation_id)
     except NotFound:

@@ -37,8 +37,7 @@ class ModelHandles(AsyncPart):
         return handle is None or handle.startswith("letta/") or handle.rpartition("/")[2] == "letta-free"
 
     async def resolve(self, handle: str | None, agent_id: AgentId | None = None) -> str:
-        """The handle here of the model that a client names; None: the default one. A server of local models is asked
-        before one is refused.
+        """The handle here of a client's model name; None: the default. Local servers are asked before refusing.
 
         Args:
             agent_id: an agent that keeps the model it has, whatever can be reached: clients send back what they were
@@ -134,6 +133,7 @@ class AllProviders(AsyncPart):
             changed = seal_provider(whole, fields.api_key or key, cipher)
 
         def put(tx: Tx) -> ModelProvider | None:
+            """Store the changed provider; None: it has changed meanwhile."""
             if tx.providers.get(provider_id) != before:
                 return None
             tx.providers.put(changed)
@@ -235,6 +235,7 @@ class AllProviders(AsyncPart):
         synced_at: datetime = self._ports.clock.now()
 
         def store(tx: Tx) -> ModelProvider:
+            """Note when the models were listed."""
             synced = replace(tx.providers.get(provider.id), synced_at=synced_at)
             tx.providers.put(synced)
             return synced

@@ -84,6 +84,7 @@ class Jobs(AsyncPart):
         return the batch as it is then. Raises: NotFound."""
 
         def read(tx: Tx) -> Sequence[Run]:
+            """Return the runs that are still to stop."""
             tx.batches.get(batch_id)
             runs = tx.runs.page(RunFilter(batch_id=batch_id), limit=RUNS_MAX)
             return [run for run in runs if not run.ended or run.stop_reason == "requires_approval"]
@@ -127,10 +128,10 @@ class Jobs(AsyncPart):
         return await (self.cancel_batch(job.id) if isinstance(job, Batch) else AsyncRuns(self._app).cancel(job.id))
 
     async def delete(self, job_id: str) -> Job:
-        """Delete a job, and return it: a run is hidden, the runs of a batch stay. Raises: NotFound; Conflict: it has
-        not ended."""
+        """Delete a job and return it; a run is hidden, a batch's runs stay. Raises: NotFound; Conflict: unfinished."""
 
         def delete(tx: Tx) -> Batch | None:
+            """Delete the batch and return it; None: the id is a run's. Raises: Conflict: it has not ended."""
             batch = tx.batches.find(BatchId(job_id))
             if batch is not None:
                 if not batch.ended:
@@ -142,7 +143,7 @@ class Jobs(AsyncPart):
 
 
 def _find(tx: Tx, job_id: str, *, deleted: bool = False) -> Job:
-    """The job of this id; with `deleted` also one that no list has any more. Raises: NotFound."""
+    """Return the job with this id; with `deleted` also a deleted one. Raises: NotFound."""
     batch = tx.batches.find(BatchId(job_id), deleted=deleted)
     if batch is not None:
         return batch

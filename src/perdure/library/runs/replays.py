@@ -33,7 +33,7 @@ class ReplayAnswer:
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text of the answer."""
         return text_of(self.parts)
 
     @property
@@ -198,7 +198,7 @@ def _load_recorded(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> tuple[Age
 
 
 def _match_calls(old: Sequence[Part], new: tuple[Part, ...], *, is_last: bool) -> tuple[tuple[Part, ...], str]:
-    """(new answer, in which a call equal to one of the old answer has its id, so that the recorded result fits; why the
+    """Return (the new answer, with calls equal to old ones under the old ids so that recorded results fit; why the
     replay ends here, empty: it goes on). `is_last`: the run made no further request."""
     recorded = [part for part in old if isinstance(part, ToolCall)]
     loops = {call.name: call.loop_arguments for call in recorded}

@@ -51,6 +51,7 @@ class AsyncRuns(AsyncReplays):
         """A page of runs. Raises: NotFound: the page begins at no run of these agents."""
 
         def cursor(run_id: str | None) -> Run | None:
+            """Return the run that the page begins after. Raises: NotFound."""
             run = None if run_id is None else tx.runs.get(RunId(run_id), hidden=True)
             if run is not None and where.agent_ids and run.key.agent_id not in where.agent_ids:
                 raise NotFound("run", run.id)
@@ -97,6 +98,7 @@ class AsyncRuns(AsyncReplays):
         """
 
         def read(tx: Tx) -> Sequence[Run]:
+            """Return the runs to stop."""
             if self._agent_id is not None and (whole_agent or run_ids is not None):
                 tx.agents.model(self._agent_id)
                 if run_ids is not None:
@@ -116,8 +118,8 @@ class AsyncRuns(AsyncReplays):
         run_id: RunId | None = None,
         idempotency_key: str | None = None,
     ) -> Run | None:
-        """The run of a conversation with this id, or else this key, or else the one that has not ended; None: there is
-        none. Raises: InvalidInput; NotFound: the conversation has no run of this id."""
+        """The run of a conversation with this id, else with this key, else the unfinished one; None: there is none.
+        Raises: InvalidInput; NotFound: the conversation has no run of this id."""
         found = find_conversation(tx, self._agent_id, conversation)
         if run_id is not None:
             run = tx.runs.get(run_id)
@@ -136,6 +138,7 @@ class AsyncRuns(AsyncReplays):
         reset included; what it makes of one message is not split. Raises: NotFound."""
 
         def read(tx: Tx) -> Sequence[T]:
+            """Return the page of what is shown of the run's messages."""
             run = tx.runs.get(run_id)
             shown = (show(run, message) for message in join_batches(list_run_messages(tx, run)))
             return page.select_shown(shown, id_of=id_of)
@@ -175,8 +178,7 @@ class AsyncRuns(AsyncReplays):
 
     @reads
     def tools_of_run(self, tx: Tx, run_id: RunId) -> tuple[Run, Sequence[ToolId]]:
-        """The run, and the tools whose results it holds, each once; a tool that is deleted has no id. Raises:
-        NotFound."""
+        """The run, and the tools whose results it has, once each; deleted tools have no id. Raises: NotFound."""
         run = tx.runs.get(run_id)
         names = dict.fromkeys(result.name for message in list_run_messages(tx, run) for result in message.results)
         tools = [tx.tools.find_by_name(name) for name in names]
@@ -193,8 +195,8 @@ class AsyncRuns(AsyncReplays):
 
 
 def _list_unended(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> Sequence[Run]:
-    """The runs of an agent, or of one of its conversations, that have not ended, newest first; then those that have
-    stopped at calls which wait for an answer."""
+    """Return the unfinished runs of an agent, or of one of its conversations, newest first; then those that stopped at
+    calls which wait for an answer."""
     where = RunFilter(agent_ids=(agent_id,), conversation_seq=conversation_seq, statuses=("queued", "running"))
     stopped = [
         tx.runs.get_by_key(RunKey(agent_id, conversation.pending_run_seq))

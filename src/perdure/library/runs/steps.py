@@ -167,8 +167,7 @@ class AsyncSteps(AsyncAgentPart):
         return preview(tx, tx.conversations.get_agent(self._id, found.seq), found, inputs)
 
     def leaving_next(self, next_request: Preview) -> Sequence[Message] | None:
-        """The messages in view that leave it at the next compaction, oldest first; None: the agent has a context engine
-        of somebody else, which is asked only then."""
+        """The messages that leave at the next compaction, oldest first; None: a third-party engine decides then."""
         used = self._ports.inputs().engines.of(next_request.agent)
         if used.is_foreign:
             return None
@@ -184,6 +183,7 @@ class AsyncSteps(AsyncAgentPart):
         """A page of the steps of all agents. Raises: NotFound: the page begins at no such step."""
 
         def cursor(step_id: str | None) -> Step | None:
+            """Return the step that the page begins after. Raises: NotFound."""
             step = None if step_id is None else load_with_run(tx, StepId(step_id))[1]
             if step is not None and where.agent_id not in (None, step.agent_id):
                 raise NotFound("step", step.id)
@@ -199,7 +199,7 @@ class AsyncSteps(AsyncAgentPart):
     def put_feedback(
         self, tx: Tx, step_id: StepId, feedback: Feedback | None, *, tags: Sequence[str] | None = None
     ) -> StepOfRun:
-        """Replace a person's opinion of the step; None takes it back. Tags that are None stay. Raises: NotFound,
+        """Replace a person's opinion of the step, with None remove it; also tags, if given. Raises: NotFound,
         TooMany."""
         run, step = load_with_run(tx, step_id)
         kept = step.tags if tags is None else as_tags(tags)

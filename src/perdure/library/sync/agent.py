@@ -85,8 +85,7 @@ class Agent(AgentById):
         return self._inner.name
 
     def update(self, **changes: Unpack[AgentChanges]) -> Agent:
-        """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old
-        values.
+        """Change fields, from the next model call on, and return the agent; this object keeps its old values.
 
         Args:
             changes: `name`, `model` (pinned; None: the default), `follows_default`, `system` (None: Perdure's own

@@ -248,8 +248,7 @@ class Perdure(StoreFeatures):
         return self._portal.run(self._inner.recall(query, agent=agent, archives=archives, timezone=timezone, **options))
 
     def delete_agent(self, agent_id: AgentId) -> None:
-        """Remove an agent with its whole history, and its companion. Its blocks and archives stay: others may share
-        them.
+        """Delete an agent with history and companion. Blocks and archives, which may be shared, stay.
 
         Raises: NotFound.
         """

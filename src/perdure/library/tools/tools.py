@@ -250,8 +250,7 @@ class AsyncAgentTools(AsyncPart):
         return _load_states(tx, tx.tools.list_by_agent(self._id))
 
     async def attach(self, tool: str | Callable[..., Any]) -> Tool:
-        """Give the agent a tool: the one of a name or id, or a Python function, which runs in this process. Attaching
-        twice is no error.
+        """Attach a tool by name or id, or a Python function, which runs in this process. Twice is no error.
 
         Raises: NotFound, naming those there are; InvalidInput: the function can't be a tool; AlreadyExists: another
             kind of tool has its name.
@@ -259,6 +258,7 @@ class AsyncAgentTools(AsyncPart):
         (name_or_id,) = await AsyncTools(self._app).load([tool])
 
         def attach(tx: Tx) -> Tool:
+            """Attach the tool and return it. Raises: NotFound."""
             tx.agents.model(self._id)
             tool = _resolve_tool(tx, name_or_id)
             tx.tools.attach(self._id, tool.spec.name)
@@ -285,6 +285,7 @@ class AsyncAgentTools(AsyncPart):
         check_text("a tool's name or id", name_or_id)
 
         def find(tx: Tx) -> ToolState:
+            """Return the agent's tool with this name or id. Raises: NotFound."""
             tx.agents.model(self._id)
             states = _load_states(tx, tx.tools.list_by_agent(self._id))
             for state in states:

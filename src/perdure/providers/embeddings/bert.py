@@ -50,8 +50,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Bert:
-    """An encoder's weights. `words`: a row for each word piece; `places`: a row for each place in a text, with that of
-    the only segment added."""
+    """An encoder's weights: `words`, a row per word piece; `places`, a row per position, the only segment's added."""
 
     words: Array
     places: Array

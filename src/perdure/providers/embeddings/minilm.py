@@ -80,8 +80,7 @@ class MiniLM:
     async def embed_with_words(
         self, texts: Sequence[str], *, purpose: EmbedPurpose = "document"
     ) -> tuple[npt.NDArray[np.float32], list[npt.NDArray[np.float32]]]:
-        """See `WordEmbedder`; words are pieces of the first window, of documents those that say something. Raises:
-        ModelRequestRefused."""
+        """See `WordEmbedder`; words are the first window's pieces, without stop words. Raises: ModelRequestRefused."""
         import numpy as np
 
         from perdure.providers.embeddings.vectors import unit_rows

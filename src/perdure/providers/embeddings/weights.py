@@ -51,8 +51,7 @@ class WeightsFolder:
 
 
 def find_installed() -> Path | None:
-    """The weights' folder of the installed package, which is not imported: it would ask for torch. None: there is
-    none."""
+    """Return the installed package's weights folder or None; importing the package would load torch."""
     try:
         spec = importlib.util.find_spec(PACKAGE)
     except (ImportError, ValueError):

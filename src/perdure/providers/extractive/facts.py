@@ -46,7 +46,7 @@ class BlockFact:
 
     @property
     def line(self) -> str:
-        """The fact as it stands in the block."""
+        """The fact as a line of the block."""
         return f"{self.key}: {self.value}"
 
     @property
@@ -74,8 +74,7 @@ def facts_in(text: str, *, greeted: bool = False) -> tuple[BlockFact, ...]:
 
 
 def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[BlockFact]:
-    """The facts of a sentence that is no question. `greeted`: the text began with a greeting, so "I'm Ada" gives a
-    name."""
+    """The facts of a statement. `greeted`: the text began with a greeting, so "I'm Ada" gives a name."""
     request = _FORM["remembers"].match(sentence.masked)
     if request is not None:
         sentence = sentence.cut(request.end(), len(sentence.masked.rstrip(" ?？")))
@@ -122,8 +121,8 @@ def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iter
 
 
 def _name_of(value: str, *, says_name: bool = False) -> str:
-    """The name that a value begins with; empty: it may be something else. `says_name`: "my name is" came before it, so
-    that one word in lower case is a name, too."""
+    """Return the name at the beginning of a value; empty: it may be something else. `says_name`: it follows "my name
+    is", so one lower-case word is a name too."""
     value = _FORM["signs"].sub("", one_line(value)).strip(" *_\"'“”「」.!?…。！？~")
     if (found := _FORM["name_en"].match(value)) or (
         says_name and (found := re.match(r"(?P<v>[^\W\d_]{2,20})(?P<rest>)$", value))
@@ -162,8 +161,8 @@ def _named_facts(key: str, value: str, *, capitals: bool) -> Iterator[BlockFact]
 
 
 def named(key: str, value: str, *, capitals: bool = True) -> str:
-    """The place, employer or job that a value begins with, without what follows it; empty: it may be something else.
-    `capitals`: the one who wrote it writes capitals, so that a name has one."""
+    """Return the place, employer or job at the beginning of a value; empty: it may be something else. `capitals`: the
+    writer uses capital letters, so a name must have one."""
     value, idioms = one_line(value), phrases()
     if _is_idiom(key, value):
         return ""

@@ -234,7 +234,7 @@ def _relative(clause: Sentence) -> tuple[Statement, int, int] | None:
 
 
 def _about(rest: Sentence) -> Sentence:
-    """Turn what a clause says behind its subject into the first person: "works at Fiat" is "I work at Fiat"."""
+    """Return the rest of a clause after its subject in the first person: "works at Fiat" becomes "I work at Fiat"."""
     body = rest.text.lstrip(" ,，")
     subject = "我" if re.match(f"[{CJK}]", body) else "I "
     text = subject + re.sub(r"^(?:who\s+|she\s+|he\s+|[他她它])", "", body)
@@ -278,7 +278,7 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
 
 
 def _plain_form(text: str) -> tuple[str, Mode]:
-    """Return (a clause as `facts_in` reads it, whether what it says still is so)."""
+    """Return (a clause in the form that `facts_in` reads, whether it is still true)."""
     tried = (_OF_SPEAKER.search(text) is not None, "我" in text)
     for form, plain, mode in _FORMS:
         if not tried["我" in form.pattern]:
@@ -290,8 +290,8 @@ def _plain_form(text: str) -> tuple[str, Mode]:
 
 
 def _without_times(clause: Sentence, now: datetime) -> tuple[str, datetime | None, datetime | None, bool]:
-    """Return a clause without the times that it says, the beginning and end of these, and whether it says that they are
-    a beginning or an end ("since 2019", "until May", "from 2010 to 2015")."""
+    """Return a clause without its times, their beginning and end, and whether these are bounds ("since 2019", "until
+    May", "from 2010 to 2015")."""
     text, start, end, is_stretch = clause.text, None, None, False
     for span in reversed(spans(clause.masked, now=now)):
         words = text[span.first : span.last]

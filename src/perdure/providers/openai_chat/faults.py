@@ -200,8 +200,7 @@ def error_of_connection(error: Exception, target: Target, *, silence_s: float, b
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """The wait that the server asks for, in seconds, at least 0: `retry-after-ms`, or `Retry-After` as seconds or date.
-    None without a valid one."""
+    """Return the wait that the server asks for by `retry-after-ms` or `Retry-After`, in seconds; None: none."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         try:
@@ -240,7 +239,7 @@ def _error(
 
 
 def _kind(status: int, detail: _Detail, target: Target) -> tuple[type[ModelError], str]:
-    """The class of the error, and what to do."""
+    """Return the error class, and what helps."""
     text, words = detail.message, detail.words
     if words & _OVERFLOW_CODES or (status in (400, 413, 422, 500) and _OVERFLOW.search(text)):
         return ModelOverflow, "the request is larger than the model's window: set context_window_tokens to its size"

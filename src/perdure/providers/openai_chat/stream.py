@@ -338,7 +338,7 @@ def _logprob(entry: Any, *, top: bool) -> dict[str, Any] | None:
 
 
 def _count(usage: Any, *names: str) -> int:
-    """The first count above 0 under one of these names; 0 if there is none."""
+    """Return the first count above 0 under one of these names, else 0."""
     for value in map(usage.get, names) if isinstance(usage, dict) else ():
         if isinstance(value, (int, float)) and 1 <= value < 2**53:
             return int(value)
@@ -398,14 +398,14 @@ class SseDecoder:
         return [data for line in lines if (data := self._line(line)) is not None]
 
     def end(self) -> list[str]:
-        """The data of the last event if no empty line ends it; it can be incomplete."""
+        """Return the data of the last event if no empty line ended it; it may be incomplete."""
         last_line = b"".join(self._rest)
         self._rest = []
         events = (self._line(last_line.rstrip(b"\r")), self._line(b""))
         return [data for data in events if data is not None]
 
     def _line(self, line: bytes) -> str | None:
-        """The data of the event if this line ends one."""
+        """Take in a line; return the event's data if the line ends an event."""
         if line.startswith(b":"):
             return None
         if not line:

@@ -77,7 +77,7 @@ class ToolCalls:
         return self._extend(call, name, arguments)
 
     def _find(self, key: int | None, call_id: str, name: str, arguments: str) -> _Call | None:
-        """The call that the fragment belongs to; None if it starts one."""
+        """Return the call that a fragment continues; None: it begins a new one."""
         if key is not None:
             call = next((call for call in reversed(self._calls) if call.key == key), None)
             if call is None and self._calls and not (call_id or name):

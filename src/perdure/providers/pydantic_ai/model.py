@@ -84,8 +84,7 @@ def _takes_client(parameter: inspect.Parameter) -> bool:
 
 
 def _http_client(timeout_s: float, guard: HostGuard | None) -> httpx2.AsyncClient:
-    """A client that can be closed, notes requests and responses in WIRE, and limits the size of answers. With a guard
-    it uses no proxy."""
+    """A closable client that notes traffic in WIRE and limits answers; with a guard it uses no proxy."""
     import httpx2
 
     from perdure.core.incoming.http_answers import bound_body

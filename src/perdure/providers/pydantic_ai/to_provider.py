@@ -125,7 +125,7 @@ class _Writer:
             )
 
     def mark(self) -> None:
-        """Set a cache mark after the last part."""
+        """Put a cache mark after the last part."""
         match self.messages[-1] if self.messages else None:
             case self._pa.ModelRequest(parts=parts):
                 last = parts[-1]
@@ -143,7 +143,7 @@ class _Writer:
         self._add(self._pa.UserPromptPart([*mark, encodable(text)] if mark else encodable(text)))
 
     def _pending_mark(self) -> list[Any]:
-        """The cache mark that the next part begins with, if there is one to set."""
+        """Return the cache mark to put before the next part, if there is one."""
         return [self._pa.CachePoint()] if self._mark_pending else []
 
     def _picture(self, image: Image) -> Any:

@@ -100,7 +100,7 @@ class StreamedAnswer:
         return self._held.pop(delta.index) if begun and begun not in SUSPECT else ()
 
     def _judge(self) -> None:
-        """Set `calls`, those that are run, or `problem`, what is wrong, now that the whole answer is there."""
+        """After the whole answer, set `calls`, those to run, or `problem`, what is wrong with it."""
         scanner, facts = self.scanner, self.facts
         if real := [part for part in self.reply.parts if isinstance(part, ToolCall)]:
             spoken = enumerate(map(self._spoken, real))
@@ -127,8 +127,7 @@ class StreamedAnswer:
             self.problem = facts.no_tool_text(unknown[0]) if unknown else BROKEN if "broken" in kinds else AROUND
 
     def _spoken(self, call: ToolCall) -> ToolCall | None:
-        """A real call as it is run: one of `send_message` loses the calls and envelopes in its message; None: nothing
-        is left of that."""
+        """A call as it is run: `send_message` without calls and envelopes in its text; None: nothing is left."""
         scanner = Scanner(self.facts)
         scanner.read(call.speech or "", final=True)
         if not scanner.sightings:
@@ -188,7 +187,7 @@ class TextCalls(AroundModel):
 
 
 def _text(first: StreamedAnswer, second: StreamedAnswer) -> str:
-    """The words of an answer after both attempts; `second` is `first` if there was only one."""
+    """Return the words of an answer after both attempts; `second` is `first` if there was only one."""
     spoken = (first if second.is_silent else second).scanner
     text = spoken.shown if second.calls and (second.in_text or second.is_silent) else spoken.prose
     if second.is_silent and not second.calls and (added := second.scanner.prose.strip()) not in text:
@@ -199,8 +198,7 @@ def _text(first: StreamedAnswer, second: StreamedAnswer) -> str:
 
 
 def _reply(first: StreamedAnswer, second: StreamedAnswer, text: str) -> ModelReply:
-    """The reply after both attempts, with the tokens of both; the exchange is of the newer one, and says what happened
-    before."""
+    """Return the reply after both attempts, with the tokens of both and the newer exchange, noting the first."""
     reply = second.reply if second.reply.parts else first.reply
     note: dict[str, Any] = {}
     if second.in_text:

@@ -66,8 +66,7 @@ def closing_bracket(text: str, start: int) -> tuple[int, bool]:
 
 
 def read_value(text: str) -> Any:
-    """The value of a JSON text, of one with line breaks in its strings or doubled braces, or of a Python literal; None:
-    it is none of these."""
+    """Return the value of JSON, also with raw line breaks or doubled braces, or of a Python literal; None: neither."""
     if text.startswith("{{") and text.endswith("}}"):
         text = text[1:-1]
     try:
@@ -107,8 +106,8 @@ def calls_in(value: Any, tools: Tools) -> tuple[ToolCall, ...]:
 
 
 def python_calls(text: str, tools: Tools, *, any_name: bool = False) -> tuple[ToolCall, ...] | None:
-    """The calls that a Python expression is, also those in a list or within `print(...)`; empty: the expression is
-    something else. None: the text is no Python. With `any_name` calls of unknown tools count too."""
+    """Return the calls in a Python expression, also inside a list or `print(...)`; empty: there are none. None: it is
+    no Python. With `any_name`, calls of unknown tools count too."""
     tree = _parse(text)
     if tree is None:
         return None
@@ -152,7 +151,7 @@ def _literal(node: ast.expr | None) -> Any:
 
 
 def looks_like_call(text: str) -> str:
-    """The name in a text that begins as a call in JSON and can't be read as one; empty: it does not look like one."""
+    """Return the tool name in a text that begins like a JSON call but can't be read as one; else empty."""
     found = _BROKEN_NAME.search(text)
     return bare_name(found[1]) if found and _BROKEN_ARGUMENTS.search(text) else ""
 
@@ -200,7 +199,7 @@ LISTED_NAMES = 30
 
 @dataclass(frozen=True)
 class RequestFacts:
-    """A request, and what it says about the answer to it."""
+    """A request, and what it tells about how its answer has to be read."""
 
     request: ModelRequest
 
@@ -260,7 +259,7 @@ class RequestFacts:
 
     @cached_property
     def _quotable(self) -> str:
-        """All that was said in the request, by the model too, and what tools and memory say, as `squeeze` leaves it."""
+        """All texts in the request, squeezed as by `squeeze`: what was said, also by the model, tools and memory."""
         said = (one.text for one in self.request.messages)
         # A base prompt may hold an example of a call; what is kept in memory stands behind it.
         memory = _MEMORY.search(self.request.system)
@@ -268,7 +267,7 @@ class RequestFacts:
         return "\n".join(map(squeeze, (system, *said, self.request.tail)))
 
     def is_quoted(self, text: str, *calls: ToolCall) -> bool:
-        """Whether a text, or one of the calls that it is, stands in what the model has read."""
+        """Return whether a text, or one of the calls that it is, was in the model's input."""
         return bool(text and squeeze(text) in self._quotable) or any(quotes(self._quotable, call) for call in calls)
 
     def problem_of(self, call: ToolCall) -> str:
@@ -287,7 +286,7 @@ class RequestFacts:
         return ""
 
     def no_tool_text(self, name: str) -> str:
-        """The text that tells the model that there is no tool of this name, and which there are."""
+        """Return the text for the model that no tool has this name, and which tools there are."""
         choice = self.request.options.tool_choice
         names = sorted(choice if isinstance(choice, tuple) else self.tools)
         return f"There is no tool {name!r} now; there are: {', '.join(names[:LISTED_NAMES]) or 'none'}."

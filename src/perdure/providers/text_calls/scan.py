@@ -125,8 +125,9 @@ class _Span:
     _name: str = ""  # of the call whose arguments come next
 
     def read(self, *, starts_line: bool, is_first: bool) -> None:
-        """Read up to the first thing that is no part of calls and envelopes. `starts_line`: the text begins a line of
-        the answer; `is_first`: no words stand before it. Raises: _Unclear: it depends on what follows."""
+        """Read calls and engine envelopes up to the first other text, and record what was found. `starts_line`: the
+        text begins a line; `is_first`: no words come before it. Raises: _Unclear: it depends on the text that
+        follows."""
         goes_on = True
         while goes_on and self.at < len(self.text):
             self._wait_if(bool(_BEGUN.match(self.text, self.at)))
@@ -147,7 +148,7 @@ class _Span:
             raise _Unclear
 
     def _around(self, is_first: bool) -> bool:
-        """Read a tag, mark, label, fence, or what stands between calls, if `is_first` also at the text's beginning."""
+        """Read a tag, mark, label, fence or separator around calls; with `is_first` also where the text begins."""
         if self.facts.seeks and (named := _NAMED_TAG.match(self.text, self.at)):
             return self._named(bare_name(named[1]), named.end())
         around = _AROUND.match(self.text, self.at)
@@ -208,7 +209,7 @@ class _Span:
         return is_found
 
     def _word(self) -> bool:
-        """Read a Python call or a list of them, or the name of a tool before its arguments; False: there is none."""
+        """Read a Python call, a list of them, or a tool's name before its arguments; return whether there was one."""
         text, tools = self.text, self.facts.sought
         word = _WORD.match(text, self.at)
         if word is None or not self.facts.seeks:
@@ -253,7 +254,7 @@ class _Span:
 
 
 def _unsaid_marks(said: str) -> tuple[str, ...]:
-    """The marks that do not stand in what a person said, and whose opposite, such as `</think>`, does not either."""
+    """Return the marks that no person wrote in the request, nor their counterpart, such as `</think>`."""
     pairs = _THOUGHTS | {end: begin for begin, end in _THOUGHTS.items()}
     return tuple(mark for mark in _MARKS if mark not in said and pairs.get(mark, mark) not in said)
 
@@ -303,7 +304,7 @@ class Scanner:
         return "".join((*self._shown, *self._rest))
 
     def read(self, piece: str = "", *, final: bool = False) -> list[ModelDelta]:
-        """Take a piece of the answer, and return the deltas that are sure to be shown now. `final`: it is the last."""
+        """Take a piece of the answer, and return the deltas that can be shown now. `final`: it is the last piece."""
         starts = range(0, max(1, len(piece)), _PIECE_CHARS)
         pieces: list[ModelDelta] = []
         for start in starts:
@@ -312,7 +313,7 @@ class Scanner:
         return pieces
 
     def _read(self, piece: str, *, final: bool) -> list[ModelDelta]:
-        """As `read`, of a piece that is short enough to be read at once."""
+        """As `read`, for a piece short enough to be read at once."""
         pieces: list[ModelDelta] = []
         self._text += "" if self._ended else piece
         self._all_chars += len(piece)
@@ -398,7 +399,7 @@ class Scanner:
         return [ModelDelta("text", text)] if text else []
 
     def _mark(self, mark: str) -> list[ModelDelta]:
-        """Act on a mark that begins the undecided text; the deltas shown for it, as where it is a plain word."""
+        """Handle a mark at the start of the undecided text; return the deltas if it is an ordinary word."""
         is_begin = mark in _BEGIN and not self._has_words
         is_word = mark in _END and not is_begin and not _BEHIND_END.match(self._text, len(mark))
         if mark in self.facts.heads and not self._has_words:

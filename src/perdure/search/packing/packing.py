@@ -102,8 +102,8 @@ def _key(candidate: Candidate) -> tuple[str, str]:
 
 
 def _merge_equal(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Merge candidates with equal (kind, id) into one, by best score first. The merged one is a hit if one of them is,
-    has the best score and all neighbours."""
+    """Merge candidates with equal (kind, id), and sort by best score. A merged one is a hit if one of them is, and has
+    the best score and all neighbours."""
     best: dict[tuple[str, str], Candidate] = {}
     for each in candidates:
         if not -SCORE_MAX <= each.score <= SCORE_MAX:
@@ -201,8 +201,8 @@ class _Packer:
             room -= spent
 
     def _fill(self, candidates: list[Candidate]) -> None:
-        """Select candidates in their order, whole, but for those that repeat what is selected. Turns come before all
-        else if they all fit: a short history is better than an extract of it."""
+        """Select whole candidates in order, except those that repeat what is selected. If all turns fit they come
+        first, as a short history is better than an extract of it."""
         turns = [each for each in candidates if each.kind == "turn"]
         if sum(map(self._tokens, turns)) <= self.room:
             candidates = turns + [each for each in candidates if each.kind != "turn"]
@@ -278,7 +278,7 @@ class _Packer:
         entry.compared = len(self.masks)
 
     def _add(self, candidate: Candidate, tokens: int, *, at_most: int) -> int:
-        """Select a candidate, or as much as there is room for; return the tokens, 0 without room."""
+        """Select a candidate, or as much of it as fits; return its tokens, 0 if nothing fits."""
         section, _, heading = self.setter.titles(candidate)
         titles = [title for title in (section, heading) if title and title not in self.headings]
         extra = sum(self.counter(line) + 1 for line in titles)
@@ -301,7 +301,7 @@ class _Packer:
         return self.setter.item(each, 100) + "\n"
 
     def _fit(self, candidate: Candidate, room: int, tokens: int) -> PackedPart | None:
-        """Return a candidate of so many tokens, or the part of it that fits the room; None if that is too short."""
+        """Return a candidate of so many tokens, or the part that fits the room; None if that is too short."""
         if tokens <= room:
             return PackedPart(Excerpt(candidate, 0, len(candidate.text)), tokens)
         if room < PART_TOKENS_MIN:

@@ -120,7 +120,7 @@ class Typesetter:
         return "\n".join(self._lines(excerpts)) if excerpts else ""
 
     def _lines(self, excerpts: Sequence[Excerpt]) -> Iterator[str]:
-        """Yield the lines: the header, then sections, headings and items."""
+        """Yield the lines of the text: the header, then sections with headings and items."""
         if not self._in_words:
             yield HEADER
         before: Candidate | None = None
@@ -141,8 +141,8 @@ class Typesetter:
             before, above = candidate, title
 
     def titles(self, candidate: Candidate) -> tuple[str, str, str]:
-        """Return the heading of a candidate's section, and the line above a document's passages, or above the turns of
-        one day: without, and with the name of the conversation, for where there are several. Empty: none."""
+        """Return the heading of a candidate's section, and the line above its document or day: without and with the
+        name of the conversation, for one or several conversations. Empty: none."""
         key = candidate.kind, candidate.id
         titles = self._titles.get(key)
         if titles is None:
@@ -166,8 +166,7 @@ class Typesetter:
         return title, title
 
     def item(self, each: Excerpt, number: int) -> str:
-        """Render one piece. Lines after the first are indented, so that no text can imitate a heading or another
-        piece."""
+        """Render one excerpt, later lines indented, so that no text can imitate a heading or excerpt."""
         key = each.candidate.kind, each.candidate.id, each.first, each.last
         text = self._items.get(key)
         if text is None:
@@ -175,7 +174,7 @@ class Typesetter:
         return f"-{text}" if self._in_words else f"[{number}]{text}"
 
     def _item(self, each: Excerpt) -> str:
-        """Render one piece without the sign before it."""
+        """Render one excerpt without its bullet or number."""
         candidate, in_words = each.candidate, self._in_words
         at = candidate.occurred_at and local(candidate.occurred_at, self._home)
         if candidate.kind == "block":
@@ -214,7 +213,7 @@ def _gap(before: Candidate, after: Candidate) -> bool:
 
 
 def _line_numbers(each: Excerpt) -> str:
-    """Return the file's line numbers of an excerpt: exact if the text has one line for each line of the file."""
+    """Return the numbers of an excerpt's lines in its file; they are exact if its text keeps the file's lines."""
     candidate = each.candidate
     if candidate.lines is None:
         return ""
@@ -324,7 +323,7 @@ def _sentences(text: str, begin: int, end: int, chars: int) -> tuple[int, int]:
 
 
 def _after(text: str, first: int, latest: int) -> int:
-    """Return the first beginning of a line, a sentence or else a word from `first` to `latest`."""
+    """Return the first start of a line, a sentence or else a word in [first, latest]."""
     for boundary in (_BOUNDARY, _SPACE):
         if match := boundary.search(text, first - 1, latest):
             return match.end()
@@ -332,8 +331,7 @@ def _after(text: str, first: int, latest: int) -> int:
 
 
 def _before(text: str, earliest: int, last: int) -> int:
-    """Return the last end of a line, a sentence or else a word from `earliest` to `last`. The character before
-    `earliest` may be such an end."""
+    """Return the last end of a line, sentence or else word in [earliest, last], one before `earliest` included."""
     for boundary in (_BOUNDARY, _SPACE):
         end = None
         for match in boundary.finditer(text, max(earliest - 1, last - 2_000), last):

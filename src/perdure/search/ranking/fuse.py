@@ -225,8 +225,9 @@ def _best_first(score: Column, seq: Column) -> tuple[Column, Column]:
 
 
 def _ceilings(plain: Column, score: Column, relevant: Column) -> Column:
-    """Return (n) the highest score of each row: one without a match of its own stays below the matches that it is not
-    above by its `plain` score, which is the score without its length.
+    """Return (n) the highest score allowed for each row: one without a match of its own stays below the matches that
+    its `plain` score (without length) does not exceed. In a store of few messages every row is a neighbour, and the
+    longest would come first. On LoCoMo this costs 0.1 R@10 without vectors and nothing
 
     In a store of a few messages every row is a neighbour, and the longest one would come first. On LoCoMo this
     costs 0.1 R@10 without vectors and nothing with them; no length at all for such rows costs 0.2.
@@ -299,8 +300,8 @@ def _newest(
 
 
 def _are_alike(words: Sequence[str], others: Sequence[str]) -> bool:
-    """Return whether one of two texts is the other with a few words more, in its order, and none of these is a number,
-    a sign or a denial. "Ann owes Ben" and "Ben owes Ann", "enable it" and "disable it" are two memories."""
+    """Return whether one of two texts is the other plus a few words, in its order, none of which is a number, a sign or
+    a denial. "Ann owes Ben" and "Ben owes Ann", "enable it" and "disable it" are different."""
     small, large = sorted((words, others), key=len)
     shared = set(small)
     if len(shared) < ALIKE * len(shared | set(large)) or len(small) < ALIKE * len(large):

@@ -145,7 +145,7 @@ class LogColumns:
 
     def columns(self, at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float32]]:
         """Return (spot (m), occurred_at (m), traits (4, m)) of the rows at these indexes. Index -1 stands for a tool
-        result. It is in no session, so it gets a negative session of its own, and no time."""
+        result, which has no time and a negative session number of its own."""
         if not len(at) or np.minimum.reduce(at) >= 0:
             return self.spot.take(at), self.occurred_at.take(at), self.traits.take(at, axis=1)
         known = at >= 0

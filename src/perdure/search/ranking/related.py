@@ -41,8 +41,7 @@ def related_query(query: Query) -> Query:
 
 
 def related_degrees(related: Related, texts: Sequence[str]) -> Column:
-    """Return (clauses, texts) the largest degree of a clause's related words at the beginning of each text; 0 without
-    one."""
+    """(clauses, texts) the largest degree of a clause's related words at the beginning of each text; 0 without one."""
     degrees = [[0] * len(texts) for _ in related]
     rows_of: dict[bytes, list[tuple[list[int], int]]] = {}
     for row, words in zip(degrees, related, strict=True):

@@ -70,8 +70,7 @@ def count_differing(
     out: npt.NDArray[np.uint16],
     buffers: Buffers,
 ) -> npt.NDArray[np.uint16]:
-    """Count the bits that differ from `signs` in each row, into `out`. `words`: the signs of all rows, an array for
-    each word."""
+    """Count the bits that differ from `signs` in each row, into `out`. `words`: an array of signs per word."""
     size = len(out)
     differs, total, bits = buffers.differs[:size], buffers.sum[:size], buffers.bits[:size]
     out[:] = 0

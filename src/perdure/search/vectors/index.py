@@ -117,7 +117,8 @@ class _Snapshot:
 
 
 class VectorIndexes:
-    """A cache of matrices, one for each scope that was searched lately. Several threads may use it.
+    """A thread-safe cache of vector matrices, one for each scope that was searched lately. Together they take at most
+    `max_bytes`; a larger one is kept alone.
 
     Together they take at most `max_bytes`; one that is larger is kept alone.
     """
@@ -316,8 +317,8 @@ class _Search:
         return dead
 
     def _rescore(self, at: npt.NDArray[np.int64]) -> tuple[IntArray, FloatArray]:
-        """Score the best of these rows by their stored vectors. The rows with the best estimates come first. More
-        follow while one of them may still belong to the best ten, by the error of the estimates so far."""
+        """Score rows by their stored vectors, those with the best estimates first, until no other row can be among the
+        best ten, by the error of the estimates so far."""
         if self._rows.form == "halves":
             return self._rows.score_rows(self._query, at)
         estimated = self._rows.estimate(self._query, at)

@@ -79,7 +79,7 @@ class RowSegment:
         return segment
 
     def take(self, at: int, other: RowSegment, kept: slice | npt.NDArray[np.int64], size: int) -> None:
-        """Copy the rows `kept` of another segment, `size` of them, to place `at`."""
+        """Copy the rows `kept` of another segment, `size` of them, to position `at`."""
         to = slice(at, at + size)
         self.seqs[to], self.versions[to] = other.seqs[kept], other.versions[kept]
         if self.floats is not None and other.floats is not None:
@@ -306,8 +306,7 @@ class VectorRows:
         )
 
     def estimate(self, query: FloatArray, rows: npt.NDArray[Any]) -> FloatArray:
-        """Return the query's product with the signs of these rows. It follows the score more closely than the number of
-        differing signs does."""
+        """Return the query's product with the rows' signs, closer to the score than counting different signs."""
         out = np.empty(len(rows), np.float32)
         for segment, picked, at in self._group_by_segment(rows):
             words = np.ascontiguousarray(_present(segment.signs)[:, at].T)

@@ -67,7 +67,7 @@ class Gate:
         return self._has_no_hosts and not self.needs_key
 
     def callback(self, url: str | None) -> Callback | None:
-        """A callback to this address, which may be as private as any that a client names; None: there is none."""
+        """Return a callback to this address, checked as any address that a client gives; None: no address."""
         return None if url is None else Callback(url=url, private=self.allows_private)
 
     async def admit(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:

@@ -98,7 +98,7 @@ class DashboardSessions:
         return self._cookie(self._key, self.now) if hmac.compare_digest(given, self._key.encode()) else None
 
     async def find(self, cookies: bytes) -> Principal | None:
-        """Who the `Cookie` header of a request stands for; None: it holds no valid session. Raises: StoreError."""
+        """Return who the `Cookie` header of a request stands for; None: it has no valid session. Raises: StoreError."""
         try:
             morsel = SimpleCookie(cookies.decode("latin-1")).get(COOKIE)
         except CookieError:

@@ -136,8 +136,7 @@ async def retrieve(agent_id: AgentIdIn, library: Library) -> WireAgent:
 
 @router.patch("/v1/agents/{agent_id}")
 async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) -> WireAgent:
-    """Change the fields that the body has; `tool_ids` and `block_ids` are whole new sets, `tags` and `metadata` new
-    values."""
+    """Change the fields in the body; `tool_ids` and `block_ids` are whole sets, `tags` and `metadata` new values."""
     agent = library.agent_of(agent_id)
     body.check_supported((await agent.state()).message_ids if body.message_ids else ())
     models, handle = library.handles, body.model_handle

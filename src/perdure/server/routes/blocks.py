@@ -61,8 +61,7 @@ async def retrieve_of_agent(agent_id: AgentIdIn, block_label: str, library: Libr
 async def update_of_agent(
     agent_id: AgentIdIn, block_label: str, body: BlockChanges, library: Library, request: Request
 ) -> WireBlock:
-    """Change the agent's block of this label, for all agents that share it. A key of the scope `user` may change the
-    value only."""
+    """Change the agent's block of this label, also where it is shared. The scope `user` may change only the value."""
     if others := sorted(body.model_fields_set - {"value"}):
         require_scope(request, "builder", what=f"changing {', '.join(others)} of a block")
     return WireBlock.make(await library.agent_of(agent_id).blocks.edit(block_label, body.changes))

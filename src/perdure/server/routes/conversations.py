@@ -122,8 +122,7 @@ async def update(
     library: Library,
     agent_id: AgentIdIn | None = None,
 ) -> wire.WireConversation:
-    """Change texts about a conversation, what it has in place of its agent's, or whether it is archived. It takes
-    messages either way."""
+    """Change a conversation's texts, its own settings, or whether it is archived; it takes messages either way."""
     body.check_supported()
     agent, named = await find_in_path(library, conversation_id, agent_id or body.agent_id)
     return wire.WireConversation.make(await agent.change_conversation(named, body.changes()))
@@ -168,8 +167,7 @@ async def cancel(conversation_id: ConversationPath, found: Found) -> Json[dict[s
 async def compact(
     conversation_id: ConversationPath, library: Library, body: wire.CompactIn | None = None
 ) -> wire.WireCompaction:
-    """Take messages out of view behind a summary, and answer with it. 400 if no message is in view, 409 while a run has
-    not ended."""
+    """Move messages out of view behind a summary; answer with it. 400: none is in view; 409: a run has not ended."""
     body = body or wire.CompactIn()
     agent, named = await find_in_path(library, conversation_id, body.agent_id)
     return wire.WireCompaction.make(await agent.compact_view(named, body.settings))
@@ -197,8 +195,7 @@ async def recompile(
 async def resume(
     conversation_id: ConversationPath, library: Library, request: Request, body: ResumeRequest | None = None
 ) -> StreamingResponse:
-    """Continue the stream of a background run of the conversation, after the chunk that the body names. 400 if there is
-    none."""
+    """Continue the stream of a conversation's background run after the body's chunk. 400 if there is none."""
     body = body or ResumeRequest()
     agent, named = await find_in_path(library, conversation_id, body.agent_id)
     run = await agent.find_resumable(

@@ -26,8 +26,7 @@ WIRE_VERSION = "0.16.8"
 @router.head("/v1/health/", include_in_schema=False)
 @router.get("/v1/health/")
 async def health() -> Health:
-    """Answer while the process runs; `version` is that of the API, `perdure` that of the server. Nothing else is
-    checked."""
+    """Answer while the process runs; `version` is the API's, `perdure` the server's. Nothing else is checked."""
     return {"version": WIRE_VERSION, "status": "ok", "perdure": VERSION}
 
 

@@ -156,8 +156,7 @@ async def cancel_batch(library: Library, batch_id: JobIdIn) -> Job:
 async def list_jobs(
     library: Library, page: _Page, active: bool = False, source_id: FolderIdIn | None = None
 ) -> list[Job]:
-    """List batches, and the runs of all agents as jobs; `active` ones have not ended. Reading a file is no job here, so
-    a folder has none."""
+    """List batches, and all agents' runs, as jobs; `active`: unfinished. Reading a file is no job here."""
     jobs = [] if source_id is not None else await library.jobs.list(page, active=active)
     return [job_shape(job) for job in jobs]
 
@@ -182,6 +181,5 @@ async def cancel_job(library: Library, job_id: JobIdIn) -> Job:
 
 @router.delete("/v1/jobs/{job_id}", deprecated=True)
 async def delete_job(library: Library, job_id: JobIdIn) -> Job:
-    """Delete a batch or run that has ended, and answer with it as a job. Its messages stay in the history, and a
-    batch's runs stay."""
+    """Delete an ended batch or run; answer with it as a job. Its messages stay, and a batch's runs."""
     return job_shape(await library.jobs.delete(job_id))

@@ -288,7 +288,6 @@ def cancelled_answer(runs: Sequence[Run]) -> Json[Any]:
 
 @router.patch("/v1/agents/{agent_id}/reset-messages")
 async def reset_messages(library: Library, agent_id: AgentIdIn, body: ResetRequest | None = None) -> WireAgent:
-    """Take the messages of all conversations of the agent out of view, and answer with the agent. 409 while a run has
-    not ended."""
+    """Take all conversations' messages out of view; answer with the agent. 409 while a run has not ended."""
     await library.agent_of(agent_id).reset()
     return await agent_answer(library, agent_id)

@@ -258,8 +258,7 @@ async def retrieve_step_metrics(library: Library, step_id: StepIdIn) -> wire.Ste
 @router.get("/v1/telemetry/{step_id}", include_in_schema=False)  # where clients before 1.0 ask for it
 @router.get("/v1/steps/{step_id}/trace")
 async def retrieve_trace(library: Library, step_id: StepIdIn) -> wire.Trace:
-    """Get the request of this step (address and options; the messages are in the log) and its answer. 404 for a model
-    without a provider."""
+    """Get a step's request (without messages, which are in the log) and answer. 404: the model has no provider."""
     run, step, exchange = await library.steps.trace_of_step(step_id)
     if exchange is None:
         raise NotFound("trace", step_id, hint=f"{step.model} sent nothing over a wire, or the step has not ended")

@@ -36,8 +36,7 @@ class LocalConfig(WireRequest):
     language: str | None = None
 
     def settings(self) -> dict[str, Any]:
-        """The settings to store. Raises: NotSupported: they are of a hosted sandbox, or have requirements, which belong
-        to each tool here."""
+        """The settings to store. Raises: NotSupported: a hosted sandbox, or requirements, which tools have here."""
         if self.non_null(*_OF_OTHERS):
             raise NotSupported(HOSTED)
         if self.pip_requirements:

@@ -229,8 +229,7 @@ async def search_messages(body: MessageSearch, library: Library) -> Json[list[Fo
 
 @router.post("/v1/agents/{agent_id}/recall")
 async def recall_of_agent(agent_id: ids.AgentIdIn, body: AgentRecallIn, library: Library) -> WireRecalled:
-    """Recall the best of the agent's blocks, passages and messages for a query, within a budget of tokens. It changes
-    nothing."""
+    """Recall the best of the agent's memory and messages for a query, within a budget of tokens."""
     return await _recall(library, {**dict(body), "agent_id": agent_id})
 
 

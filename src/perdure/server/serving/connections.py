@@ -108,8 +108,7 @@ class Connections:
         self._waiting.pop(connection, None)
 
     def drain(self) -> None:
-        """Keep no connection for a next request from now on: close those that are idle, and each other one after its
-        answer, which says so."""
+        """From now on close idle connections, and every other one after its answer, which says so."""
         self.is_draining = True
         self.close_overdue()
 
@@ -147,8 +146,7 @@ class _CountingTransport:
 
 
 class Connection(HttpToolsProtocol):
-    """One connection, with limits on a head's bytes, headers and time, a body's time, and an answer's time without
-    progress."""
+    """A connection with limits on head (bytes, headers, time), body (time) and an answer's time without progress."""
 
     def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -173,7 +171,7 @@ class Connection(HttpToolsProtocol):
         self.transport.abort()
 
     def drain(self) -> None:
-        """Close after the answer that is under way, or now if there is none and no request seems to come."""
+        """Close the connection after the answer under way; now, if no request is under way or coming."""
         is_arriving = self._in_head or self._in_body or self.has_unread_request
         if self._is_answering or (not is_arriving and self.loop.time() - self._since_s >= IDLE_S):
             self.shutdown()

@@ -142,6 +142,7 @@ class Guard:
             send = next(filter(None, ERROR_FORM(scope, send)), send)
 
         async def send_and_note(message: Message) -> None:
+            """Send a message of the answer, and note that the answer began."""
             nonlocal started
             started = True
             await send(message)
@@ -177,8 +178,8 @@ class Guard:
                 await (self._page(scope, 500, text) or refusal_answer(500, text))(scope, receive, send)
 
     def _page(self, scope: Scope, status: int, text: str, *, is_form: bool = False) -> Response | None:
-        """The page in place of an error, for a browser that opens an address or, with `is_form`, sends a form; None: a
-        program sent the request, or is to go on elsewhere."""
+        """Return an error page for a browser that opens an address or, with `is_form`, sends a form; None: for a
+        program, or if the request is redirected."""
         request = Request(scope)
         if self._refused_page is None or status < 400 or not (is_form or wants_page(request)):
             return None
@@ -222,6 +223,7 @@ class Guard:
             self._check_body(bodies[0], headers)
 
         async def replay() -> Message:
+            """Return the body that was read, then further messages."""
             if bodies:  # dropped when it is read: the answer may take an hour
                 return {"type": "http.request", "body": bodies.pop(), "more_body": False}
             return await receive()
@@ -297,6 +299,7 @@ class Guard:
         size = int(length[:20]) if length.isdigit() else 0
 
         async def receive_and_count() -> Message:
+            """Receive a part of the body. Raises: FileTooLarge: the parts exceed the limit."""
             nonlocal size
             if size > limit + FORM_BYTES:
                 raise FileTooLarge("of this upload", size=size, limit=limit)
@@ -360,7 +363,7 @@ class Host:
         return match and cls(match["name"].strip("[]").rstrip("."), match["port"])
 
     def is_one_of(self, hosts: Collection[Host], *default_ports: str) -> bool:
-        """Whether it is one of these, which may have a port. `default_ports`: those that clients leave out."""
+        """Whether the host is in the list, whose entries may have a port. `default_ports`: ports that clients omit."""
         ports = default_ports if self.port is None else (self.port,)
         return any(Host(self.name, port) in hosts for port in (None, *ports))
 
@@ -433,7 +436,7 @@ def upload_problem(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def _parts(origin: bytes) -> tuple[str, Host | None]:
-    """(Scheme, host) of an origin; the host is None if the origin is not one of a web page (http, https)."""
+    """Return (scheme, host) of an origin; the host is None if it is not a web page's (http, https)."""
     scheme, _, rest = origin.decode("latin-1").lower().partition("://")
     return scheme, Host.parse(rest) if scheme in DEFAULT_PORTS else None
 

@@ -36,8 +36,7 @@ NO_ROUTE = "none"
 
 
 class Meter:
-    """Counts the requests that pass through, writes a line of the log for each, and continues the trace of a client
-    that sends its trace id.
+    """Counts requests, writes a log line for each, and continues the trace of a client that sends its trace id.
 
     Args:
         log_level: the level of those lines.
@@ -58,6 +57,7 @@ class Meter:
         began, status, streams = time.perf_counter(), 0, False
 
         async def send_and_note(message: Message) -> None:
+            """Send a message of the answer; note its status, and whether it streams."""
             nonlocal status, streams
             if message["type"] == "http.response.start":
                 status = message["status"]

@@ -243,12 +243,13 @@ def build(title: str, version: str, routes: Sequence[BaseRoute], *, has_key: boo
 
 
 def _described(route: Route | APIRoute) -> APIRoute:
-    """A route as the framework can describe it. A plain one of Starlette, which sends messages, gets the parameters
-    that it reads by itself: the ids in its path, an idempotency key, and the body."""
+    """Return a route as FastAPI can describe it: a plain one of Starlette gets the parameters that it reads itself,
+    which are ids in its path, an idempotency key and the body."""
     if isinstance(route, APIRoute):
         return route
 
-    async def endpoint() -> None: ...
+    async def endpoint() -> None:
+        """Stand in for the endpoint; only its parameters are described."""
 
     names: dict[str, Any] = {name: (_PATH_IDS[name], Parameter.empty) for name in route.param_convertors}
     names |= {"key": (Annotated[str | None, _KEY], None), "body": (SendRequest, Parameter.empty)}

@@ -190,7 +190,7 @@ class Supervisor:
                 self._on_end(process.pid)
 
     async def _hear(self, place: int, line: socket.socket) -> None:
-        """Wait until a worker says over its line that it is ready; when all are, call `on_ready` once."""
+        """Wait until a worker reports over its line that it is ready; once all are, call `on_ready`."""
         text = b""
         while not text.endswith(b"\n"):
             part = await asyncio.get_running_loop().sock_recv(line, 65_536)

@@ -38,8 +38,7 @@ class ArchiveChangesIn(WireRequest):
 
 
 class ArchiveIn(ArchiveChangesIn):
-    """A new archive. `embedding` and `embedding_config` are only stored: vectors come from the server's own
-    embedder, if it has one."""
+    """A new archive. `embedding` and `embedding_config` are only stored: the server's own embedder makes vectors."""
 
     name: Filled
     embedding: Name | None = None
@@ -58,8 +57,7 @@ class WireArchive(
     fields="name description organization_id vector_db_provider embedding_config metadata id embedding passage_count",
     unlisted={"organization_id": ORG_ID, "vector_db_provider": "native"},
 ):
-    """An archive. `embedding_config` describes what makes its vectors, null where nothing does; `embedding` is the
-    client's handle."""
+    """An archive. `embedding_config`: what makes its vectors, or null; `embedding`: the client's handle."""
 
     metadata: Object | None = computed(lambda archive: own_metadata(archive.metadata) or None)
     embedding: str | None = computed(lambda archive: _embedding(archive.metadata.get(WIRE_FIELDS, {})))

@@ -107,8 +107,8 @@ class ErrorMessage(
 
 
 class ChunkMaker(ABC, Generic[E]):
-    """Makes the chunks of one stream: of its events, at its end, and where it breaks. `name` names the stream in the
-    log; `owner` names what was deleted, if the stream ends because of that."""
+    """Makes the chunks of one stream: for its events, at its end, and if it breaks. `name`: the stream's name in the
+    log; `owner`: the name of what was deleted, if that ends the stream."""
 
     owner: ClassVar[str] = "the agent or conversation of the run"
     name: str
@@ -183,7 +183,7 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
                 self._end = end
 
     def end(self) -> Iterator[Chunk]:
-        """The last chunks, after all events: a run that is cancelled after it has stopped ends twice."""
+        """Yield the last chunks, after all events, as a run that is cancelled after it stopped ends twice."""
         if self._end is None:
             return
         yield stop_reason(self._end.stop_reason)
@@ -235,11 +235,12 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
                 yield shape
 
     def _rest(self, message: Message, group: wire.PartGroup, preview: _Preview | None, number: int) -> Iterator[Chunk]:
-        """The chunks of a group, numbered from `number`, that deltas left out: usually none; all if there were none."""
+        """Yield the chunks of a group, numbered from `number`, that the deltas lacked: usually none."""
         if not self._display.includes(group.type):
             return
 
         def shape(offset: int = 0) -> dict[str, Any]:
+            """Return the common fields of a chunk of the group."""
             return wire.common_fields(message, group.type, group.index, number + offset if self._numbered else None)
 
         if group.kind in ("calls", "waiting"):
@@ -311,7 +312,7 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
 
 
 def _speech_piece(delta: Delta, preview: _Preview) -> tuple[wire.GroupKey, dict[str, Any]] | None:
-    """The group and the field of a piece of a call that is displayed as a message; None: no text is in it."""
+    """Return group and fields of a chunk for a call shown as a message (`send_message`); None: it has no text."""
     call_id, reader = preview.speeches[delta.index]
     group: wire.GroupKey = ("speech", call_id)
     text = reader.read(delta.text)

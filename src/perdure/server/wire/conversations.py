@@ -141,7 +141,7 @@ def _section(text: str, begin: str, end: str) -> str:
 
 
 def _without(text: str, *sections: str) -> str:
-    """The text without the last occurrence of each section; what stood around one is joined by an empty line."""
+    """Return the text without the last occurrence of each section; the texts around one are joined by an empty line."""
     for section in filter(None, sections):
         before, _, after = text.rpartition(section)
         text = "\n\n".join(filter(None, (before.rstrip(), after.lstrip())))

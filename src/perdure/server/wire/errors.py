@@ -151,8 +151,7 @@ _FINAL_ERRORS: Sequence[tuple[UnionType | type[errors.PerdureError], int, int]] 
 
 
 def failure_answer(failure: Failure, *, run_id: str | None = None, messages: Sequence[Any] = ()) -> Json[Any]:
-    """The answer for a failed run, with the messages that it made before. The message is stored, so clients must not
-    send it again."""
+    """The answer for a failed run, with its messages. The message is stored: clients must not send it again."""
     default = "The model did not answer." if failure.kind.startswith("llm_") else "The run failed."
     status, title = FAILURES.get(failure.kind, (500, default))
     shape: dict[str, Any] = {"type": failure.kind, "message": title, "detail": failure.message}
@@ -200,8 +199,8 @@ async def _os_error(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """Answer an invalid request, with an example of each id that has the wrong form; and one to a literal path, such as
-    `/v1/agents/count`, that only a route with an id in its place has the method for."""
+    """Return the answer to an invalid request, with an example of each id of a wrong form. It is 405 for a literal
+    path, such as `/v1/agents/count`, if only a route with an id there has the method."""
     assert isinstance(error, RequestValidationError)
     found: Sequence[Mapping[str, Any]] = error.errors()
     if any(one["loc"][0] == "path" for one in found) and request.method not in methods_at(request):

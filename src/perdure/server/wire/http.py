@@ -40,16 +40,19 @@ _BUILDING = threading.RLock()  # the document reads every route in a thread
 
 
 class LateRoute(APIRoute):
-    """A route that knows its path and methods, and is built when it is first asked for more: a server is asked for few
-    of its routes, and to build all takes half of its start and a tenth of its memory.
+    """A route that is built at its first request, as building all takes half of the start's time and a tenth of the
+    memory. Its endpoint returns the value to answer in JSON, without the framework's validation, or a response.
 
     Its endpoint returns the value that is answered in JSON, without the framework's validation, or a whole response.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Awaitable[Any]], **options: Any) -> None:
         def build() -> None:
+            """Build the route of the framework."""
+
             @wraps(endpoint)
             async def answer(**arguments: Any) -> Response:
+                """Call the endpoint, and return its value as a response."""
                 value = await endpoint(**arguments)
                 if isinstance(value, Response):
                     return value
@@ -153,6 +156,7 @@ def pages(kind: str, *, limit: int = 50, order: Order = "desc", order_by: Any = 
         order_by: str | None = None,
         ascending: Annotated[bool | None, Query(deprecated=True)] = None,
     ) -> Page:
+        """Return the page that the query's parameters ask for."""
         if order is None:
             order = default_order if ascending is None else "asc" if ascending else "desc"
         return Page(default_limit if limit is None else limit, order == "asc", after, before)
@@ -172,7 +176,7 @@ class Json(Response, Generic[T]):
 
 
 def json_bytes(value: Any) -> bytes:
-    """Compact JSON in UTF-8, on one line. Half a surrogate pair, which has no UTF-8, is escaped."""
+    """Return compact JSON in UTF-8, on one line. A lone surrogate, which has no UTF-8, is escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
     for character, escape in _LINE_ENDS.items():
         text = text.replace(character, escape)

@@ -54,8 +54,7 @@ ANSWER_FIELDS = ("approvals", "tool_returns", "approve")
 
 
 class CallAnswerIn(WireRequest):
-    """The answer to one call: a decision, or the result of a client's tool. `arguments`, which replace the model's own,
-    are Perdure's."""
+    """An answer to a call: a decision, or a client tool's result. `arguments` replace the model's."""
 
     type: Literal["approval", "tool", "tool_return"] | None = None
     tool_call_id: Name
@@ -164,8 +163,8 @@ class MessageIn(WireRequest):
     sender_id: Name | None = None
 
     def new(self, parts: tuple[Text | Image | ImageLink, ...]) -> NewMessage:
-        """The message as the library takes it, with these parts. OpenAI's newer models call the role `developer` that
-        others call `system`."""
+        """The message with these parts, for the library. OpenAI's newer models call `developer` what others call
+        `system`."""
         role = "system" if self.role == "developer" else self.role
         return NewMessage(parts, role, self.name, self.otid, self.sender_id)
 
@@ -263,8 +262,7 @@ class SendRequest(WireRequest):
 
     @property
     def form(self) -> dict[str, Any]:
-        """The fields that say in which form the client gets the messages, if they are not the defaults; those of a
-        stream if it can be resumed."""
+        """The fields that choose the form of the answer's messages, without defaults; resumable streams' too."""
         names = FORM_FIELDS if not self.background else (*FORM_FIELDS, "include_pings")
         sent = self.model_fields_set
         shape = {
@@ -320,8 +318,7 @@ class SendRequest(WireRequest):
         )
 
     def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
-        """The tools that the client runs and the skills that it has, as a run stores them; None: it says nothing of
-        either.
+        """The client's tools and skills as a run stores them; None: the request mentions neither.
 
         Raises: InvalidInput: no tool can be made of one.
         """
@@ -332,8 +329,8 @@ class SendRequest(WireRequest):
         )
 
     def key(self, header: str | None) -> str | None:
-        """The idempotency key: that of the header, or else one of the messages' `otid`s, which a client repeats in
-        further tries. None if a message has none."""
+        """Return the idempotency key: the header's, else the `otid` of the messages, which a client repeats when it
+        tries again; None: a message has none."""
         if header is not None:
             return header
         otids = [item.otid or "" for item in self.messages or ()]

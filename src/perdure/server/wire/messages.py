@@ -125,8 +125,8 @@ class Display:
         return self.use_assistant_message and tool_name == self.tool_name
 
     def previews(self, tool_name: str, loop_arguments: Sequence[str], refused: bool) -> bool:
-        """Whether a stream shows the pieces of a call as they come. With thoughts in it, they are not what the client
-        gets in the end."""
+        """Whether a stream shows a call's pieces as they come; not if they hold thoughts, which the client won't
+        get."""
         return (refused or not self.speaks_by(tool_name)) and THINKING not in loop_arguments
 
     def results(self, message: Message) -> Sequence[ToolResult]:
@@ -275,8 +275,7 @@ def _group_shape(message: Message, group: PartGroup, seq: int | None) -> dict[st
 
 
 def call_shape(call: ToolCall) -> dict[str, str]:
-    """The fields of a call, without the thoughts in it, which are a message of their own. A caller that runs the tool
-    gets the tool's own arguments."""
+    """Return a call's fields, without thoughts, a message of their own. A caller's tool gets its own arguments."""
     if call.awaits == "client":
         arguments = call.own_arguments
     else:
@@ -366,8 +365,7 @@ def reasoning_fields(text: str, signature: str | None = None) -> dict[str, Any]:
 
 
 def common_fields(message: Message, message_type: str, index: int, seq: int | None) -> dict[str, Any]:
-    """The fields that every wire message has. Input keeps the `otid` that its client sent; a request for approval has
-    the message's whole id."""
+    """Return the fields of every wire message. Input keeps its client's `otid`; an approval request the whole id."""
     own = message.id if message_type == "approval_request_message" else otid(message.id, index)
     return FIRST_FIELDS | {
         "id": message.id,

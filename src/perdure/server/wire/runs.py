@@ -147,8 +147,7 @@ class WireStep(
 
 
 def step_shape(one: StepOfRun, facts: WireModelFacts) -> WireStep:
-    """A model call with all fields of the wire; its project is that of the agent, and so is its window, if it recorded
-    none."""
+    """A model call with all wire fields; its project, and its window if unrecorded, are the agent's."""
     settings = one.agent.settings
     return WireStep.make(
         one,
@@ -238,8 +237,7 @@ class RequestUsage(
     fields="message_type completion_tokens prompt_tokens total_tokens step_count run_ids cached_input_tokens"
     " cache_write_tokens reasoning_tokens context_tokens",
 ):
-    """The usage of a request; `context_tokens` are those of its newest model call. Of a group's turn, `run_ids` are the
-    runs of its speakers."""
+    """A request's usage; `context_tokens`: its newest model call's; `run_ids`: the speakers' runs of a group turn."""
 
     message_type: Literal["usage_statistics"] = "usage_statistics"
     step_count: int

@@ -65,8 +65,8 @@ class WireShape(dict[str, Any]):
     def __init_subclass__(
         cls, *, of: Any = None, fields: str = "", unlisted: Mapping[str, Any] = {}, optional: str = "", **others: str
     ) -> None:
-        """`unlisted`: fields that the document leaves out, always the same or, behind all others, `computed`.
-        `optional`: names of those that are left out where they would be null. A subclass adds fields to those of its
+        """Declare the fields. `unlisted`: fields that the document omits: constants or, after all others, `computed`
+        ones. `optional`: names of fields that are omitted where they are null. A subclass adds to the fields of its
         base, and moves those that it names again."""
         body = inspect.get_annotations(cls)
         own = {**cls._paths, **dict(zip(body, body, strict=True)), **others}
@@ -126,11 +126,13 @@ class WireShape(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
+    """A field that is computed from the object of a shape."""
+
     of: Callable[[Any], Any]  # of the value that a shape is made of
 
 
 def computed(of: Callable[[Any], Any]) -> Any:
-    """The default of a field in a shape's body that has `of(value)`, where `value` is what the shape is made of."""
+    """Declare a field of a shape whose value is `of(value)`; `value`: the object the shape is built from."""
     return _Computed(of)
 
 
@@ -140,8 +142,8 @@ def wire_field(name: str, default: Any = None) -> Any:
 
 
 def read(*paths: str, **others: str) -> dict[str, Any]:
-    """Fields for `unlisted` of a shape, each read from a path of attributes such as `run.id`. In `paths` the last name
-    of the path is the field's name; `others` is field -> path."""
+    """Return fields for a shape's `unlisted`, each read from a path of attributes such as `run.id`. A path of `paths`
+    gives its last name to the field; `others`: field -> path."""
     named = {path.rpartition(".")[2]: path for path in paths} | others
     return {name: _Computed(_reader(path, None, stamp)) for name, path in named.items()}
 
@@ -154,13 +156,15 @@ class StampedShape(WireShape, fields="created_by_id last_updated_by_id created_a
 
 
 def _reader(path: str, hint: Any, time: Callable[[Any], str]) -> Callable[[Any], Any]:
-    """A function of a value that reads the attribute at a path, as JSON has it; None behind a None. `hint` is the
-    field's type: of a shape, or a list of shapes, the attribute is made one. `time` turns a datetime into JSON."""
+    """Return a function that reads the attribute at a path of a value as JSON; None if something on the path is None.
+    `hint`: the field's type; for a shape or a list of shapes the attribute is turned into it. `time` turns a datetime
+    into JSON."""
     names = path.split(".")
     kinds = (hint, *get_args(hint))
     shape = next((kind for kind in kinds if inspect.isclass(kind) and issubclass(kind, WireShape)), None)
 
     def read(value: Any) -> Any:
+        """Return the attribute at the path as JSON has it."""
         for name in names:
             if value is None:
                 return None

@@ -249,7 +249,7 @@ def hits_shape(hits: Iterable[tuple[FoundTool, ToolCode | None]]) -> list[WireTo
 
 
 def errors_of(outcome: ToolOutcome) -> list[str]:
-    """What a run by hand wrote to stderr; else why it failed, which clients look for there."""
+    """Return the lines that a tool run by hand wrote to stderr, else why it failed, as clients look for that there."""
     return list(outcome.stderr) or ([outcome.text] if outcome.status == "error" else [])
 
 
@@ -280,13 +280,13 @@ def _own_fields(tool: core.Tool, code: ToolCode | None) -> dict[str, Any]:
 
 
 def _requirement(text: str) -> dict[str, Any]:
-    """A requirement of pip, such as `httpx==1.0`, as the wire writes it; a version is one that is pinned by `==`."""
+    """Return a pip requirement, such as `httpx==1.0`, in the wire's form, with the version if `==` pins it."""
     name, pinned, version = text.partition("==")
     return {"name": name.strip(), "version": version.strip()} if pinned else {"name": text, "version": None}
 
 
 def _text(schema: Mapping[str, Any] | None, name: str) -> str | None:
-    """A text of a schema that has this field beside its parameters; None: it has none."""
+    """Return the text in a field of a tool's schema, beside its parameters; None: there is none."""
     value = None if schema is None or "properties" in schema else schema.get(name)
     return value if isinstance(value, str) else None
 

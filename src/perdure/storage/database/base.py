@@ -50,16 +50,16 @@ class Database(Protocol):
     """The suffix of a select that locks its rows until the transaction ends; empty where no lock is needed."""
 
     def lock(self, table: str, id_: str) -> None:
-        """Lock a row, if there is one, until a transaction that may write ends, in a database with concurrent writers:
-        what is read of the row, and of rows that belong to it, then stays true until it is put back."""
+        """Lock a row, if it exists, until the end of a transaction that may write, in a database with concurrent
+        writers: nobody else changes it, or rows that belong to it, before that."""
 
     def by_index(self, name: str) -> str:
         """The suffix of a table in a statement that makes the database use this index. Without statistics SQLite would
         rather read all rows of the agent or graph, by the first column of the primary key."""
 
     def on_conflict(self, table: str, column: str) -> str:
-        """The beginning of the clause for a row whose key is there already. PostgreSQL goes by the constraint, because
-        a distributed table has a longer key."""
+        """Return the beginning of the clause for a row whose key exists. PostgreSQL needs the constraint's name, as a
+        distributed table has a longer key."""
 
     def is_settled(self, number: int) -> bool:
         """Whether all that this transaction reads of the vectors of scope `number` is committed and of one moment."""
@@ -68,24 +68,24 @@ class Database(Protocol):
         """The condition that a column equals one of many numbers, and its parameter, which has this name."""
 
     def signal(self, topic: str) -> None:
-        """Tell the topic to other processes after the commit, where the database can: its kind, and after spaces what
-        it is about, such as `run agent-1 3`. At most 100 characters, without commas."""
+        """Send a topic to other processes after the commit, if the database can: its kind, a space, and what it is
+        about, such as `run agent-1 3`; at most 100 characters, without commas."""
 
-    def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]: ...
+    def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        """Run a query and return all rows."""
 
     def rows_of_bytes(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         """As `rows`, for columns of many bytes, which are not sent as text."""
 
     def concat(self, column: str, by: str = "") -> str:
-        """The aggregate that joins a column with commas, NULL for no rows. The order is that of `by`, the table's key;
-        without it that of the ordered subquery."""
+        """Return the SQL of an aggregate that joins a column's values with commas (NULL for no rows), in the order of
+        `by`, the table's key, or by default in that of the subquery."""
 
     def concat_bytes(self, column: str, by: str) -> str:
         """The aggregate that concatenates a column of bytes in order of `by`."""
 
     def run(self, sql: str, params: Mapping[str, Any]) -> None:
-        """Run a statement. A store on PostgreSQL sends it with the next one whose result is needed, or with the commit,
-        which then raises its error."""
+        """Run a statement. PostgreSQL gets it with the next query or the commit, which then raises its error."""
 
     def run_counted(self, sql: str, params: Mapping[str, Any]) -> int:
         """Run a statement and return the number of rows it changed."""

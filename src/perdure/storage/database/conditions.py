@@ -46,7 +46,7 @@ class Conditions:
             self.add("1 = 0")
 
     def any_of(self, clause: str, keys: Sequence[tuple[str | int, ...]]) -> None:
-        """Require that a condition holds for one of these keys, whose values stand for its `?`."""
+        """Require that the clause is true for one of these keys, whose values replace its `?`."""
         values = [_stored(value) for key in keys for value in key]
         self.add(f"({' OR '.join([f'({clause})'] * len(keys))})", *values)
 
@@ -86,8 +86,8 @@ class Conditions:
     def page(
         self, columns: Sequence[str], *, ascending: bool, after: Sequence[Any] | None, before: Sequence[Any] | None
     ) -> str:
-        """Require rows behind `after` and in front of `before`, which are values of these columns; return the ORDER BY.
-        With `before` alone it is the reverse order, so that a page ends in front of it."""
+        """Require rows after `after` and before `before`, given as values of these columns, and return the ORDER BY;
+        for `before` alone it is reversed, as the page has to end there."""
         for place, is_behind in ((after, True), (before, False)):
             if place is not None:
                 sign = ">" if ascending is is_behind else "<"

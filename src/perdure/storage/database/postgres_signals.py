@@ -92,6 +92,7 @@ class PostgresSignals:
                     own = connection.info.backend_pid
 
                     def hear(note: psycopg.Notify, own: int = own) -> None:
+                        """Pass on a notification of another process."""
                         if note.pid != own:
                             self._hear(note.payload)
 
@@ -132,7 +133,7 @@ class PostgresSignals:
                     self._hear(note.extra.decode())
 
     def _hear(self, payload: str) -> None:
-        """Tell each hearer the topics of a payload; None where they are too many for one."""
+        """Pass the topics of a payload to each listener; None if there were too many for one payload."""
         topics = payload.split(",")
         is_any = payload == "" or EVERYTHING in topics
         for hear in self._hearers:

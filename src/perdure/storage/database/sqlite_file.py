@@ -31,7 +31,7 @@ OWN_ID_AT, OWN_ID = 68, b"PERD"
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """What a mark file says: the mark, and the inode of the store then; and when it was written."""
+    """The content of a mark file: the mark, the inode of the store then, and when it was written."""
 
     mark: int
     inode: int
@@ -39,7 +39,8 @@ class _Note:
 
 
 class MarkFile:
-    """A file beside the store with its newest mark, which shows on opening whether the store lost commits.
+    """A file beside the store with the mark of its newest commit, by which opening detects that the store lost commits.
+    A mark is a growing time in milliseconds. Errors of writing are ignored.
 
     A mark is the time in milliseconds, and larger than the last one. Errors of writing are ignored.
     """
@@ -115,7 +116,7 @@ def check_mark(path: Path, connection: sqlite3.Connection, least: int) -> None:
 
 
 def forget_mark(path: Path) -> None:
-    """Accept the store at this path as it is, also without commits that it has lost, so that it opens again."""
+    """Accept the store at this path as it is, even if commits were lost, so that it opens again."""
     _mark_path(path).unlink(missing_ok=True)
 
 
@@ -140,7 +141,7 @@ def has_odd_header(path: Path) -> bool:
 
 
 def _load_note(path: Path) -> _Note | None:
-    """The note in the mark file of the store at this path; None: there is none that can be read."""
+    """Return the content of the mark file of the store at this path; None: it is missing or can't be read."""
     try:
         file = _mark_path(path)
         text, _, digest = file.read_bytes()[:MARK_BYTES].strip().rpartition(b" ")
@@ -171,7 +172,7 @@ def _log_path(path: Path) -> Path:
 
 
 def _mark_path(path: Path) -> Path:
-    """Where the mark of the store at this path is noted; see `MarkFile`."""
+    """Return the path of the file with the mark of the newest commit, for the store at this path; see `MarkFile`."""
     return path.with_name(f"{path.name}-mark")
 
 
@@ -181,8 +182,7 @@ def _moment(mark: int) -> str:
 
 
 def tables_with_broken_text(connection: sqlite3.Connection) -> list[str]:
-    """A sentence for each table with a text that is not UTF-8. SQLite's own check does not look at texts, and no query
-    can read such a row."""
+    """A sentence for each table with text that is not UTF-8: SQLite does not check it, and queries can't read it."""
     found = []
     cursor = connection.cursor()
     tables = cursor.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'")

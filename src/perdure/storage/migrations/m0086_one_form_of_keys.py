@@ -43,14 +43,15 @@ _CHECKSUMS = {checksums.table: checksums for checksums in (PASSAGE_CHECKSUMS, VE
 
 
 def apply(db: Database) -> None:
+    """Store all keys in normal form."""
     for place, (key, twins) in PLACES.items():
         table, column = place.split()
         _store_in_one_form(db, table, column, key, twins)
 
 
 def _store_in_one_form(db: Database, table: str, column: str, key: str, twins: str) -> None:
-    """Store the values of a column in the one form; a name that another row has then gets a number. `twins`: SQL that
-    is true for two rows `o` and `t` that may not have the same value; empty: any two may."""
+    """Store the values of a column in normal form; a name that is then taken gets a number. `twins`: SQL that is true
+    for two rows `o` and `t` that must not have equal values; empty: any two may."""
     checks = _CHECKSUMS.get(table)
     columns, checksum = (", ".join(checks.columns), "checksum") if checks else (key, "NULL")
     # Most names are ASCII, and are not even read.
@@ -75,7 +76,7 @@ def _store_in_one_form(db: Database, table: str, column: str, key: str, twins: s
 
 
 def _replace_tags(db: Database, passage: Mapping[str, Any], tags: list[str]) -> None:
-    """Have a passage, a row of its table, found by these tags in place of those that it had."""
+    """Index a passage (a row of its table) under these tags in place of its former ones."""
     archive_id, seq, before = passage["archive_id"], passage["seq"], load(passage["tags"])
     changes = (
         ("DELETE FROM passage_tags WHERE archive_id = :id AND tag = :tag AND seq = :seq", before),

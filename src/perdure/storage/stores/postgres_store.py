@@ -135,6 +135,7 @@ class PostgresStore(StoreBase):
         parameters = _parameters(address)
 
         def prepare() -> ConnectionPool[Connection]:
+            """Migrate the database, and open the pool of connections."""
             try:
                 with _connect_at_start(parameters) as connection:
                     upgrade(connection, migrations=migrations, at=at)
@@ -173,6 +174,7 @@ class PostgresStore(StoreBase):
         loop = asyncio.get_running_loop()
 
         def pass_on(topics: Sequence[str] | None) -> None:
+            """Call the listener in the event loop."""
             loop.call_soon_threadsafe(hear, topics)
 
         self._signals.listen(pass_on)

@@ -235,6 +235,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 def _lower(value: object) -> str | None:
+    """Return a text in lower case as PostgreSQL does it, for SQL."""
     # As PostgreSQL does it, each letter by itself: Python knows two of "Σ", and makes two of "İ".
     return None if value is None else str(value).replace("Σ", "σ").replace("İ", "i").lower()
 
@@ -383,8 +384,9 @@ def _check_writable(connection: sqlite3.Connection) -> None:
 
 
 def run_unit(connection: sqlite3.Connection, path: Path, unit: Callable[[], Any], *, alone: bool = False) -> Outcome:
-    """Run one unit of the open transaction, and return its result, or else its error. If it fails, only its own changes
-    are rolled back; but the caller rolls back a unit that is `alone` in its transaction.
+    """Run one unit of the open transaction; return its result or error. If it fails, its own changes are rolled back;
+    for a unit `alone` in its transaction that is left to the caller. Raises: sqlite3.Error: the whole transaction
+    failed.
 
     Raises: sqlite3.Error: the whole transaction failed.
     """

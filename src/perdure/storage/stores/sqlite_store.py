@@ -106,8 +106,7 @@ class SqliteStore(StoreBase):
         limits: Limits = DEFAULT_LIMITS,
         migrations: Sequence[Migration] = MIGRATIONS,
     ) -> SqliteStore:
-        """Open the store in this file; create or upgrade it if needed. Raises: StoreReadOnly, StoreTooNew, NotAStore,
-        StoreDamaged, StoreError."""
+        """Open, create or upgrade the store in this file. Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreError."""
         path = path.absolute()  # connections are opened later, too, when the program may be in another folder
         least = check_log(path)
         try:
@@ -165,6 +164,7 @@ class SqliteStore(StoreBase):
             raise StoreClosed
 
         def copy(tell: Progress) -> None:
+            """Copy the database to the file."""
             # A connection and a thread of its own: inside the writer's transaction the copy would wait for itself.
             with contextlib.closing(connect(self._path, read_only=True)) as source:
                 backup(source, path, lambda done, total: tell("", done, total))
@@ -246,7 +246,7 @@ class SqliteStore(StoreBase):
         return None, None
 
     def _write(self, calls: Sequence[_Call]) -> list[Outcome]:
-        """Run units in one transaction; return the outcomes of those that ran, not all of them if they take long."""
+        """Run units in one transaction, as many as fit its time; return the outcomes of those that ran."""
         outcomes: list[Outcome] = []
         try:
             if self._broken is not None:  # these were queued before it broke

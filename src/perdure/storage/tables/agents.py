@@ -70,8 +70,8 @@ class Agents(table.Table):
         return row_format.restore(table.first(self._rows(sql, id=row_format.storable(agent_id)), "agent", agent_id)[0])
 
     def loop_settings(self, agent_id: AgentId) -> tuple[str, dict[str, Any]]:
-        """(type of the agent, its settings if the loop depends on them, else {}). That is where the type is an unusual
-        one, or there are tool rules: of most agents nothing is parsed."""
+        """Return (type of the agent, its settings if its loop depends on them, else {}). Only unusual types and agents
+        with tool rules need their settings parsed."""
         rows = self._rows(
             "SELECT a.agent_type, d.settings FROM agents a JOIN agent_details d ON d.agent_id = a.id"
             " WHERE a.id = :agent_id AND a.org_id = :org_id"
@@ -131,8 +131,7 @@ class Agents(table.Table):
         return used or self._newest(shown, "a.number")
 
     def put(self, agent: Agent) -> Agent:
-        """Update an agent. Its settings revision grows if its type, model, prompt or settings change. Raises:
-        NotFound."""
+        """Update an agent. A new type, model, prompt or settings increase its revision. Raises: NotFound."""
         # Read under a lock, because the revision is incremented here and not in the caller's copy: two different
         # settings must never share a number.
         self.lock(agent.id)
@@ -153,8 +152,7 @@ class Agents(table.Table):
         return replace(agent, settings_revision=int(rows[0][0]))
 
     def delete(self, agent_id: AgentId) -> None:
-        """Hide the agent with all its rows; `tx.upkeep` removes them. Nothing else ever removes a log. Raises:
-        NotFound."""
+        """Hide the agent and its rows, which `tx.upkeep` removes; nothing else removes a log. Raises: NotFound."""
         self.lock(agent_id)
         columns = tuple(column for order, column in _ORDERS.items() if order in _KEPT)
         place = table.place_in(self._db, self._org_id, "agent", "agents a", columns, agent_id)
@@ -219,7 +217,7 @@ class AgentRevisions(table.Table):
     """What agents were before their settings and tools changed; `keep_revision` writes it."""
 
     def find(self, agent_id: AgentId, revision: int) -> AgentRevision | None:
-        """What the agent was at a settings revision; None: it is the same still, or nothing is known of it."""
+        """Return the agent's fields at a settings revision; None: they are the same now, or unknown."""
         sql = (
             f"SELECT {_REVISION.columns} FROM agent_revisions WHERE agent_id = :agent_id AND revision >= :revision"
             f" AND {table.OWN_AGENT} ORDER BY revision LIMIT 1"

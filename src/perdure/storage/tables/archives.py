@@ -69,8 +69,7 @@ class Archives(NumberedTable[Archive]):
         return self._between(where, above, below, newest_first=newest_first, limit=limit)
 
     def delete(self, archive_id: ArchiveId) -> None:
-        """Delete an archive, and take it from all agents. Raises: NotFound; InvalidInput: it has passages, or is a
-        folder's or a graph's."""
+        """Delete an archive. Raises: NotFound; InvalidInput: it has passages, or is a folder's or a graph's."""
         archive = self.get(archive_id)
         if archive.passage_count:
             raise InvalidInput(f"{archive_id} still has passages: delete them first")

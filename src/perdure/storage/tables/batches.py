@@ -69,8 +69,7 @@ class Callbacks(Table):
         return replace(run, callback=callback)
 
     def list_due(self, *, at: datetime, limit: int) -> Sequence[DueCallback]:
-        """The first `limit` reports that are due at this time, of runs and then of batches that have ended, oldest
-        first."""
+        """Return the first `limit` callbacks that are due at this time, of runs and of ended batches, oldest first."""
         return [
             DueCallback(table, row[0], _load(row[1]), from_iso(row[2]))
             for table, ready in _READY.items()
@@ -130,7 +129,8 @@ class Batches(Table):
         return batch
 
     def find(self, batch_id: BatchId, *, deleted: bool = False) -> Batch | None:
-        """The batch of this id, its runs counted; with `deleted` also a deleted one, with just its place in lists."""
+        """Return the batch with this id, with its runs counted; with `deleted` also a deleted one, of which only the
+        position in lists is known."""
         sql = f"SELECT {_BATCH.columns} FROM batches WHERE id = :id AND org_id = :org_id"
         found = self._counted(self._all(_BATCH, sql, id=storable(batch_id)))
         if deleted and not found:
@@ -151,8 +151,7 @@ class Batches(Table):
         after: Batch | datetime | None = None,
         before: Batch | datetime | None = None,
     ) -> Sequence[Batch]:
-        """A page of batches in order of creation, from `after` to `before`, both excluded. A time in place of a batch
-        stands behind all batches of that time."""
+        """Return batches in order of creation, between `after` and `before`. A time comes after its batches."""
         where = Conditions("t.org_id = :org_id")
         if only_unended:
             where.add(unended("t.id"))
@@ -206,5 +205,5 @@ class Batches(Table):
 
 
 def _place(cursor: Batch | datetime) -> tuple[str, int]:
-    """Where a batch stands among batches: (time, number); a time stands behind all batches of that time."""
+    """Return the position of a batch in lists: (time, number); a time stands after all batches of that time."""
     return (iso(cursor), 2**62) if isinstance(cursor, datetime) else (iso(cursor.created_at), cursor.number)

@@ -78,9 +78,9 @@ def shown_blocks(
     conversation_seq: int,
     label: str | None = None,
 ) -> Mapping[AgentId, list[row_format.Row]]:
-    """Agent -> rows of the blocks that it has in a conversation, in the order they were attached: its own, but in their
-    place those that only the conversation has. `columns`: SQL of what a row holds, of the table `blocks b`. `label`:
-    only the block with this label, as it is stored."""
+    """Return agent -> rows of the blocks that a conversation of it shows, in the order of attachment: its own, or the
+    conversation's in place of them. `columns`: SQL of the selected columns of `blocks b`. `label`: only the block with
+    this label, in stored form."""
     # Blocks and agents are two families of rows (`storage.distribution`), so this takes two statements.
     places = table.rows_of_each(db, _PLACES, "agent_id", agent_ids, org_id=org_id, conversation_seq=conversation_seq)
     all_places = [place for agent_places in places.values() for place in agent_places]
@@ -97,9 +97,9 @@ def shown_blocks(
 def _in_order(
     places: Sequence[Sequence[Any]], found: Mapping[str, row_format.Row], label: str | None
 ) -> list[row_format.Row]:
-    """The rows of `found` (block id -> (id, label, number, ...)) that a conversation shows, in order, without id, label
-    and number; with `label` only that one. `places`: (block id, position, label of the agent's block in whose place it
-    stands; None: it is the agent's) of each."""
+    """Return the rows of `found` (block id -> (id, label, number, ...)) that a conversation shows, in order, without
+    these three columns; with `label` only that one. `places`: (block id, position, label of the agent's block that it
+    replaces; None: it is the agent's)."""
     own = {place[0] for place in places if place[2] is not None}
     hidden = {place[2] for place in places if place[2] is not None} | {found[id_][1] for id_ in own if id_ in found}
     position = {place[0]: place[1] for place in places if place[2] is None}
@@ -183,8 +183,7 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         return sorted({tag for row in rows for tag in row_format.load(row[0])})
 
     def attach(self, agent_id: AgentId, *block_ids: BlockId) -> None:
-        """Give an agent blocks; one that it has already is no error. Raises: NotFound, TooMany; AlreadyExists: it has
-        another block of that label."""
+        """Give an agent blocks, also repeatedly. Raises: NotFound, TooMany; AlreadyExists: another has the label."""
         # The agent is locked, so that of two blocks of one label that are attached at once the second sees the first.
         own = table.own_agent(self._db, self._org_id, agent_id, lock=True)
         # Its blocks are read once, so that the time of many attachments grows with their number only.
@@ -217,8 +216,8 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         self._change_one("block of this agent", block_id, sql, agent_id=agent_id, block_id=block_id)
 
     def isolate(self, agent_id: AgentId, conversation_seq: int, label: str, block_id: BlockId | None) -> None:
-        """Give the conversation a block of its own in place of the agent's with this label; None: it shows none. The
-        block that it had there is deleted, unless an agent has it. Raises: NotFound."""
+        """Give the conversation a block of its own that replaces the agent's block with this label; None: it shows
+        none. Its former one is deleted, unless an agent has it. Raises: NotFound."""
         own = {
             "agent_id": table.own_agent(self._db, self._org_id, agent_id, lock=True),
             "label": row_format.stored_key(label),

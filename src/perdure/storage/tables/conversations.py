@@ -180,9 +180,8 @@ class Conversations(table.Table):
     def list_view_ids(
         self, keys: Sequence[ConversationKey], *, limit: int = 100
     ) -> Mapping[ConversationKey, Sequence[MessageId]]:
-        """Conversation -> ids of the newest `limit` messages in the model's view of it, oldest first, without those
-        that the engine writes. Where messages left the view, the message of the newest compaction, with their summary,
-        comes first."""
+        """Return conversation -> ids of the newest `limit` messages in view, oldest first, without the engine's own. If
+        messages left the view, the message of the newest compaction, with their summary, comes first."""
         sql = (
             "SELECT c.agent_id, c.seq, COALESCE((SELECT messages.seq"
             f" FROM messages{self._db.by_index('messages_by_conversation')} WHERE messages.agent_id = c.agent_id"
@@ -280,8 +279,8 @@ class Conversations(table.Table):
     def put_seen_versions(
         self, agent_id: AgentId, seq: int, seen: Mapping[str, int], *, prefix: Prefix | None = None
     ) -> None:
-        """Store which versions of blocks, folders and files the model has seen (id -> version), and the conversation's
-        new prefix if there is one: then the tokens of the view are counted again over the rows behind it."""
+        """Store which versions of blocks, folders and files the model has seen (id -> version) and, if given, the new
+        prefix, whose rows' tokens are then counted again."""
         params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "seen": row_format.dump(seen)}
         changes = "seen = :seen"
         if prefix is not None:
@@ -346,7 +345,7 @@ _OF_CONVERSATION = f"agent_id = :agent_id AND conversation_seq = :conversation_s
 
 
 class Captures(table.Table):
-    """Up to which message each conversation was captured: what was said in it stored as passages."""
+    """Up to which message each conversation was captured, that is, stored as passages."""
 
     def last_seq(self, agent_id: AgentId, conversation_seq: int) -> int:
         """The number of the last row that capture has processed; -1: none."""

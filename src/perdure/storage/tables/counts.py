@@ -52,8 +52,7 @@ _INSERT = f"{insert_into('used', 'org_id, owner_id, period, requests, tokens, co
 
 
 class UseCounts(Table):
-    """How much the keys and agents of one organisation have used, by period: a day of UTC as `2026-01-31`, a minute as
-    `2026-01-31T12:34`."""
+    """How much keys and agents used in each period: a UTC day (`2026-01-31`) or minute (`2026-01-31T12:34`)."""
 
     def add(self, used: Mapping[str, Used], period: str) -> None:
         """Add to what owners, agents or keys by their ids, have used in a period."""

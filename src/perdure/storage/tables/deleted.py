@@ -144,7 +144,7 @@ def unfinished_deletes(db: Database, org_id: OrgId) -> bool:
 
 
 def carry_out_delete(db: Database, org_id: OrgId, *, limit: int, chars: int) -> bool:
-    """Remove some rows of one deleted thing, its own row last. False: no deleted thing is left."""
+    """Remove some rows of one deleted object, its own row last; return False if none is left."""
     for table in _LINKS:
         found = db.rows(
             f"SELECT id FROM {table} WHERE org_id = :deleted LIMIT 1{db.for_update}", {"deleted": deleted_org(org_id)}
@@ -156,7 +156,7 @@ def carry_out_delete(db: Database, org_id: OrgId, *, limit: int, chars: int) -> 
 
 
 def _remove_rows(db: Database, org_id: OrgId, table: str, id_: str, *, limit: int, chars: int) -> None:
-    """Remove up to `limit` rows, and `chars` of texts, of a deleted thing in `table`; its own row when none is left."""
+    """Remove up to `limit` rows and `chars` of texts of a deleted object, and when nothing is left its own row."""
     left = limit
     for linked, (column, key) in _LINKS[table].items():
         params = {"id": id_, "rows": left}
@@ -188,8 +188,8 @@ _TEXTS: Mapping[str, tuple[str, str, str, Callable[..., Iterable[tuple[int, str,
 
 
 def _remove_texts(db: Database, table: str, owner_id: str, number: int, *, limit: int, chars: int) -> bool:
-    """Remove the first messages of an agent, or passages of an archive, from `table`, and by the owner's `number` from
-    the index, up to `limit` and about `chars` characters; return whether there was one."""
+    """Remove the first messages of an agent, or passages of an archive, from `table` and from the index (by the owner's
+    `number`), up to `limit` and about `chars` characters; return whether there were any."""
     owner, text, index, words_of = _TEXTS[table]
     params: dict[str, Any] = {"id": owner_id, "rows": limit}
     texts = db.rows(f"SELECT seq, LENGTH({text}) FROM {table} WHERE {owner} = :id ORDER BY seq LIMIT :rows", params)

@@ -87,7 +87,7 @@ class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
         self._change_one("identity of this block", identity_id, sql, **link)
 
     def _own(self, identity_id: IdentityId) -> OwnId:
-        """The id of an identity of this organisation, without its properties, which may be long. Raises: NotFound."""
+        """Return the id of an identity of this organisation, without reading its properties. Raises: NotFound."""
         return own_row(self._db, self._org_id, "identity", "identities", identity_id, lock=True)
 
     def list_owners(

@@ -176,7 +176,7 @@ class Messages(Table):
         return first(self.list_by_seqs(agent_id, [seq]), "message", message_id, hint="it was removed")
 
     def place(self, message_id: MessageId) -> tuple[AgentId, int]:
-        """The agent and number of a message, also of one out of view. Raises: NotFound."""
+        """Return the agent and number of a message, in view or not. Raises: NotFound."""
         return place_of(self._db, self._org_id, message_id)
 
     def find_existing(self, ids: Sequence[MessageId]) -> set[MessageId]:
@@ -431,7 +431,7 @@ class Messages(Table):
 
 
 def _of(kinds: Sequence[MessageKind]) -> str:
-    """SQL that is true for a message of one of these kinds."""
+    """Return SQL that is true for messages of one of these kinds."""
     return "kind IN ({})".format(", ".join(f"'{kind}'" for kind in kinds))
 
 

@@ -26,8 +26,7 @@ def _has_one(seqs: Sequence[int], first: int, last: int) -> bool:
 
 class Nodes(Table):
     def add(self, node: SummaryNode, *, keeps_number: bool = False) -> SummaryNode:
-        """Add a node, and return it with its number, by default a new one; the caller has locked the agent. Raises:
-        NotFound: the agent."""
+        """Add a node; return it with its number, by default a new one; the agent is locked. Raises: NotFound."""
         next_seq = (
             "(SELECT COALESCE(MAX(seq) + 1, 0) FROM summary_nodes"
             " WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq)"
@@ -91,7 +90,7 @@ class Nodes(Table):
         )
 
     def list_newest(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 64) -> Sequence[SummaryNode]:
-        """The newest nodes, oldest first, but those that were made behind a state to which the agent was restored."""
+        """Return the newest nodes, oldest first, without those that a restore of the agent has undone."""
         left = (
             "EXISTS (SELECT 1 FROM view_gaps g WHERE g.agent_id = :agent_id AND g.conversation_seq = :conversation"
             " AND g.until_revision IS NULL AND summary_nodes.seq BETWEEN g.from_node AND g.upto_node)"

@@ -85,7 +85,7 @@ class Passages(Table):
         return first(self.list_by_seqs(ArchiveId(archive_id), [seq]), "passage", passage_id)
 
     def place(self, passage_id: PassageId) -> tuple[ArchiveId, int]:
-        """The archive of a passage and its number there, also of a deleted one. Raises: NotFound."""
+        """Return the archive of a passage and its number there, also of a deleted one. Raises: NotFound."""
         found: list[Any] = [*self.find_places([passage_id]).values()]
         found += [] if found else deleted_place(self._db, self._org_id, passage_id, ("archive_id", "seq"))
         return tuple(first(found, "passage", passage_id))
@@ -242,7 +242,7 @@ class Passages(Table):
     def find_edge(
         self, archive_id: ArchiveId, rows: int, *, above: int | None, below: int | None, newest_first: bool
     ) -> int | None:
-        """The number of the passage behind the first `rows` between two numbers, excluded; None: there are no more."""
+        """The number of the passage after the first `rows` between two numbers, excluded; None: there are no more."""
         conditions = Conditions("p.archive_id = :archive_id", OWN_ARCHIVE, archive_id=archive_id)
         conditions.between("p.seq", above, below)
         order = "DESC" if newest_first else "ASC"
@@ -290,7 +290,7 @@ class Passages(Table):
         )
 
     def texts(self, archive_id: ArchiveId, seqs: Sequence[int]) -> PassageTexts:
-        """What a ranking needs of these passages, in their order; one that does not exist is left out."""
+        """Return the data that ranking needs of these passages, in order; missing ones are left out."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
         rows = self._rows(
             f"SELECT {_PASSAGE.columns}, uses FROM passages WHERE {OWN_ARCHIVE} AND archive_id = :archive_id"

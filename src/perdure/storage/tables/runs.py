@@ -193,8 +193,8 @@ class Runs(LeasedTable[Run]):
         after: Run | datetime | None = None,
         before: Run | datetime | None = None,
     ) -> Sequence[Run]:
-        """A page of the runs that match a filter: in order of number for one agent, of time for several. With `before`
-        alone the page ends in front of it. A time in place of a run stands before all runs of that time."""
+        """Return a page of the matching runs: by number for one agent, by time for several. With `before` alone the
+        page ends there. A time as cursor stands before all runs of that time."""
         # One agent's runs are in the order of their numbers. Several agents have no number in common: time decides.
         columns = ("r.seq",) if len(where.agent_ids) == 1 else ("r.created_at", "r.agent_id", "r.seq")
         places = [None if place is None else _place(place)[-len(columns) :] for place in (after, before)]
@@ -240,7 +240,7 @@ class Runs(LeasedTable[Run]):
         answer: Mapping[str, Any],
         waiting_input: str | None,
     ) -> Run:
-        """Turn a new run into one that goes on where another stopped at calls, which are answered now; return it.
+        """Turn a new run into one that continues another, which stopped at calls that are answered now; return it.
 
         Args:
             resumes: the number of the run that stopped.
@@ -301,8 +301,7 @@ class Runs(LeasedTable[Run]):
         return self._end(run, "usage, step_count", at=at, **fields) or self.get_by_key(run.key)
 
     def cancel_stopped(self, key: RunKey) -> Run:
-        """Cancel a run that stopped at calls which wait for an answer; any other run stays as it is. Raises:
-        NotFound."""
+        """Cancel a run that stopped at calls which still wait; other runs stay as they are. Raises: NotFound."""
         self._run(
             "UPDATE runs SET status = 'cancelled', stop_reason = 'cancelled'"
             f" WHERE {_OWN_RUN} AND stop_reason = 'requires_approval'",
@@ -366,7 +365,7 @@ class Runs(LeasedTable[Run]):
 
 
 def _place(cursor: Run | datetime) -> tuple[str, str, int]:
-    """Where a run stands among the runs of all agents: (time, agent, number); a time stands before all of that time."""
+    """Return a run's position among all agents' runs: (time, agent, number); a time is before its runs."""
     if isinstance(cursor, datetime):
         return row_format.iso(cursor), "", -1
     return row_format.iso(cursor.created_at), *cursor.key

@@ -140,7 +140,7 @@ class Sources(Table):
         return {Source(row[0], restore(row[1])): int(row[2]) for row in rows}
 
     def list_by_messages(self, agent_id: AgentId, seqs: Sequence[int]) -> Mapping[int, Sequence[MessageSource]]:
-        """Number of a message -> the sources that it brought itself; a message without any is left out."""
+        """Return number of a message -> the sources that it brought itself; messages without any are left out."""
         by_seq: dict[int, list[MessageSource]] = {}
         for part in parts(sorted(set(seqs))):
             listed = ", ".join(str(int(seq)) for seq in part)
@@ -231,11 +231,11 @@ def _write(rows: Sequence[Row]) -> MemoryWrite:
 
 
 class Owners(Table):
-    """Which things hold the texts of an agent, and which agents have such a thing."""
+    """Finds the things that hold an agent's texts, and the agents that have a thing."""
 
     def list(self, agent_id: AgentId) -> Sequence[tuple[str, str]]:
-        """(table, id) of all that holds texts of an agent: its blocks, archives and files, those of its folders too,
-        its graph with its archives, and blocks that it once edited and that no agent has."""
+        """Return (table, id) of all that holds texts of an agent: its blocks, archives, files, graph, and blocks that
+        it edited before and that no agent has now."""
         rows = self._rows(
             f"SELECT 'blocks', b.id FROM blocks b WHERE {OWN_AGENT} AND b.org_id = :org_id AND (b.id IN"
             " (SELECT block_id FROM agent_blocks WHERE agent_id = :agent_id) OR b.id IN"

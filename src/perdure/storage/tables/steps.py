@@ -151,8 +151,8 @@ class Steps(Table):
         after: runs.Step | None = None,
         before: runs.Step | None = None,
     ) -> Sequence[runs.Step]:
-        """A page of the steps that match a filter, without those of hidden runs: in order of number for one agent, of
-        time for several. `after` and `before` are the steps around the page; with `before` alone it ends there."""
+        """Return a page of the matching steps, without those of hidden runs: by number for one agent, by time for
+        several. With `before` alone the page ends there."""
         columns = _PLACE if where.agent_id is None else _PLACE[2:]
         places = [None if step is None else _place(step)[-len(columns) :] for step in (after, before)]
         source = "steps s JOIN runs r ON r.agent_id = s.agent_id AND r.seq = s.run_seq"
@@ -242,7 +242,7 @@ _PLACE = ("s.created_at", "s.agent_id", "s.run_seq", "s.step_index")
 
 
 def _place(step: runs.Step) -> tuple[str, str, int, int]:
-    """Where a step stands among all steps: the values of the columns `_PLACE`."""
+    """Return the position of a step among all steps: the values of the columns `_PLACE`."""
     return row_format.iso(step.created_at), step.agent_id, step.run_seq, step.index
 
 

@@ -49,7 +49,7 @@ PLACES_KEPT_S = 86_400
 
 
 class Table:
-    """The verbs of one noun, in transactions of one organisation. A statement names the organisation as `:org_id`."""
+    """The statements about one kind of row, in transactions of one organisation, which SQL names `:org_id`."""
 
     _kind: ClassVar[str]
     _source: ClassVar[str]
@@ -174,7 +174,7 @@ class NounTable(Table, Generic[T]):
         return self._all(self._format, sql, **params)
 
     def _find(self, where: str, **params: Any) -> T | None:
-        """The first thing for which `where` is true, locked; None: there is none."""
+        """Return the first thing for which `where` (SQL) is true, locked; None: there is none."""
         return next(iter(self._read(f"{where}{self._db.for_update}", **params)), None)
 
     def _update(self, thing: T, columns: str) -> None:
@@ -188,7 +188,7 @@ class NumberedTable(NounTable[T]):
     """The verbs of a noun that is listed from one number to another."""
 
     def number(self, id_: str) -> int:
-        """The place of a thing in the order of creation, also of a deleted one. Raises: NotFound."""
+        """Return the position of a thing in the order of creation, also of a deleted one. Raises: NotFound."""
         return int(place_in(self._db, self._org_id, self._kind, self._source, ("number",), id_)[0])
 
     def _between(
@@ -236,8 +236,8 @@ class PagedTable(NounTable[T], Generic[Filter, T]):
         after: str | None = None,
         before: str | None = None,
     ) -> Sequence[T]:
-        """A page of the things that match the filter: the first behind the id `after`, or with `before` alone the last
-        in front of that. A cursor need not match the filter. Raises: NotFound: the thing of a cursor."""
+        """Return a page of the matching things: the first ones after the id `after`, or with `before` alone the last
+        ones before it. A cursor need not match the filter. Raises: NotFound: the thing of a cursor."""
         select = f"SELECT {self._format.columns} FROM {self._source}"
         places = self._places(self._kind, self._source, ("number",), after, before)
         conditions = self._where(where)
@@ -298,8 +298,7 @@ def deleted_place(db: Database, org_id: OrgId, id_: str, columns: Sequence[str])
 
 
 def keep_places(db: Database, org_id: OrgId, places: Mapping[Any, Mapping[str, Any]]) -> None:
-    """Keep for a day where things stand in lists that are deleted now (id -> column -> value), because a client may be
-    reading their list page by page."""
+    """Keep for a day the positions of deleted rows (id -> column -> value), for clients that page through a list."""
     now = int(time.time())
     skip = f"{db.for_update} SKIP LOCKED" if db.for_update else ""  # another process removes it just now
     old = f"SELECT digest FROM deleted_places WHERE deleted_at < :until{skip}"
@@ -416,5 +415,5 @@ def _deleted_agents(db: Database, org_id: OrgId, owners: Sequence[str]) -> set[s
 
 
 def parts(values: Sequence[T], most: int = VALUES_AT_ONCE) -> Iterator[Sequence[T]]:
-    """The values in parts of at most `most`, so many as one statement may name."""
+    """Yield the values in parts of at most `most`, as many as one statement may name."""
     return (values[start : start + most] for start in range(0, len(values), most))

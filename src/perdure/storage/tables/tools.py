@@ -187,8 +187,8 @@ class Tools(tables.PagedTable[ToolFilter, Tool], tables.AgentsTable[Tool]):
         tables.revise_settings(self._db, own)
 
     def _find_id(self, name: str) -> tables.OwnId | None:
-        """The id of the tool with this name; else of the only tool that has it at its MCP server; None: there is none,
-        or there are several. Definitions, which may be large, are not read."""
+        """Return the id of the tool with this name, else of the only tool with that name at its MCP server; None: none
+        or several. Definitions, which may be large, are not read."""
         for sql in (
             "SELECT id FROM tools WHERE org_id = :org_id AND name = :name",
             f"SELECT id FROM tools CROSS JOIN ({_OTHER_NAMES}) m WHERE org_id = :org_id AND tool_type = 'external_mcp'"
@@ -199,12 +199,12 @@ class Tools(tables.PagedTable[ToolFilter, Tool], tables.AgentsTable[Tool]):
         return None
 
     def find(self, name: str) -> Tool | None:
-        """The tool that has this name, here or else at its MCP server; None: there is none, or there are several."""
+        """The tool with this name here, else the only one with that name at its MCP server; None: none or several."""
         id_ = self._find_id(name)
         return None if id_ is None else self.get(ToolId(id_))
 
     def with_own_names(self, tools: Sequence[Tool]) -> Sequence[Tool]:
-        """The tools; those of MCP servers with `own_name`, the one there, unless another tool has it here."""
+        """Return the tools, with `own_name` (the MCP server's name for it) unless another tool has that."""
         sql = (
             f"SELECT m.tool_id, m.name FROM ({_OTHER_NAMES}) m WHERE {{keys}} AND NOT EXISTS (SELECT 1 FROM tools t"
             " WHERE t.org_id = :org_id AND t.name = m.name)"

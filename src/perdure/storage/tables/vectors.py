@@ -182,8 +182,8 @@ class Vectors(Table):
         return True
 
     def fill(self, model: str, *, limit: int) -> bool:
-        """Queue those of the next `limit` texts that have no vector, in a scope of this model that is not filled yet.
-        False: every scope is filled."""
+        """Queue the texts without a vector among the next `limit` ones, in scopes of this model that are not complete
+        yet; return False if all are complete."""
         scopes = self._scopes(
             f"fill_from IS NOT NULL AND model = :model ORDER BY number LIMIT 1{self._db.for_update}",
             model=storable(model),
@@ -366,8 +366,8 @@ class Vectors(Table):
         return {(row[0] >> 32, row[0] & _MASK): row[1] for row in rows}
 
     def claim(self, model: str, *, at: datetime, until: datetime, limit: int) -> Sequence[Claim]:
-        """Claim up to `limit` texts that are queued for this model and due at `at`, until `until`; return the claims. A
-        text that is not done by then is due again."""
+        """Claim up to `limit` texts for this model that are due at `at`; return the claims. At `until` they are due
+        again."""
         lock = f"{self._db.for_update} OF q SKIP LOCKED" if self._db.for_update else ""
         rows = self._rows(
             "SELECT q.number, s.owner_kind, s.owner_id, q.seq, q.tries + 1 FROM embedding_queue q"

@@ -60,8 +60,7 @@ class Corrections(Table):
         return self._read(f"{where} ORDER BY number DESC LIMIT :limit", agent_id, limit=limit)
 
     def forgotten(self, agent_id: AgentId) -> Sequence[Correction]:
-        """The corrections by which an agent has forgotten texts, with the texts; of an older Perdure their
-        beginnings."""
+        """The corrections that made an agent forget texts, with the texts (older Perdure: their beginnings)."""
         sql = f"SELECT {_CORRECTION.columns} FROM corrections WHERE agent_id = :agent_id AND {OWN_AGENT}"
         return self._all(_CORRECTION, f"{sql} AND {_FORGOTTEN} ORDER BY number", agent_id=agent_id)
 

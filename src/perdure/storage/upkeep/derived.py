@@ -54,8 +54,7 @@ behind, how many rows at most, whether to repair)."""
 
 class Upkeep(Table):
     def is_current(self) -> bool:
-        """Whether the store has the tables of this version, or newer ones that it can live with. Raises: StoreTooNew,
-        StoreIncomplete."""
+        """Whether the store has this version's tables, or newer ones that fit. Raises: StoreTooNew, StoreIncomplete."""
         return is_current(self._db.rows, "the store", MIGRATIONS)
 
     def owners(self, *, after: int = -1, limit: int = 500) -> Sequence[Owner]:
@@ -70,8 +69,8 @@ class Upkeep(Table):
         return [Owner(*row) for row in rows]
 
     def check(self, owner: Owner, *, from_seq: int = 0, limit: int = 1_000, repair: bool = False) -> CheckResult[int]:
-        """Compare the next `limit` texts of an owner with their checksums, and with what is derived from them; with the
-        last ones, its counts. `repair` derives again what differs, and gives a checksum to rows that have none."""
+        """Compare the next `limit` texts of an owner with their checksums and with what is derived from them; after the
+        last ones also its counts. `repair`: derive again what differs, and add missing checksums."""
         table = "agents" if owner.kind == "agent" else "archives"
         own = f"SELECT 1 FROM {table} WHERE id = :id AND number = :number AND org_id = :org_id"
         if not self._rows(own, id=owner.id, number=owner.number):
@@ -165,8 +164,8 @@ class Upkeep(Table):
         return unfinished_deletes(self._db, self._org_id)
 
     def merge_words(self, *, begin: bool = False) -> bool:
-        """Merge some parts of the full-text indexes, so that no removed word stays in them; `begin`: from the first
-        part. False: all is merged."""
+        """Merge parts of the full-text indexes, to drop removed words; `begin`: from the first. False: all is
+        merged."""
         more = [self._db.merge_words(table, begin=begin) for table in TABLES.values()]
         return any(more)
 

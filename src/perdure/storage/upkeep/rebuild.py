@@ -96,7 +96,7 @@ def _index_part(db: Database, table: str, number: int, first: int, last: int, wo
 
 
 def _replace_old(db: Database, table: str) -> tuple[int, int] | None:
-    """Put the new index, which is complete, in the old one's place. Returns what `rebuild_words` does."""
+    """Replace the old index by the new one, which is complete. Returns: as `rebuild_words`."""
     if db.removes_by_number:
         db.run("DELETE FROM rebuilding WHERE name = :name", {"name": table})
         return None

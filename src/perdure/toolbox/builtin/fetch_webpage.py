@@ -237,7 +237,7 @@ def _guess_kind(body: bytes) -> str:
 
 
 def _decode(body: bytes, charset: str) -> str:
-    """The body as text, by the charset if it is one for texts, else as UTF-8; what can't be read is replaced."""
+    """The body as text: by its charset if that is a text encoding, else as UTF-8; unreadable bytes are replaced."""
     try:
         is_text = bool(charset) and codecs.lookup(charset).name.replace("-", "_") not in _OTHER_CODECS
         text = body.decode(charset if is_text else "utf-8", "replace")

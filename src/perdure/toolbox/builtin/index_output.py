@@ -137,8 +137,8 @@ class OutputIndex:
 
 
 def show_output(text: str, counter: TokenCounter, *, source: str, error: str) -> tuple[str | None, int]:
-    """(what the model sees of an output, None: all of it; how many tokens the output has). `source`: what it is, empty
-    for what a program printed; `error`: why that program failed."""
+    """Return (the part of an output that the model sees, None: all of it; its tokens). `source`: the name of the
+    output, empty for a program's; `error`: why that program failed."""
     tokens = counter.count(text)
     if tokens <= SMALL_TOKENS:
         return None, tokens

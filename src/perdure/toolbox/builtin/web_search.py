@@ -211,7 +211,7 @@ def _get_list(fields: Any, name: str) -> Sequence[Any]:
 
 
 def _join(entry: Mapping[str, Any], *names: str) -> str:
-    """The texts of these fields, and those in lists in them, joined to one line."""
+    """Return the texts of these fields, and of lists in them, on one line."""
     texts = (one for name in names for one in (_get_list(entry, name) or (entry.get(name),)))
     return " … ".join(filter(None, map(_one_line, texts)))
 
@@ -235,8 +235,7 @@ _CATEGORY_DOMAINS = {"github": ("github.com",), "tweet": ("x.com", "twitter.com"
 
 
 def choose_engine(environment: Mapping[str, str], *, name: str = "", searxng_url: str = "") -> SearchEngine | None:
-    """The first engine that is set up, in the order of `ENGINES`, of this name (empty: any; `none`: no engine, whatever
-    the environment has); None: there is none."""
+    """Return the search engine with this name, else the first configured one of `ENGINES`; None: there is none."""
     variables = {**environment, "PERDURE_SEARXNG_URL": searxng_url}
     for engine_name, engine in ENGINES.items():
         if (value := variables.get(engine.variable, "").strip()) and name in ("", engine_name):
@@ -379,8 +378,7 @@ def _is_within(host: str, domains: Sequence[str]) -> bool:
 
 
 def _publication_day(hit: WebHit) -> date | None:
-    """The day on which a hit was published; None: it can't be read. Engines write it as ISO, as in mail headers, or as
-    "3 days ago"."""
+    """Return the day a hit was published, from ISO, mail-header or "3 days ago" form; None: it can't be read."""
     try:
         return date.fromisoformat(hit.published[:10])
     except ValueError:

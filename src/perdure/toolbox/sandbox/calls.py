@@ -78,8 +78,7 @@ def parse_result(body: bytes, job: SandboxJob) -> SandboxResult:
 
 
 def result_of_exit(end: CallExit, limits: SandboxLimits, *, answered: bool) -> SandboxResult:
-    """The result of a call whose process ended without an answer that can be read; `answered`: one came, but it was
-    longer than one can be."""
+    """Return the result of a call whose process ended without a readable answer; `answered`: one too long."""
     code = end.code
     if answered:
         return SandboxResult(status="crash", error="the code sent more than an answer can hold, and was stopped")

@@ -29,8 +29,8 @@ class DelegatedGroup:
 
 
 def is_delegated(folder: Path) -> bool:
-    """Whether a control group (its folder) was delegated: systemd marks those. The owner of a folder says nothing: the
-    slices of a user's session are the user's, and managed by the user's systemd."""
+    """Whether systemd marked a control group (its folder) as delegated. Its owner proves nothing, as a user's session
+    slices belong to the user, but are managed by the user's systemd."""
     for mark in _MARKS:
         with contextlib.suppress(OSError):
             if os.getxattr(folder, mark) == b"1":
@@ -41,8 +41,8 @@ def is_delegated(folder: Path) -> bool:
 def find_delegated_group(
     proc: Path = Path("/proc/self"), *, is_marked: Callable[[Path], bool] = is_delegated
 ) -> DelegatedGroup:
-    """The control group in which this process, whose folder in /proc is `proc`, may make others: the one around its
-    own, or its own. `is_marked`: whether a group was delegated."""
+    """Return the control group in which this process, with the folder `proc` in /proc, may create others: its parent
+    group, or its own. `is_marked`: whether a group was delegated."""
     try:
         own, top = _find_own_group(proc)
     except (OSError, ValueError) as error:

@@ -228,7 +228,7 @@ def _spawn_in_group(settings: ServerSettings, control: int) -> tuple[subprocess.
 
 
 def _end(process: subprocess.Popen[bytes], group: ControlGroup | None) -> None:
-    """Wait for the end of a fork server whose connection was closed, kill it if it takes long; remove its group."""
+    """Wait for a fork server whose connection was closed, kill it if that takes long; remove its group."""
     try:
         process.wait(END_TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -230,7 +230,7 @@ class _IndexProxy:
             raise
 
     async def _resolve(self, host: str, port: int) -> Sequence[str]:
-        """The addresses of a host; a public one for a host that is reached by a company's proxy, which resolves it."""
+        """Return the addresses of a host; a public placeholder if a company's proxy resolves it."""
         return [PUBLIC_ADDRESS] if self._upstream_for(host) else await resolve(host, port)
 
     def _upstream_for(self, host: str) -> Upstream | None:

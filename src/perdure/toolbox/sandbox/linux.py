@@ -263,7 +263,7 @@ class LinuxSandbox:
         return server, describe_isolation(held, server.facts, problem=problem, unsafe=self._unsafe, no_group=no_group)
 
     async def _check(self, server: ForkServer, job: Mapping[str, Any]) -> tuple[Mapping[str, bool], str]:
-        """(measure -> whether it holds in a call with the data `job`; what went wrong in the check, empty: nothing)."""
+        """Return (measure -> whether it works in a call with the data `job`; the error of the check, empty: none)."""
         empty = SandboxJob(source="", limits=self._cap_limits(SandboxLimits()))
         call = await self._fork(server, empty, None, check=True)
         try:
@@ -284,8 +284,8 @@ class LinuxSandbox:
     async def _run(
         self, server: ForkServer, job: SandboxJob, packages: str | None, lines: Callable[[str], None] | None
     ) -> SandboxResult:
-        """Run a job that has its place, in a process of its own, and return its result. `packages`: the folder of its
-        installed requirements; `lines` takes each line that it prints."""
+        """Run a job in a process of its own and return its result. `packages`: folder of its installed requirements;
+        `lines`: called with each line that it prints."""
         call = await self._fork(server, job, packages)
         try:
             if problem := await _cage_problem(call):

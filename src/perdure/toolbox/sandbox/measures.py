@@ -49,7 +49,7 @@ def no_isolation(reason: str) -> Isolation:
 
 
 def _measures(held: Mapping[str, bool], facts: ServerFacts, no_group: str) -> list[tuple[str, bool, str, str]]:
-    """(name, whether it holds, what it means that it holds, what it means that it doesn't) of each measure."""
+    """Return for each measure (name, whether it works, what that means for safety, what its absence means)."""
     return [
         (
             "files",

@@ -34,11 +34,11 @@ class SetLock:
         self._fd = os.open(cache / f".{name}{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def share(self) -> bool:
-        """Lock it together with others, in place of a lock held before. False: another process or call has it alone."""
+        """Lock it together with readers, in place of an earlier lock; return False if a writer has it."""
         return self._lock(fcntl.LOCK_SH)
 
     def claim(self) -> bool:
-        """Lock it alone, in place of a lock held before. False: another has it; then no lock is held any more."""
+        """Lock it exclusively, in place of a lock held before; return False if another has it; then no lock is held."""
         return self._lock(fcntl.LOCK_EX)
 
     def touch(self) -> None:

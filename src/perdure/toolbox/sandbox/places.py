@@ -29,7 +29,7 @@ class Places:
 
     @asynccontextmanager
     async def claim(self, owner: str) -> AsyncIterator[None]:
-        """Hold a place, as soon as it is this owner's turn. Jobs without an owner share one, the empty text."""
+        """Hold a place inside the context, once it is this owner's turn. Jobs without an owner share ""."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queues.setdefault(owner, deque()).append(turn)
         self._assign_places()

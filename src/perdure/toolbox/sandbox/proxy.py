@@ -60,6 +60,7 @@ def admit_listed(hosts: Sequence[str], private: Sequence[str] = (), *, resolver:
     public, private_too = WebGuard(resolver=resolver), WebGuard(private, resolver=resolver)
 
     async def admit(host: str, port: int) -> Sequence[str]:
+        """Return the addresses of a host that the tool may reach. Raises: AddressRefused."""
         ports, is_named = listed_ports(hosts, host, web=PORTS)
         if port not in ports:
             names = ", ".join(hosts[:HOSTS_NAMED]) + (", ..." if len(hosts) > HOSTS_NAMED else "")
@@ -235,8 +236,8 @@ class _Request:
         return b",".join(value for key, value in self.headers if key.lower() == name)
 
     def render_head(self, target: bytes, login: bytes = b"") -> bytes:
-        """The head to send on, which ends the connection after one request. `target`: a path, or for another proxy an
-        address; `login`: a further header, with its line end."""
+        """Return the head to forward, which closes the connection after one request. `target`: a path, or an address if
+        forwarded to another proxy; `login`: a further header with its line end."""
         kept = [key + b": " + value for key, value in self.headers if key.lower() not in _HOP_HEADERS]
         host = host_and_port(self.host, self.port).removesuffix(":80").encode()
         lines = [self.method + b" " + target + b" HTTP/1.1", b"Host: " + host, b"Connection: close", *kept]

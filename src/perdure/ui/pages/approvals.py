@@ -25,8 +25,7 @@ async def approvals(request: Request, library: AsyncPerdure) -> Data:
 
 @pages.post("/approvals", shows=approvals)
 async def decide(request: Request, library: AsyncPerdure) -> Notice:
-    """Approve a call, perhaps with other arguments, deny it, or approve it and all later ones of its tool; `ask` takes
-    that back."""
+    """Approve a call (maybe with other arguments), deny it, or allow all later ones of its tool; `ask` undoes that."""
     form = await form_of(request)
     agent = library.agent_of(AgentId(field_of(form, "agent_id")))
     conversation_id = ConversationId(field_of(form, "conversation_id"))

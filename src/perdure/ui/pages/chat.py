@@ -77,7 +77,7 @@ async def _newer_page(agent: AsyncAgentById, conversation: ConversationId, befor
 
 
 def _shown_messages(entries: Sequence[TranscriptEntry], waiting: Sequence[WaitingRun]) -> Data:
-    """The messages as items, those that wait behind a run, the run that goes on, and the newest message's number."""
+    """Return the page's messages as items, those waiting behind a run, the active run, the newest number."""
     items = [item for entry in entries for item in entry_items(entry)]
     if items and not waiting and items[-1]["kind"] in ("failure", "stopped"):
         items[-1]["is_last"] = True
@@ -159,8 +159,7 @@ async def send_to(
 
 @pages.post("/agents/{agent_id}/fork", shows=chat)
 async def edit_and_fork(request: Request, library: AsyncPerdure) -> Notice:
-    """Send another text in place of a message, with its pictures, in a new conversation with a copy of what was said
-    before it."""
+    """Send a text in place of a message, with its pictures, in a new conversation that is a copy up to that message."""
     agent, form = agent_of(request, library), await form_of(request)
     message_id, text = MessageId(field_of(form, "message_id")), field_of(form, "text")
     source = await agent.conversation_of_message(message_id)
@@ -205,8 +204,8 @@ async def take_back(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/reply", shows=chat)
 async def reply(request: Request, library: AsyncPerdure) -> Notice:
-    """Answer what the agent has asked with `ask_user`, unless something was said since: `asked` is the newest message
-    that the form was shown with."""
+    """Answer the question that the agent asked with `ask_user`, unless something was said since: `asked` is the newest
+    message when the form was shown."""
     agent, form, line = agent_of(request, library), await form_of(request), _conversation_id(request)
     found = await agent.find_conversation(line)
     newest = await agent.transcript(conversation=found.id, limit=1)

@@ -64,8 +64,7 @@ def message_items(message: Message, edits: Sequence[BlockVersion] = ()) -> Itera
 
 
 def entry_items(entry: TranscriptEntry) -> Iterable[Data]:
-    """What the chat shows of a message, of the edits of memory that it made, and of the end of its run if no whole
-    answer came."""
+    """What the chat shows of a message, its edits of memory, and the end of its run if the answer is broken."""
     yield from message_items(entry.message, entry.edits)
     run_id = entry.message.run_id
     if run_id is not None and (entry.failure is not None or entry.stopped):

@@ -117,7 +117,7 @@ class _Live:
         self.changed = True
 
     def render(self, now: float) -> Data:
-        """What is new: HTML of blocks that have ended, of the one that goes on, and plain text to add."""
+        """Return what is new: HTML of finished blocks, HTML of the unfinished one, and plain text to append."""
         ended, goes_on = ("", None) if self.markdown is None else self.markdown.render()
         plain, self.plain = self.plain, ""
         self.rendered_at, self.changed, self.is_new = now, False, False

@@ -99,8 +99,7 @@ def _grid(overview: ContextOverview) -> list[Data]:
 
 
 def plots_of(steps: Sequence[StepInfo]) -> list[Data]:
-    """Tokens, cost and time of measured model calls, oldest first; too few of them make no plot, nor do those that cost
-    nothing."""
+    """Tokens, cost and time of measured model calls, oldest first; no plot of too few or free ones."""
     measured = [step for step in reversed(steps) if step.usage.input_tokens]
     if len(measured) < PLOTTED_MIN:
         return []

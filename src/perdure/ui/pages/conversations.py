@@ -57,7 +57,7 @@ async def restore(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/conversations/erase", shows=chat)
 async def erase(request: Request, library: AsyncPerdure) -> Notice:
-    """Delete a conversation for good: what was said in it is found nowhere any more."""
+    """Delete a conversation for good: what was said in it can no longer be found."""
     agent, form = agent_of(request, library), await form_of(request)
     await agent.delete_conversation(ConversationId(field_of(form, "conversation_id")), author=page_author())
     return Notice("The conversation was deleted for good.", location=f"/agents/{agent.id}")

@@ -61,7 +61,7 @@ async def import_archive(request: Request, library: AsyncPerdure) -> Notice:
 
 
 def _lines(file: BinaryIO) -> Iterator[str]:
-    """The lines of a file, from its beginning. Raises: InvalidInput: it is no text."""
+    """Yield the lines of a file. Raises: InvalidInput: it is no text."""
     file.seek(0)
     for number, line in enumerate(file, 1):
         try:

@@ -90,7 +90,7 @@ def run_shape(run: Run, usage: Usage | None = None) -> Data:
 
 
 def listed_run(run: Run, waiting: Collection[RunId]) -> Data:
-    """A run as lists show it; one that has stopped at calls which wait for a person is waiting."""
+    """Return a run as lists show it; one that stopped at calls for a person counts as waiting."""
     return run_shape(run) | ({"status": WAITING, "stop_reason": None} if run.id in waiting else {})
 
 

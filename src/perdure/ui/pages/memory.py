@@ -36,8 +36,8 @@ pages = Pages()
 
 @pages.get("/agents/{agent_id}/memory", "memory.html", sections="memory", is_live=True)
 async def memory(request: Request, library: AsyncPerdure) -> Data:
-    """The blocks, with `block` the versions of one, with `from` and `to` the difference of two; the archive, newest
-    first or as a search finds it, with `tag` the texts that have it."""
+    """The page of memory: blocks, the versions of `block`, the difference between versions `from` and `to`; the
+    archive, newest first or the result of a search, with `tag` only texts with that tag."""
     own, query = agent_of(request, library), request.query_params
     agent = await library.all_agents.resolve(own.id)
     blocks = await own.blocks.list()
@@ -182,8 +182,7 @@ def _number(name: str, text: str) -> int:
 
 @pages.post("/agents/{agent_id}/memory/blocks/{label:path}", shows=memory)
 async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
-    """Write a block's value, or that of the version `earlier` again, if `version`, from which the form was filled, is
-    still the newest."""
+    """Write a block's value, or again that of the version `earlier`, if `version`, which was shown, is the newest."""
     agent, form, label = agent_of(request, library), await form_of(request), request.path_params["label"]
     version, earlier, value = form.get("version", ""), form.get("earlier", ""), form.get("value")
     if value is None and earlier:
@@ -264,5 +263,5 @@ async def delete_passage(request: Request, library: AsyncPerdure) -> Notice:
 
 
 def _notice(text: str, correction: Correction) -> Notice:
-
+    """Return a notice with a link that undoes the correction."""
     return correction_notice(text, correction.agent_id, correction.number)

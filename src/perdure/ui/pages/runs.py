@@ -199,6 +199,7 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
     results: dict[str, str] = {}
 
     def show(_: Run, message: Message) -> list[tuple[str, Data]]:
+        """Return the items of a message, and note where its results stand."""
         for place, part in enumerate(message.parts):
             if isinstance(part, ToolResult):
                 results[part.call_id] = f"{message.id}-{place}"
@@ -218,8 +219,8 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
 
 
 def _waterfall(found: Sequence[RunSpan], results: Mapping[str, str]) -> list[Data]:
-    """The spans of the run, its model calls and its tools, each with its place and width in thousandths of the whole,
-    and the address of what it did. `results`: id of a tool call -> that of its result on the page."""
+    """Return the spans of the run, its model calls and tools, each with position and width in thousandths of the whole,
+    and the address of its details. `results`: id of a tool call -> that of its result on the page."""
     if not found:
         return []
     start = min(span.started_at for span in found)

@@ -46,8 +46,8 @@ def fields_of(parameters: Mapping[str, Any], arguments: Mapping[str, Any] | None
 
 
 def _type_of(schema: Any) -> tuple[str, list[Any]]:
-    """(Type, choices) of an argument; of one that may be null, those of its only other type; nothing of a schema that
-    is none, as those of other programs may be."""
+    """Return (type, choices) of an argument; if it may be null, those of its only other type; empty for an invalid
+    schema, as other programs may have."""
     if not isinstance(schema, Mapping):
         return "", []
     others = [one for one in _list_in(schema, "anyOf") if not isinstance(one, Mapping) or one.get("type") != "null"]
@@ -65,7 +65,7 @@ def _list_in(schema: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _shown(value: Any) -> str:
-    """A value as its field shows it: a text as it is, anything else as JSON."""
+    """Return a value as its form field shows it: a text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -76,7 +76,7 @@ def arguments_of(parameters: Mapping[str, Any], form: Mapping[str, str]) -> dict
 
 
 def _read(parameters: Mapping[str, Any], form: Mapping[str, str], before: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments `before` with what a form says; a field that shows what it was filled with changes nothing."""
+    """Return the arguments `before` with the changes of a form; a field left as it was shown changes nothing."""
     if "arguments" in form:
         found = parse_json("arguments", form["arguments"].strip() or "{}")
         if not isinstance(found, dict):
@@ -129,8 +129,7 @@ async def decision_of(
     *,
     approves: bool,
 ) -> ToolDecision:
-    """What a form decides about a call that waits, with its arguments if the form changes them. Raises:
-    InvalidInput."""
+    """Return the form's decision about a waiting call, with changed arguments if any. Raises: InvalidInput."""
     call_id, edited = field_of(form, "call_id"), None
     waiting = await agent.pending(conversation=conversation) if approves else ()
     holds = "arguments" in form or any(name.startswith(PREFIX) for name in form)

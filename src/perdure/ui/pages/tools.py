@@ -117,7 +117,7 @@ async def create(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/tools/rules", shows=tools)
 async def set_rules(request: Request, library: AsyncPerdure) -> Notice:
-    """Set the rules in place of all that there are."""
+    """Replace all rules by these."""
     rules = parse_json("rules", (await form_of(request)).get("rules", "").strip() or "[]")
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
         raise InvalidInput('rules: write a JSON list of objects such as [{"type": "exit_loop", "tool_name": "NAME"}]')
@@ -126,7 +126,7 @@ async def set_rules(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/tools/rules/add", shows=tools)
 async def add_rule(request: Request, library: AsyncPerdure) -> Notice:
-    """Add a rule behind those that there are."""
+    """Add a rule after the existing ones."""
     form = await request.form()
     others = [value for value in form.getlist("children") if isinstance(value, str)]
     rule = rule_of(await form_of(request), others)
@@ -247,5 +247,5 @@ def rule_of(form: Mapping[str, str], tools: Sequence[str]) -> dict[str, Any]:
 
 
 def _names(text: str) -> list[str]:
-    """Names that are separated by commas or line ends."""
+    """Return the names in a text, separated by commas or line ends."""
     return [name.strip() for name in text.replace("\n", ",").split(",") if name.strip()]

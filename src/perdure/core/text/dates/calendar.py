@@ -128,7 +128,9 @@ def day_within(period: Period, offset: int) -> date:
 def yearly(
     clock: Clock, of_year: Callable[[int], Period], shift: int | None, year_shift: int | None, in_year: int | None
 ) -> Period:
-    """Return `of_year(year)`, a period that every year has, of the year that a text means.
+    """Return `of_year(year)`, a period of every year, for the year that a text means: `in_year`, else the clock's plus
+    `year_shift`, else the last (-1), this (0) or next (1) year with the period, else the latest in which it has begun.
+    Years without it (29 February) are skipped. Raises: ValueError, OverflowError.
 
     The year is `in_year`, else the clock's plus `year_shift`, else the last (-1), this (0) or next (1) one with the
     period, else the latest one in which the period has begun. Years without it are passed over (29 February).

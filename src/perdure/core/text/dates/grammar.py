@@ -139,7 +139,8 @@ class DateRule:
     source: str
 
     def phrases(self, text: str) -> Iterator[Phrase]:
-        """Yield the phrases of this rule in `text`, as `spans` folds it. The pattern is compiled at its first use."""
+        """Yield the phrases that this rule finds in `text`, which is folded as `spans` does it; the method of `_Match`
+        with the name of the rule's kind reads each match. The pattern is compiled at its first use."""
         for match in islice(_compiled(self.source).finditer(text), MATCHES_MAX):
             if phrase := getattr(_Match(match, self), self.kind)():
                 yield phrase

@@ -134,8 +134,8 @@ def patterns() -> dict[str, re.Pattern[str]]:
 
 
 def _with_portions(folded: str, phrases: list[Phrase]) -> list[Phrase]:
-    """Return the phrases of the text `folded`, each with its "early", "end of", 底; without a weekday that a date
-    behind it says more exactly. Changes `phrases`."""
+    """Return the phrases of the text `folded`, each extended by "early", "end of" or 底, and without a weekday that
+    repeats the date behind it. Changes `phrases`."""
     found: list[Phrase] = []
     for index, phrase in enumerate(phrases):
         after = phrases[index + 1] if index + 1 < len(phrases) else None
@@ -236,7 +236,8 @@ def _range_end(folded: str, phrase: Phrase, after: Phrase, relation: str) -> int
 
 
 def _range(phrase: Phrase, after: Phrase) -> Resolve:
-    """Return the function that resolves the period from the beginning of `phrase` to the end of `after`.
+    """Return the function that resolves the period from the beginning of `phrase` to the end of `after`. An end without
+    a year or week takes it from the other end: "March to May 2023", "Monday to Wednesday".
 
     A floating end follows the other: in "March to May 2023" both are of 2023; "Monday to Wednesday" is in one week.
     """

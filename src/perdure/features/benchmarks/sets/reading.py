@@ -35,7 +35,7 @@ class Node:
         return Node(found[name], f"{self.place}.{name}")
 
     def find(self, name: str) -> Node | None:
-        """The field of an object; None: it is not there, or null. Raises: InvalidInput: it is no object."""
+        """Return the field of an object; None: it is missing or null. Raises: InvalidInput: the value is no object."""
         return None if self.as_a(dict, "an object").get(name) is None else self.get(name)
 
     def items(self) -> Sequence[Node]:
@@ -60,7 +60,7 @@ class Node:
         )
 
     def as_a(self, kind: type[T], name: str) -> T:
-        """The value, if it is of this kind. Raises: InvalidInput."""
+        """Return the value if it is of this type. `name`: the type in words, for the error. Raises: InvalidInput."""
         if not isinstance(self.value, kind):
             raise InvalidInput(f"{self.place}: it is {json.dumps(self.value)[:60]}, and has to be {name}")
         return self.value

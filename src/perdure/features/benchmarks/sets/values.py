@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseTurn:
-    """What one side said. `id`: unique in its case; `session`: the sitting that it belongs to."""
+    """One utterance in a history. `id`: unique in its case; `session`: the sitting that it belongs to."""
 
     id: str
     session: str
@@ -32,7 +32,7 @@ class CaseTurn:
 
     @property
     def line(self) -> str:
-        """The turn as one line of a text, with its speaker and day."""
+        """The utterance on one line, with its speaker and day."""
         return f"{self.speaker} ({self.at:%-d %B %Y}): {self.text}"
 
 

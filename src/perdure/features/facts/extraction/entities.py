@@ -45,7 +45,7 @@ class Entities:
     ambiguous: frozenset[str]
 
     def find(self, name: str) -> int | None:
-        """Return the place of the entity with this name; None: there is none, or more than one."""
+        """Return the index of the entity with this name; None: no entity has it, or several have."""
         key = name_key(name)
         return None if key in self.ambiguous else self.places.get(key)
 
@@ -126,8 +126,8 @@ def is_said(batch: ReadBatch, name: str) -> bool:
 
 
 def _build(batch: ReadBatch, extracted: ExtractedEntity, extraction: Extraction, dropped: Counter[str]) -> NewEntity:
-    """Return an entity to store, without credentials, pronouns and, if a turn is untrusted, without what only it says.
-    `dropped` gains counts of attributes that are left out."""
+    """Return an entity to store, without credentials and pronouns; if a turn is untrusted, also without what only that
+    turn says. `dropped` gains counts of attributes that are left out."""
     place = extracted.known
     if place is None:  # a user who introduces himself is no known entity of that name
         place = 0 if extracted.is_new_name else _resolve(batch, extracted, extraction)
@@ -150,8 +150,8 @@ def _build(batch: ReadBatch, extracted: ExtractedEntity, extraction: Extraction,
 
 
 def _resolve(batch: ReadBatch, one: ExtractedEntity, extraction: Extraction) -> int | None:
-    """Return the place of the known entity that has the name of `one`, from 1; None: there is none; 0: it is not clear.
-    Of several it is the only one that a known fact connects with another entity of the extraction."""
+    """Return the number, from 1, of the known entity that `one` names; None: no entity has the name; 0: several could
+    be meant. Of several, the only one that a known fact connects with another entity of the extraction is taken."""
     found = [
         place
         for place, known in enumerate(batch.entities, 1)

@@ -65,6 +65,7 @@ async def _extract_all(
     facts: list[Fact] = []
 
     async def load() -> LoadedBatch | None:
+        """Load the next batch, unless another task extracts the conversation."""
         async with piece():
             return None if is_taken() else await ports.store.read(load_batch, *line, rest=rest)
 
@@ -117,6 +118,7 @@ async def extract_texts(
     open_seqs, loaded = set(seqs), None
 
     async def load() -> LoadedBatch | None:
+        """Load the texts that are still to be extracted."""
         nonlocal loaded
         loaded = await ports.store.read(load_text_batch, graph, agent_id, own=seqs, timezone=ports.settings.timezone)
         return loaded
@@ -149,8 +151,8 @@ async def _extract_waiting(
     *,
     batches_max: int = BATCHES_MAX,
 ) -> Sequence[Fact]:
-    """Extract the texts that wait in a graph and that no other task extracts now, at most `batches_max` batches; return
-    the new facts.
+    """Extract waiting texts of a graph that no other task extracts, up to `batches_max` batches; return the new
+    facts.
 
     Args:
         find: loads the graph; None: there is none.
@@ -162,7 +164,7 @@ async def _extract_waiting(
     waiting = ports.waiting
 
     def read(tx: Tx) -> LoadedBatch | None:
-        """Load the next texts that no other task extracts; None: there are none."""
+        """Load the next texts that no other task is extracting; None: there are none."""
         if (graph := find(tx)) is None:
             return None
         without, timezone = frozenset(waiting.texts), ports.settings.timezone
@@ -190,11 +192,12 @@ async def _extract_waiting(
 
 
 async def extract_singly(ports: FactPorts, line: Line, *, rest: bool, last: bool) -> int:
-    """Extract the turns of a conversation's next batch one by one; leave out those that fail, and return how many.
-    `rest` is as of `load_batch`; at the `last` try a turn is left out even if its error may pass, such as that of a
-    model which can't be reached. Raises: ModelError, NotFound, StoreError."""
+    """Extract the turns of a conversation's next batch one by one; skip those that fail, and return how many. `rest`:
+    as in `load_batch`. At the `last` try a turn is skipped even after an error that may pass, such as an unreachable
+    model. Raises: ModelError, NotFound, StoreError."""
 
     async def load(most: int | None = 1) -> LoadedBatch | None:
+        """Load the next turn, or up to `most` turns."""
         return await ports.store.read(load_batch, *line, rest=rest, most=most)
 
     whole = await load(None)

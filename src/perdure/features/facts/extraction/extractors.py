@@ -20,8 +20,7 @@ def extract_nothing(setting: str, model: str) -> Extractor | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactPorts(Ports):
-    """What extraction needs of the world beside what the engine does: what derives facts from what was said, and the
-    conversations that wait for it."""
+    """What extraction needs beside the engine's ports: an extractor, and the conversations that wait."""
 
     find_extractor: FindExtractor = extract_nothing
     waiting: Waiting = field(default_factory=Waiting)

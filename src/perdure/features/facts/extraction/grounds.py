@@ -21,8 +21,8 @@ _FILLERS = STOP_WORDS | {name_key(USER), "year", "old"}
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the turns of a batch and those before say, with their speakers and the names of known entities: all of it
-    in matching form without spaces, the stems of its words, and the relations of relatives in it, such as `SISTER`."""
+    """The words of a batch: its turns and those before, with speakers and names of known entities, as one text in
+    matching form without spaces, as stems, and as the relations of relatives in it, such as `SISTER`."""
 
     text: str
     words: frozenset[str]
@@ -30,14 +30,15 @@ class Said:
 
     @classmethod
     def of(cls, batch: ReadBatch) -> Said:
+        """Collect the words of a batch."""
         turns = [*batch.context, *batch.turns]
         known = [name for one in batch.entities for name in (one.name, *one.aliases)]
         text = match_form("\n".join([*known, *(f"{turn.speaker}\n{turn.text}" for turn in turns)]))
         return cls(_JOINTS.sub("", text), frozenset(stems(text)), frozenset(KIN[word] for word in _KIN.findall(text)))
 
     def holds(self, name: str) -> bool:
-        """Return whether each word of a name is said, in any form; in scripts without spaces each pair of characters. A
-        relative may be said by another word for the same relation."""
+        """Return whether each word of a name occurs, in any form; in scripts without spaces each pair of characters. A
+        relative may be named by another word for the same relation."""
         name = name_key(name)
         unsaid = _KIN.sub(lambda kin: " " if KIN[kin[0]] in self.kin else kin[0], name)
         tokens = [one for one in stems(_JOINTS.sub(" ", unsaid)) if one not in _FILLERS]

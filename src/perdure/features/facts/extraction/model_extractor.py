@@ -74,8 +74,8 @@ class ModelExtractor:
         return replace(extraction, facts=facts, model=self.handle, dropped=+dropped)
 
     async def _read(self, batch: ReadBatch) -> Extraction:
-        """Return what the model finds in a batch. Where its answer breaks off, the rest is asked for in fewer turns;
-        where it is not certain, it is asked once more. Raises: ModelError."""
+        """Return what the model finds in a batch. After a truncated answer the rest is requested with fewer turns;
+        after an uncertain one the batch is requested once more. Raises: ModelError."""
         text = render_batch(batch)
         answer, extraction = await self._ask(batch, [("user", text)])
         if BROKEN_OFF in extraction.dropped:
@@ -247,9 +247,8 @@ def _summary_schema(count: int) -> Mapping[str, Any]:
 
 
 def _read_answer(answer: str, *names: str) -> tuple[dict[str, Any] | None, bool]:
-    """Return the lists of these names in the JSON objects of an answer, name -> list, and whether they are whole. Of
-    several objects with the name the last whole one counts. None: no object has one, and the answer is not just
-    `{}`."""
+    """Return (name -> list, for the lists of these names in an answer's JSON objects, whether they are whole). Of
+    several objects with a name the last whole one counts. None: no object has one, and the answer is not just `{}`."""
     objects, is_whole = read_objects(answer)
     found = [members for one in objects if (members := _members(one, names))]
     if not found:
@@ -262,7 +261,7 @@ def _read_answer(answer: str, *names: str) -> tuple[dict[str, Any] | None, bool]
 
 
 def _members(value: Any, names: Sequence[str], depth: int = 2) -> dict[str, Any] | None:
-    """Return the object that has lists of these names: `value`, or one up to `depth` levels in it; None: none."""
+    """Return the object with lists of these names: `value`, or one up to `depth` levels down; None: there is none."""
     if not isinstance(value, dict):
         return None
     if any(isinstance(value.get(name), list) for name in names):
@@ -272,9 +271,8 @@ def _members(value: Any, names: Sequence[str], depth: int = 2) -> dict[str, Any]
 
 
 def _remaining_batches(batch: ReadBatch, extraction: Extraction) -> Sequence[ReadBatch]:
-    """Return what to ask for after an answer that broke off, in fewer turns each; nothing if the batch has a single
-    turn. These are the turns of which it says nothing, and the last of which it does; if that is all of them, each
-    half."""
+    """Return the batches to request after a truncated answer, with fewer turns each: the turns without facts and the
+    last turn with some; if that is every turn, each half; nothing for a single turn."""
     turns = batch.turns
     if len(turns) == 1:
         return ()
@@ -317,7 +315,7 @@ def _append_facts(
     more: Sequence[ExtractedFact],
     keeps: Callable[[ExtractedFact], bool] = lambda fact: True,
 ) -> Sequence[ExtractedFact]:
-    """Return `facts`, and behind them those of `more` that are new and accepted by `keeps`; `replaces` is adapted."""
+    """Return `facts` followed by those of `more` that are new and accepted by `keeps`; `replaces` is adapted."""
     joined = list(facts)
     known_places = {_statement_key(fact): place for place, fact in enumerate(facts, 1)}
     places: dict[int, int] = {}
@@ -382,7 +380,7 @@ def _number(value: Any) -> int | None:
 
 
 def _section(name: str, lines: Sequence[str]) -> str:
-    """Return lines between tags of this name, which no line can close."""
+    """Return lines between tags of this name; a closing tag inside a line is made harmless."""
     return f"<{name}>\n{escape_tags(chr(10).join(lines), SECTIONS)}\n</{name}>"
 
 

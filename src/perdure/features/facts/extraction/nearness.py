@@ -51,8 +51,8 @@ async def show_near(ports: Ports, graph: Graph, batch: ReadBatch) -> ReadBatch:
 async def find_same(
     ports: Ports, graph: Graph, batch: ReadBatch, extraction: Extraction, *, shown: bool
 ) -> tuple[ReadBatch, Extraction]:
-    """Return the batch and the extraction, in which new entities that mean known ones by their vectors refer to these.
-    With `shown` the extractor saw the entities of the batch, and so has told them from new ones itself. Raises:
+    """Return the batch and the extraction, with new entities replaced by the known ones that they mean, as compared by
+    vectors. With `shown` the extractor saw the entities of the batch, and has distinguished them itself. Raises:
     NotFound, StoreError."""
     new = await ports.store.read(_new_entities, graph, batch, extraction)
     if not new:

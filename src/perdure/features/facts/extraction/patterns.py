@@ -84,10 +84,10 @@ def said_in_document(text: str, speaker: str) -> Sequence[str]:
     ]
 
 
-def told_of_user(text: str) -> tuple[str, Mapping[str, str]]:
-    """Return a text that a program wrote down about its user, with names said in the first person, and how it calls the
-    user -> the subject of what it says so; empty: the speaker. "The user Ada" is Ada: that is no name of the speaker
-    ("the user Service lives in a container")."""
+def in_first_person(text: str) -> tuple[str, Mapping[str, str]]:
+    """Return a program's text about its user, with the user's names put into the first person, and name -> subject of
+    such sentences; empty: the speaker. "The user Ada" is Ada, but names no speaker in "the user Service lives in a
+    container"."""
     for _ in range(3):  # "lives in Ghent, likes tea and works at Fiat": as many sentences as it has verbs
         text = _TELLS_TWICE.sub(r"\g<who> \g<said>. \g<who> ", text)
     named = {match[0]: match["name"] or "" for match in _TOLD_OF.finditer(text)}
@@ -182,7 +182,7 @@ class _Extraction:
                 is_json = turn.kind == "json"
                 previous = before[-1] if before and not is_json else ""
                 new = [*statements_in_document(turn.text, now=turn.occurred_at)] if is_json else []
-                text, told_of = told_of_user(turn.text) if turn.kind == "text" else (turn.text, {})
+                text, told_of = in_first_person(turn.text) if turn.kind == "text" else (turn.text, {})
                 for words in said_in_document(turn.text, turn.speaker) if is_json else (text,):
                     spoken = statements_in(words, now=turn.occurred_at, people=[*told_of, *people], before=previous)
                     new += [replace(one, subject=told_of.get(one.subject, one.subject)) for one in spoken]
@@ -197,7 +197,7 @@ class _Extraction:
         return Extraction(entities=list(self._entities.values()), facts=self._facts, model=EXTRACTIVE)
 
     def _name(self, speaker: str, statement: Statement) -> None:
-        """Give the speaker the name that a statement says, and the former as alias; or take it away if it is denied."""
+        """Set the speaker's name from a statement, and keep the former as alias; or remove the name if it is denied."""
         entity, name = self._entity(speaker, "Person"), statement.object
         if statement.mode != "is":
             name = speaker if entity.name.casefold() == name.casefold() else entity.name
@@ -283,7 +283,7 @@ class _Extraction:
         return next((names.get(one.object) for one in reversed(known) if one.invalid_at is None), None)
 
     def _entity(self, name: str, kind: str) -> ExtractedEntity:
-        """Return the entity of this name, which is added if it is new: the known one, or one of type `kind`."""
+        """Return the entity of this name: the known one, or a new one of type `kind`."""
         key = name.casefold()
         for one in self._entities.values():
             if key in (one.name.casefold(), *map(str.casefold, one.aliases)):
@@ -325,7 +325,7 @@ def _iso(time: datetime | None, now: datetime) -> str | None:
 
 
 def _names(batch: ReadBatch) -> Iterator[tuple[int, Entity, str]]:
-    """Yield place, entity and name for each name and alias of the known entities of a batch."""
+    """Yield (number, entity, name) for each name and alias of the known entities of a batch."""
     for place, entity in enumerate(batch.entities, 1):
         for name in dict.fromkeys((entity.name, *entity.aliases)):
             yield place, entity, name

@@ -254,8 +254,8 @@ def _plan_fact(batch: ReadBatch, fact: ExtractedFact, entities: Entities) -> Pla
 
 
 def _fit_decision(batch: ReadBatch, planned: PlannedFact, entities: Sequence[NewEntity]) -> PlannedFact:
-    """Return a fact with the decision that fits what is known. A fact that is known already gains a source, or an end;
-    one that only an untrusted source said gains the trust of this source."""
+    """Return a fact with the decision that fits what is known. A known fact gains a source or an end; if only an
+    untrusted source said it, it also gains the trust of this source."""
     same = planned.known if planned.decision == "NONE" else None
     if planned.decision in ("ADD", "SUPERSEDE"):
         same = _known_same(batch, planned, entities)
@@ -266,7 +266,7 @@ def _fit_decision(batch: ReadBatch, planned: PlannedFact, entities: Sequence[New
 
 
 def _known_same(batch: ReadBatch, planned: PlannedFact, entities: Sequence[NewEntity]) -> Fact | None:
-    """Return the known fact that says the same of the same time; None: there is none."""
+    """Return the known fact with the same content and time; None: there is none."""
     ends = entities[planned.subject].known, entities[planned.object].known
     for fact in batch.facts:
         has_same_ends = (fact.subject, fact.object) == ends and fact.relation == planned.relation
@@ -295,13 +295,13 @@ def _trust(batch: ReadBatch, turns: Sequence[SpokenTurn], object_: NewEntity) ->
 
 
 def _names(turn: SpokenTurn, names: Sequence[str]) -> bool:
-    """Return whether the text of a turn holds one of these names, which are in the form of `name_key`."""
+    """Return whether the text of a turn contains one of these names, given as `name_key` writes them."""
     text = name_key(turn.text)
     return any(name in text for name in names)
 
 
 def with_facts(plan: FactPlan, facts: Sequence[PlannedFact], used: Collection[int] = ()) -> FactPlan:
-    """Return the plan with only these facts, and the entities that they name or whose places are `used`."""
+    """Return the plan with only these facts, and only the entities that they name or whose indexes are `used`."""
     named = {place for fact in facts for place in (fact.subject, fact.object)}
     places = {place: index for index, place in enumerate(sorted(named.union(used)))}
     moved = [replace(fact, subject=places[fact.subject], object=places[fact.object]) for fact in facts]
@@ -334,7 +334,7 @@ def with_name_alone(batch: ReadBatch, plan: FactPlan) -> FactPlan:
 
 
 def _same(one: PlannedFact, earlier: PlannedFact) -> bool:
-    """Return whether `one` says the same as the earlier fact of the batch, of a time at which that is true."""
+    """Return whether `one` repeats an earlier fact of the batch, for a time at which that is true."""
     if (one.subject, one.relation, one.object) != (earlier.subject, earlier.relation, earlier.object):
         return False
     if one.invalid_at != earlier.invalid_at or earlier.decision == "DELETE":
@@ -343,7 +343,7 @@ def _same(one: PlannedFact, earlier: PlannedFact) -> bool:
 
 
 def _with_support(earlier: PlannedFact, planned: PlannedFact) -> PlannedFact:
-    """Return a fact with the turns of `planned`, which says the same; and with its trust, if that is higher."""
+    """Return a fact with the turns of `planned`, a repetition of it, and with its trust if that is higher."""
     return replace(
         earlier,
         turns=tuple(dict.fromkeys((*earlier.turns, *planned.turns))),

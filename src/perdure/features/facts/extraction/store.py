@@ -210,14 +210,14 @@ class _Storing:
     changes: Changes = field(default_factory=Changes)
 
     def end(self, added: Sequence[Fact]) -> Sequence[Fact]:
-        """Write sources and communities of all facts; return those of `added` that are still believed, as they are."""
+        """Write sources and communities of all facts; return the facts of `added` that are still believed."""
         self.tx.of(Facts).add_sources(self.graph.id, self.sources)
         self.changes.update_communities(self.tx, self.graph, at=self.at)
         newest = [self.known[id_] for id_ in dict.fromkeys(fact.id for fact in added)]
         return [fact for fact in newest if fact.expired_at is None]
 
     def store(self, planned: PlannedFact, supports: Sequence[Episode], origin: Mapping[str, Any]) -> Fact | None:
-        """Carry out the decision about a fact of these episodes, with its author as `origin`; return it if new."""
+        """Carry out the decision about a fact of these episodes, with author `origin`; return it if it is new."""
         id_ = planned.known.id if planned.known else self.stored.get(planned.earlier or 0)
         known = self.known[id_] if id_ is not None else None
         if known is not None and known.expired_at is not None and planned.decision != "SUPERSEDE":
@@ -274,7 +274,7 @@ class _Storing:
         return fact
 
     def _settle(self, fact: Fact, known: Fact | None) -> None:
-        """End a fact, and the one that it replaces, as the times of their line say; None: it replaces none."""
+        """End a fact, and the one that it replaces, at the times that their order gives; None: it replaces none."""
         if known is not None:
             tx, graph, at, together = self.tx, self.graph, self.at, self.changes
             settle(tx, graph, [fact, known], joined=True, at=at, together=together)
@@ -297,8 +297,8 @@ class _Storing:
         )
 
     def _is_said_since(self, planned: PlannedFact, version: Fact) -> bool:
-        """Return whether the user said a fact after this version was written. If an agent's turn says it too, a user's
-        turn counts only if it names the object."""
+        """Return whether the user repeated a fact after this version of it was written. If all turns that say it are
+        newer, any user's turn counts; else it has to name the fact's object."""
         turns = [turn for turn in self.loaded.batch.turns if turn.number in planned.turns]
         later = [
             turn for turn in turns if turn.is_user and turn.trust == "user" and turn.occurred_at > version.created_at
@@ -333,8 +333,8 @@ class _Storing:
         self.sources += [(fact.first_seq, episode.seq) for episode in supports]
 
     def _find_same(self, planned: PlannedFact, supports: Sequence[Episode]) -> Fact | None:
-        """Return the believed fact of the same scope that says the same of the same time; None: there is none. One may
-        have come since the batch was read."""
+        """Return the believed fact of the same scope with the same content and time, which may have come since the
+        batch was read; None: there is none."""
         ends, scope = (self.entities[planned.subject], self.entities[planned.object]), set(scope_of(supports[0]))
         at = planned.valid_at or supports[-1].occurred_at
         for fact in self.tx.of(Facts).list_between(self.graph.id, *ends, planned.relation, limit=SAME_MAX):

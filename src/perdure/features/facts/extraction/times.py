@@ -24,8 +24,8 @@ _DURATION = re.compile(
 
 
 def parse_time(text: str | None, now: datetime) -> datetime | None:
-    """Return the time that a text in ISO 8601 says, in UTC; None: it says none. A date, month or year alone means its
-    first moment in the zone of `now`. So does a midnight with any offset: models write that for a day."""
+    """Return the UTC time that a text in ISO 8601 states; None: it states none. A date, month or year alone stands for
+    its first moment in the zone of `now`; so does midnight with any offset, as models write that for a day."""
     if not text:
         return None
     text = text.strip()
@@ -42,9 +42,8 @@ def parse_time(text: str | None, now: datetime) -> datetime | None:
 def merge_times(
     valid_at: datetime | None, invalid_at: datetime | None, *, before: tuple[datetime | None, datetime | None]
 ) -> tuple[datetime | None, datetime | None]:
-    """Return beginning and end of a fact: what is said of it now, else what was known `before`, which has the same
-    order. Of the latter, what does not fit becomes unknown, such as the time at which it was said, taken for its
-    beginning."""
+    """Return beginning and end of a fact: as stated now, else as known `before`. A known time that contradicts the
+    stated one becomes unknown, such as the time of speaking taken for the beginning."""
     if valid_at is not None and invalid_at is None and before[1] is not None and before[1] < valid_at:
         return valid_at, None
     end = invalid_at or before[1]
@@ -53,8 +52,8 @@ def merge_times(
 
 
 def says_time(turn: SpokenTurn, time: datetime) -> bool:
-    """Return whether a turn says a time, give or take a day for time zones: its own time, a day in its text, the start
-    or end of a longer period, the first day of a year, or as long ago as the text says."""
+    """Return whether a turn states a time, give or take a day for time zones: as its own time, a day in its text, the
+    start or end of a period, the first day of a year, or a distance from now."""
     now = turn.occurred_at
     if abs(time - now) <= DAY:
         return True

@@ -51,8 +51,8 @@ class Waiting:
 
     @contextlib.contextmanager
     def take(self, line: Line) -> Iterator[None]:
-        """Keep the background from extracting a conversation, so that no model is asked twice. Afterwards it comes back
-        to what it has left meanwhile, or what could not be extracted."""
+        """Inside the context, keep the background from extracting a conversation, so that no model is asked twice;
+        afterwards the background returns to what was left."""
         self.taken[line] += 1
         is_done = False
         try:
@@ -75,7 +75,7 @@ class Waiting:
             self.texts -= taken
 
     def note(self, line: Line, *, turns: int = 0, tokens: int = 0, now: bool = False) -> None:
-        """Note that so much was said in a conversation, or its agent was given a text; `now`: extract it at once."""
+        """Note that so much was said in a conversation, or that its agent got a text; `now`: extract it at once."""
         if self.wake is None:
             return
         backlog = self.lines.setdefault(line, LineBacklog())

@@ -113,7 +113,7 @@ class Extractions:
             self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def _look(self) -> None:
-        """Start to extract the conversations that are due, and plan the next look."""
+        """Start extracting the conversations that are due, and plan the next look."""
         self._timer = None
         time, pause_s = asyncio.get_running_loop().time(), self.ports.settings.extraction_pause_s
         for line, backlog in self._waiting.lines.items():

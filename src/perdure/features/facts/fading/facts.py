@@ -50,9 +50,8 @@ def _judge_all(tx: Tx, graph: Graph, policy: Forgetting, *, at: datetime) -> Ite
 
 
 def judge_fact(fact: Fact, uses: int, policy: Forgetting, *, at: datetime) -> Judged:
-    """Return what a fact that was used so often is worth to a policy. The age of one that has ceased to be true counts
-    from its end, and twice. Near-duplicates have the same entities, trust, scope and end: two periods of the same are
-    two facts."""
+    """Return the value of a fact, with so many uses, for a policy. The age of a fact that is no longer true counts from
+    its end, and twice. Near-duplicates have the same entities, trust, scope and end."""
     end = fact.invalid_at if fact.invalid_at is not None and fact.invalid_at <= at else None
     days = days_between(max(fact.created_at, end or fact.created_at), at) * (1 if end is None else 2)
     return Judged(
@@ -69,8 +68,8 @@ def judge_fact(fact: Fact, uses: int, policy: Forgetting, *, at: datetime) -> Ju
 
 
 def tidy_facts(tx: Tx, graph: Graph, items: Sequence[TidyItem], *, pass_: str, at: datetime) -> Sequence[TidyItem]:
-    """Carry out the items of a pass; return those that were carried out. A fact that has changed since the pass was
-    planned stays. `pass_` is the id of the pass, which its versions have in their origin."""
+    """Carry out the planned changes of a pass; return those carried out. A fact that has changed since is skipped.
+    `pass_`: the id of the pass, for the origin of the new versions."""
     done: list[TidyItem] = []
     for item in items:
         origin: dict[str, Any] = {"type": "policy", "pass": pass_, "reason": item.reason}

@@ -40,8 +40,8 @@ def plan_passages(tx: Tx, archives: Sequence[Archive], policy: Forgetting, *, at
 
 
 def tidy_passages(tx: Tx, items: Sequence[TidyItem], *, pass_: str, at: datetime) -> Sequence[TidyItem]:
-    """Carry out the items of a pass; return those that were carried out. A passage that has changed since the pass was
-    planned stays. `pass_` is the id of the pass, which changed passages have in their `state_origin`."""
+    """Carry out the planned changes of a pass; return those carried out. A passage that has changed since is skipped.
+    `pass_`: the id of the pass, for the `state_origin` of changed passages."""
     done: list[TidyItem] = []
     changed: dict[ArchiveId, list[Passage]] = {}
     for item in items:
@@ -88,9 +88,8 @@ def _judge_all(tx: Tx, archive: Archive, policy: Forgetting, *, at: datetime) ->
 
 
 def _judge(passage: Passage, uses: int, policy: Forgetting, *, at: datetime) -> Judged:
-    """Return what a passage that was used so often is worth to a policy, by the importance in its metadata.
-    Near-duplicates have the same tags, metadata and kind of source, and the same time unless it is when they were
-    stored."""
+    """What a passage that was used so often is worth to a policy, by the importance in its metadata. Near-duplicates
+    have the same tags, metadata and kind of source, and the same time unless it is when they were stored."""
     value: Any = passage.metadata.get("importance")
     importance = float(value) if type(value) in (int, float) and 0 <= value <= 1 else IMPORTANCE
     begin = passage.state_origin.get("at")

@@ -28,7 +28,7 @@ EVERY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Fading:
-    """What one pass may let fade: the facts of a graph, if there is one, and the passages of archives."""
+    """The memories that one pass may change: the facts of a graph, if there is one, and the passages of archives."""
 
     graph: Graph | None
     archives: Sequence[Archive] = ()
@@ -48,6 +48,7 @@ class ForgettingWork:
             return
 
         def load(tx: Tx) -> tuple[Fading, Forgetting] | None:
+            """Return the memories and the policy of an agent; None: its policy is off."""
             policy = load_agent_facts(tx.agents.get(agent_id).settings).forgetting
             return (load_fading(tx, agent_id, tx.of(Graphs).find_by_agent(agent_id)), policy) if policy.on else None
 
@@ -72,6 +73,7 @@ async def tidy(ports: Ports, fading: Fading, policy: Forgetting, *, dry_run: boo
     graph = fading.graph
 
     def plan(tx: Tx) -> tuple[Sequence[TidyItem], Sequence[TidyItem]]:
+        """Return the planned changes of facts and of passages."""
         facts = () if graph is None else of_facts.plan_facts(tx, graph, policy, at=at)
         return facts, of_passages.plan_passages(tx, fading.archives, policy, at=at)
 

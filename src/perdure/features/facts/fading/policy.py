@@ -107,13 +107,13 @@ class Judged:
 
     @property
     def place(self) -> tuple[bool, float, int, int]:
-        """Sorts near-duplicates, the one that stays first: not faded, then the most important, longest, oldest."""
+        """The sort key of near-duplicates; the one to keep comes first: not faded, most important, longest, oldest."""
         return self.memory.state != "active", -self.importance, -len(self.memory.text), self.memory.seq
 
 
 def plan_pass(judged: Iterable[Judged], policy: Forgetting, *, at: datetime, compared_max: int) -> Sequence[TidyItem]:
-    """Return what a pass would change of these memories, given oldest first: near-duplicates first, then what matters
-    least; at most `CHANGES_MAX` items. The newest `compared_max` of a group are compared with each other."""
+    """Return the changes that a pass would make to these memories, given oldest first: near-duplicates, then the least
+    valuable, at most `CHANGES_MAX`. The newest `compared_max` of a group are compared with each other."""
     groups: dict[Hashable, deque[Judged]] = {}
     single: list[TidyItem] = []
     for one in judged:
@@ -172,9 +172,8 @@ def _says_same(one: Judged, other: Judged, words: Mapping[FactId | PassageId, Co
 
 
 def _rarest(words: Counter[str], counts: Counter[str], share: float) -> Sequence[tuple[str, int]]:
-    """Return the rarest words of a text, so many that two texts which share this share of words have one of these in
-    common. A word's further occurrences count as words of their own, as (word, 1). `counts` says in how many texts a
-    word is."""
+    """Return the rarest words of a text, enough that any two texts which share this fraction of words have one of them
+    in common. A repeated word counts as a word of its own, (word, 1). `counts`: word -> number of texts with it."""
     every = [(word, place) for word, count in words.items() for place in range(count)]
     every.sort(key=lambda word: (counts[word[0]], word))
     return every[: len(every) - math.ceil(share * len(every)) + 1]

@@ -26,8 +26,7 @@ pages = Pages()
 
 @pages.get("/agents/{agent_id}/facts/entities", "facts/entities.html", is_live=True)
 async def entities(request: Request, library: AsyncPerdure) -> Data:
-    """Communities, the largest or those that `q` finds, and the people, places and things that facts are about, those
-    of most facts first or in the order of `sort`."""
+    """The communities, largest first or matching `q`, and the entities, by number of facts or by `sort`."""
     agent_id, query = agent_id_of(request), request.query_params
     agent = await library.all_agents.resolve(agent_id)
     search, facts = query.get("q", "").strip(), library.agent_of(agent_id).facts
@@ -80,8 +79,7 @@ async def split(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/facts/entities/{entity_id}", shows=entities)
 async def edit(request: Request, library: AsyncPerdure) -> Notice:
-    """Change name, type and other names of an entity. A name that it had stays as another one, unless `exact` is set:
-    by an undo."""
+    """Change name, type and aliases of an entity. Its old name becomes an alias, but not with `exact`: in an undo."""
     form, facts = await form_of(request), library.agent_of(agent_id_of(request)).facts
     before = await facts.get_entity(EntityId(request.path_params["entity_id"]))
     if (name := field_of(form, "name").strip()) != before.name:

@@ -383,6 +383,7 @@ async def set_capture(request: Request, library: AsyncPerdure) -> Notice:
     agent = await library.all_agents.resolve(agent_id)
 
     def change(before: Agent) -> AgentChanges:
+        """Return the agent's settings with the new mode of capture."""
         value = before.settings.get(FACT_SETTINGS)
         fields = value if isinstance(value, Mapping) else {}
         return {"settings": {**before.settings, FACT_SETTINGS: {**fields, "capture": mode}}}

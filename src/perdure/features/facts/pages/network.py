@@ -31,8 +31,8 @@ pages = Pages()
 
 @pages.get("/agents/{agent_id}/facts/graph", "facts/graph.html")
 async def graph(request: Request, library: AsyncPerdure) -> Data:
-    """The entities of most facts with the facts between them: those that are true on `day`, a number of days since the
-    year 1, are shown. All of them keep their places on each day."""
+    """The entities with most facts, and the facts between them that are true on `day`, counted from the year 1.
+    Positions are the same on every day."""
     agent_id, query = agent_id_of(request), request.query_params
     agent = await library.all_agents.resolve(agent_id)
     found = await library.agent_of(agent_id).facts.network()
@@ -64,6 +64,7 @@ def _days(fact: Fact, tz: tzinfo) -> tuple[int, int]:
     """The day from which and that until which a fact is true, in a time zone."""
 
     def day(at: datetime | None, unknown: int) -> int:
+        """Return the number of the day, counted from the year 1."""
         return unknown if at is None else local(at, tz).date().toordinal()
 
     return day(fact.valid_at, ALWAYS), day(fact.invalid_at, NEVER)
@@ -72,8 +73,8 @@ def _days(fact: Fact, tz: tzinfo) -> tuple[int, int]:
 def _lines(
     facts: Sequence[Fact], ends: Sequence[tuple[int, int]], places: Sequence[tuple[float, float]]
 ) -> Iterator[tuple[Fact, tuple[int, int], Data]]:
-    """Each fact with the numbers of its points and its line: its ends and middle in hundredths, and how many pixels it
-    is moved if there are several between the two."""
+    """Yield each fact with the numbers of its two points and its line: ends and middle in hundredths, and the shift in
+    pixels if several facts join the same points."""
     beside = Counter[frozenset[int]]()
     for fact, (one, other) in zip(facts, ends, strict=True):
         (x1, y1), (x2, y2) = places[one], places[other]

@@ -84,9 +84,8 @@ class FactColumns:
         return np.flatnonzero(mask)
 
     def distances(self, rows: NDArray[np.int64], entities: Sequence[int]) -> NDArray[np.int64]:
-        """Return for each of these rows how many facts lie between it and the entities: 0 if the fact names one, 1 if
-        it names one that such a fact names, and so on up to `STEPS`; `FAR` for all others. Only these rows are
-        followed."""
+        """Return for each of these rows how many facts lie between it and the entities: 0 if it names one, 1 if it
+        shares an entity with such a row, and so on up to `STEPS`; `FAR` for others. Only these rows are followed."""
         subject, object_ = self.subject[rows], self.object[rows]
         if not len(rows) or not entities:
             return np.full(len(rows), FAR)

@@ -153,7 +153,8 @@ class Entities(Table):
     def list_communities(
         self, graph_id: GraphId, *, due: bool | None = None, after: int = 0, limit: int = 100
     ) -> Sequence[Community]:
-        """Return communities with numbers above `after`, in order; `due`: those whose summary is, or is not, due."""
+        """Return communities with numbers above `after`, in order; `due`: only those whose summary is out of date, or
+        with False is not."""
         which = "" if due is None else f" AND summary_due = {int(due)}"
         index = "communities_due" if due else ""
         where = f"seq > :after{which} ORDER BY seq LIMIT :limit"

@@ -169,9 +169,8 @@ class Facts(Table):
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Fact]:
-        """Return the versions that match, at most one of each fact, in order of `first_seq` between `above` and
-        `below`. Both are excluded. In this order a change, or a deletion that is taken back, moves no fact to another
-        place."""
+        """The versions that match, at most one of each fact, in order of `first_seq` between `above` and `below`. Both
+        are excluded. In this order a change, or a deletion that is taken back, moves no fact to another place."""
         conditions, index = fact_conditions(where), "facts_believed"
         if where.as_of is not None:  # later versions, of which there may be many, are not read
             index, later = "facts_by_first", self._last_seq(graph_id, where.as_of) + 1
@@ -209,8 +208,8 @@ class Facts(Table):
     def list_newest_by_relation(
         self, graph_id: GraphId, entity: int, *, where: FactFilter, most: int
     ) -> Sequence[row_format.Row]:
-        """Return (seq, subject, object, relation, place) of the facts of an entity that match, newest first. Of each
-        relation these are the newest `most`; their place counts from 1, the newest, among those of the relation."""
+        """Return (seq, subject, object, relation, rank) of an entity's matching facts, newest first: the newest `most`
+        of each relation, ranked from 1."""
         conditions = fact_conditions(where)
         ends = " UNION ALL ".join(
             "SELECT f.seq, f.subject, f.object, f.relation, f.first_seq"
@@ -384,7 +383,7 @@ class Facts(Table):
         return self._read(where, index="facts_believed", graph_id=graph_id, **params)
 
     def _texts(self, graph: Graph, versions: Sequence[Fact]) -> dict[str, int]:
-        """Return the text of each version -> the number of its passage, which is added where there is none."""
+        """Return text of a version -> the number of its passage, which is added if it is new."""
         passages = Passages(self._db, self._org_id)
         ids = {version.text: PassageId(derived_id("passage", graph.id, version.text)) for version in versions}
         seqs = {row[0]: row[2] for row in find_all(self._db, self._org_id, list(ids.values()))}

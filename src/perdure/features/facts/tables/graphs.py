@@ -76,7 +76,7 @@ class Graphs(NounTable[Graph]):
         delete_shared(self._db, self._org_id, "graphs", OwnId(graph.id))
 
     def attach(self, agent_id: AgentId, graph_id: GraphId) -> None:
-        """Give the agent this graph in place of the one that it had. Raises: NotFound."""
+        """Give the agent this graph in place of its present one. Raises: NotFound."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
         self.get(graph_id)
         self._run(

@@ -180,8 +180,7 @@ def _load_turns(
 def _fill(
     rows: Sequence[T], is_read: Callable[[T], bool], tokens_of: Callable[[T], int], settings: AgentFacts, most: int
 ) -> tuple[Sequence[T], int, bool]:
-    """Return the first rows that make a batch, the number of the last row before the next batch, and whether this one
-    is full.
+    """Return the first rows that make a batch, the last row before the next batch, and whether it is full.
 
     Args:
         is_read: whether facts are extracted from a row.
@@ -383,7 +382,7 @@ def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) ->
 
 
 def _fits_batch(waiting: Sequence[Episode], episode: Episode) -> bool:
-    """Return whether a text may be in one batch with those before it: of one place and scope, and short."""
+    """Return whether a text can join the batch of those before it: same place and scope, and short."""
     size = sum(len(one.text or "") for one in (*waiting, episode))
     shared = {(one.text is None, one.agent_id, one.conversation_seq, scope_of(one)) for one in (waiting[0], episode)}
     return len(shared) == 1 and size <= BATCH_CHARS

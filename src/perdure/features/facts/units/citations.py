@@ -89,9 +89,8 @@ def _shown_before(events: Sequence[StoredEvent], before_seq: int) -> tuple[Seque
 
 
 def _is_repeated(text: str, answer: str, questions: Sequence[str]) -> bool:
-    """Return whether an answer repeats a sentence of a passage that the questions in `questions` do not hold already.
-    It has a telling word of it that is in no question, and answer and questions together have most of its telling
-    words."""
+    """Return whether an answer repeats a sentence of a passage that the questions did not already contain: it has one
+    of its telling words that no question has, and answer and questions together have most of them."""
     said, known = set(stems(answer)), {word for question in questions for word in stems(question)}
     for sentence in _SENTENCE_END.split(text[:_READ_CHARS]):
         telling = {token for clause in parse_query(sentence).clauses for token in clause.tokens}
@@ -108,7 +107,7 @@ def _is_cited(fact: Fact, entities: Mapping[int, Entity], text: str) -> bool:
 
 
 def _names(entity: Entity) -> Sequence[str]:
-    """Return the names by which an answer may cite an entity; none for the user, whom answers call "you"."""
+    """Return the names by which an answer may cite an entity; none for the user, who is "you" in answers."""
     names = (entity.name, *entity.aliases)
     return () if USER in names or entity.name == PLACEHOLDER else names
 

@@ -32,9 +32,8 @@ SIZE_MIN = 2
 
 
 def update_communities(tx: Tx, graph: Graph, facts: Sequence[Fact], *, at: datetime, is_removal: bool = False) -> None:
-    """Move the entities of facts that were added or expired into the communities to which most of their facts lead.
-    Summaries are made anew in the background. With `is_removal` those that may tell of these facts are deleted at
-    once."""
+    """Move the entities of added or expired facts to the communities that most of their facts lead to; summaries are
+    rewritten in the background. With `is_removal`, summaries that may mention these facts are deleted at once."""
     seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)}, reverse=True)
     if not seqs:
         return
@@ -88,7 +87,7 @@ class _Moves:
         return [other for other in dict.fromkeys(others) if self._now.get(other) != label]
 
     def store(self, seqs: Sequence[int], *, at: datetime, is_removal: bool) -> None:
-        """Store the moves; the summaries of the communities that changed, or whose facts of `seqs` did, are due."""
+        """Store the moves; mark as due the summaries of communities that changed, or whose facts of `seqs` did."""
         sizes: Counter[int] = Counter()
         for seq, label in self._now.items():
             if label != (before := self._before[seq]):
@@ -116,9 +115,9 @@ class _Moves:
 
 
 def choose_label(seq: int, label: int | None, neighbours: Sequence[tuple[int, int | None]]) -> int | None:
-    """Return the number of the community of an entity: that of most of its neighbours; None: it has no facts. Among
-    several the present one, `label`, comes first, then the oldest. `neighbours` are pairs of number and community, one
-    for each fact that connects them; one without a community counts as one that begins with it."""
+    """Return the number of an entity's community: the one of most of its neighbours; None: it has no facts. On a tie
+    the present one, `label`, wins, then the oldest. `neighbours`: (number, community) for each connecting fact; one
+    without a community counts as one that begins with it."""
     counts = Counter(other if other_label is None else other_label for other, other_label in neighbours)
     if not counts:
         return None

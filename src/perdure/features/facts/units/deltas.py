@@ -33,7 +33,8 @@ DELTA_TOKENS = 500
 def build_fact_deltas(
     tx: Tx, agent: Agent, seen: Mapping[str, int], memory: MemoryState, prefix: Prefix, inputs: UnitInputs
 ) -> tuple[str, ...]:
-    """Build the message that tells an agent which facts people have changed; empty: there is nothing to tell.
+    """Build the message that tells an agent which facts people have changed; empty: there is none. Facts from untrusted
+    sources are left out, as in recall.
 
     Facts of untrusted sources are left out, as they are in recall.
 

@@ -28,8 +28,8 @@ def document_kind(text: str, kind: Literal["text", "json"] | None) -> Literal["t
 
 
 def render_json(text: str) -> str:
-    """Return a JSON document as lines such as `user, address, city: Turin`; elements of a list are numbered from 1. A
-    text that is no JSON, because a credential in it was replaced, is returned unchanged."""
+    """Return a JSON document as lines such as `user, address, city: Turin`; list items are numbered from 1. Invalid
+    JSON, which a replaced credential may cause, is returned unchanged."""
     try:
         return "\n".join(f"{path}: {value}" for path, value in _values(json.loads(text), ()))
     except (ValueError, RecursionError):
@@ -37,7 +37,7 @@ def render_json(text: str) -> str:
 
 
 def _values(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield path and text of each value in a JSON value that is neither empty nor null; `path` leads to `value`."""
+    """Yield (path, text) of the values in a JSON value that are not empty; `path`: that of `value` itself."""
     if isinstance(value, dict):
         for name, part in value.items():
             yield from _values(part, (*path, " ".join(name.replace("_", " ").split())))
@@ -52,5 +52,5 @@ def _values(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _text(value: str | float | bool) -> str:
-    """Return a value of JSON, no list or object, in one line."""
+    """Return a JSON value, no list or object, on one line."""
     return " ".join(value.split()) if isinstance(value, str) else json.dumps(value)

@@ -19,8 +19,8 @@ NAME_CHARS = 200
 
 
 def ends_of_edit(tx: Tx, graph: Graph, fact: Fact, text: str, *, ids: Ids, at: datetime) -> FactFields:
-    """Return the subject and object of a fact whose sentence becomes `text`, as far as they change. If it has a name of
-    the user in another form, one that nothing else has, that is the user's from now on; the former stays an alias."""
+    """The new subject and object of a fact whose sentence is changed to `text`; empty: they stay. If the new sentence
+    renames the user, with a name that no other entity has, the user is renamed and the old name stays an alias."""
     if fact.relation == TEXT_RELATION or text == fact.text:
         return {}
     ends = {one.seq: one for one in tx.of(Entities).list_by_seqs(graph.id, [fact.subject, fact.object])}
@@ -43,8 +43,7 @@ def ends_of_edit(tx: Tx, graph: Graph, fact: Fact, text: str, *, ids: Ids, at: d
 
 
 def names_in_place(before: str, after: str, subject: Entity, object_: Entity) -> tuple[str, str]:
-    """Return the names that stand in `after` where `before` has a name of the subject and of the object; empty for one
-    that is the same, or if anything else of the sentence differs."""
+    """Return the new names of subject and object if the sentences differ only there; an equal name is empty."""
     places = {end: _find(before, entity) for end, entity in (("object", object_), ("subject", subject))}
     found = sorted((place, end) for end, place in places.items() if place is not None)
     if not found or (len(found) == 2 and found[0][0][1] > found[1][0][0]):
@@ -64,14 +63,13 @@ def names_in_place(before: str, after: str, subject: Entity, object_: Entity) ->
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be a name: a few words, of which the first and the last have no small initial; nothing
-    is one, too."""
+    """Return whether a text can be a name: a few words, whose first and last begin with no small letter; or empty."""
     words = text.split()
     return not words or (len(words) <= 4 and not any(word[0].islower() for word in (words[0], words[-1])))
 
 
 def _find(text: str, entity: Entity) -> tuple[int, int] | None:
-    """Return where a name of the entity stands in the text; None: nowhere."""
+    """Return the start and end of a name of the entity in the text; None: it does not occur."""
     for name in sorted((entity.name, *entity.aliases), key=lambda name: name == USER):
         if match := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE):
             return match.span()

@@ -95,8 +95,7 @@ def zone_of(tx: Tx, owner: AgentId | GraphId, default: str) -> str:
 
 def store_entities(tx: Tx, graph: Graph, new: Sequence[NewEntity], *, ids: Ids, at: datetime) -> Sequence[Entity]:
     """Store entities; return them as stored, in the order of `new`. One with `known`, or whose name exactly one entity
-    of a fitting type has, is that entity, which gains the aliases, attributes and summary. Raises: NotFound: `known` is
-    no entity."""
+    of a fitting type has, is merged into that entity. Raises: NotFound: `known` does not exist."""
     named = tx.of(Entities).find_by_names(graph.id, [one.name for one in new])
     all_seqs = {seq for one in new for seq in (*named[one.name], one.known) if seq}
     known = {**tx.of(Entities).list_current(graph.id, sorted(all_seqs))}
@@ -194,8 +193,8 @@ def delete_facts(
     at: datetime,
     together: Changes | None = None,
 ) -> Sequence[Fact]:
-    """Stop believing these facts; return those that were believed. Their versions stay, a last one says who deleted
-    them (`origin`), and `restore_fact` brings them back. `together`: as of `add_facts`."""
+    """Stop believing these facts; return those that were believed. Their versions stay; a last one says who deleted
+    them (`origin`), and `restore_fact` undoes it. `together`: as in `add_facts`."""
     expired = tx.of(Facts).expire(graph.id, [fact.seq for fact in facts], at=at)
     ends = [max(at, fact.created_at) for fact in expired]
     tx.of(Facts).add(
@@ -220,8 +219,8 @@ def note_correction(tx: Tx, graph: Graph) -> None:
 def settle(
     tx: Tx, graph: Graph, facts: Sequence[Fact], *, joined: bool = False, at: datetime, together: Changes | None = None
 ) -> None:
-    """End each fact of a line where the next one begins, in all lines that these facts are in, see `lines_of`. `joined`
-    and `together` are as of `lines_of` and `add_facts`."""
+    """End each fact where the next one of its line begins, in all lines of these facts (see `lines_of`). `joined` and
+    `together`: as in `lines_of` and `add_facts`."""
     for line in lines_of(tx, graph, facts, joined=joined):
         for place, after in zip_longest(line, line[1:]):
             fact, own = place.fact, place.own
@@ -263,7 +262,7 @@ class Retraction(NamedTuple):
 
 
 def delete_episodes(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: datetime) -> Retraction:
-    """Delete episodes, and retract facts that nothing else supports, as `retract_facts` does; return what that did."""
+    """Delete episodes, and retract what nothing else supports, as `retract_facts`; return what was retracted."""
     retracted = retract_facts(tx, graph, episodes, at=at)
     tx.of(Episodes).delete(graph.id, [episode.seq for episode in episodes])
     return retracted
@@ -293,8 +292,8 @@ _CONTENT: Final = ("text", "subject", "object", "relation", "type", "rating", "v
 
 
 def _restore_before(tx: Tx, graph: Graph, versions: Sequence[Fact], gone: Collection[str], at: datetime) -> Fact | None:
-    """Write a fact, of which these are all versions, oldest first, as it was before the episodes of the ids `gone`
-    changed it; return the new version. None: they did not change it, or somebody else has changed it since."""
+    """Write a fact, whose versions are given oldest first, as it was before the episodes `gone` changed it, and return
+    the new version. None: they did not change it, or somebody has changed it since."""
     in_force: list[Fact] = []
     for one in (one for one in versions if "ended_by" not in one.origin):
         if one.change == "restore":  # the versions that it took back say nothing
@@ -395,7 +394,7 @@ VAGUE_TYPES = frozenset({GENERAL_TYPE, "Object", "Preference"})
 
 
 def type_fits(one: str, other: str) -> bool:
-    """Return whether one entity can have both types: they are equal, or one of them is vague."""
+    """Return whether one entity can have both types: they are equal, or one is vague."""
     return one == other or not VAGUE_TYPES.isdisjoint((one, other))
 
 

@@ -42,7 +42,7 @@ def names_in(text: str, *, limit: int = NAMES_MAX) -> Sequence[str]:
 
 
 def known_entities(tx: Tx, graph: Graph, texts: Sequence[str], *, limit: int = KNOWN_ENTITIES) -> Sequence[Entity]:
-    """Load the entities whose names or aliases stand in these texts, those of the last text first."""
+    """Load the entities whose names or aliases occur in these texts, those of the last text first."""
     names = dict.fromkeys(name for text in reversed(texts) for name in names_in(text))
     found = tx.of(Entities).find_by_names(graph.id, list(names))
     seqs = list(dict.fromkeys(seq for name in names for seq in found[name]))[:limit]
@@ -84,9 +84,9 @@ def with_known(
 def _known_facts(
     tx: Tx, graph: Graph, entities: Sequence[Entity], texts: Sequence[str], scope: ScopePairs
 ) -> Sequence[Fact]:
-    """Load known facts about entities that texts may concern, at most `ENTITY_FACTS` of one and `KNOWN_FACTS` in all.
-    Those come first that connect two of the entities, or whose relation the texts mention; then of each relation the
-    newest, so that what was said long ago can be ended, too."""
+    """Load known facts about entities that may matter for the texts, at most `ENTITY_FACTS` of one and `KNOWN_FACTS` in
+    all: first facts between two of the entities or with a relation that the texts mention, then the newest of each
+    relation, so that old facts can be ended too."""
     named = {entity.seq for entity in entities}
     words = {stem for text in texts for stem in stems(text)}
     is_mentioned = functools.cache(lambda relation: not words.isdisjoint(stems(relation.replace("_", " "))))

@@ -66,7 +66,7 @@ def sources_of(tx: Tx, graph_id: GraphId, facts: Sequence[Fact]) -> Mapping[int,
 
 
 def _in_order(tx: Tx, graph: Graph, line: Sequence[Fact]) -> Sequence[LinePlace]:
-    """Return the facts of a line in order of when they begin, which is by what they say, or else when it was said."""
+    """Return the facts of a line ordered by when they begin, as stated, else by when it was said."""
     sources = sources_of(tx, graph.id, line)
     places: list[LinePlace] = []
     for first, versions in tx.of(Facts).histories(graph.id, list(sources)).items():
@@ -78,8 +78,8 @@ def _in_order(tx: Tx, graph: Graph, line: Sequence[Fact]) -> Sequence[LinePlace]
 
 
 def _before_moves(place: LinePlace, places: Sequence[LinePlace]) -> LinePlace:
-    """Return `place` moved before those of `places` that were said later and began earlier. After "I live in Oslo" and
-    then "I moved to Bergen last week" Oslo was over when it was said: when it began is unknown."""
+    """Return `place` moved before those of `places` that were said later but began earlier: after "I live in Oslo", "I
+    moved to Bergen last week" means that Oslo was over when it was said."""
     if abs(place.begin - place.said[0][0]) > AT_ONCE:  # the text says when it began
         return place
     moves = [
@@ -93,7 +93,7 @@ def _before_moves(place: LinePlace, places: Sequence[LinePlace]) -> LinePlace:
 
 
 def own_version(versions: Sequence[Fact]) -> Fact:
-    """Return the newest of a fact's versions, oldest first, whose times come from what was said of this fact alone.
-    What another fact ended does not count, nor what changed only whether the fact is believed or recalled."""
+    """Return the newest of a fact's versions, oldest first, whose times come from what was said of this fact alone: not
+    from another fact that ended it, nor from a change of belief or recall."""
     mute = ("fade", "archive", "delete", "retract")
     return [versions[0], *(one for one in versions if one.change not in mute and "ended_by" not in one.origin)][-1]

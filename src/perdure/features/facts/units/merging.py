@@ -26,8 +26,8 @@ BETWEEN_MAX = 1_000
 
 
 def merge_entities(tx: Tx, graph: Graph, kept: Entity, gone: Entity, *, at: datetime) -> Entity:
-    """Let `gone` be the same as `kept`, which gets its facts and names; return `kept` as it is then. Facts that connect
-    the two are deleted. Raises: InvalidInput: they are one already, of two graphs, or `gone` has too many facts."""
+    """Merge the entity `gone` into `kept`, which gets its facts and names; return `kept`. Facts between the two are
+    deleted. Raises: InvalidInput: they are the same, of two graphs, or `gone` has too many facts."""
     check_separate(tx, kept, gone)
     if kept.seq == gone.seq or kept.graph_id != gone.graph_id:
         raise InvalidInput(f"{gone.name!r:.80} can't be merged into {kept.name!r:.80}: choose two different entities")
@@ -63,8 +63,7 @@ def check_separate(tx: Tx, *entities: Entity) -> None:
 
 
 def split_entity(tx: Tx, graph: Graph, gone: Entity, *, at: datetime) -> Entity:
-    """Take back that `gone` was merged: it gets back its names, and the facts that were its own; return it. Raises:
-    Conflict: it was not merged."""
+    """Undo that `gone` was merged: give back its names and facts; return it. Raises: Conflict: it was not merged."""
     if gone.merged_into is None:
         raise Conflict(f"{gone.name!r:.80} was not merged into another entity")
     (kept,) = tx.of(Entities).list_by_seqs(graph.id, [gone.merged_into])
@@ -89,7 +88,7 @@ def split_entity(tx: Tx, graph: Graph, gone: Entity, *, at: datetime) -> Entity:
 
 
 def _without(kept: Entity, gone: Entity, had: Any) -> Entity:
-    """An entity without what it has of another one only; `had`: what it had before, None after an older merge."""
+    """Return an entity without what a merge gave it; `had`: what it had before, None after an older merge."""
     theirs = {gone.name, *gone.aliases}
     if not isinstance(had, Mapping):
         return replace(kept, aliases=tuple(one for one in kept.aliases if one not in theirs))
@@ -118,7 +117,7 @@ def _facts_of(tx: Tx, graph: Graph, entity: Entity, *, limit: int = 100_000) -> 
 
 
 def _move(tx: Tx, graph: Graph, facts: Sequence[Fact], old: int, new: int, *, mark: str, at: datetime) -> None:
-    """Write versions of facts that are about the entity `new` in place of `old`; all else stays as it was."""
+    """Write versions of facts with the entity `new` in place of `old`."""
     expired = tx.of(Facts).expire(graph.id, [fact.seq for fact in facts], at=at)
     versions = [
         replace(

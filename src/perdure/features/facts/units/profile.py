@@ -50,8 +50,8 @@ FACTS_MAX = 500
 
 
 def find_users(tx: Tx, graph: Graph, agent_id: AgentId | None, name: str = "") -> Sequence[Entity]:
-    """Return the entities that are the user, by name; there may be several of one name. Without `name` these are the
-    entities called like the agent's only identity, and those called `User`."""
+    """Return the entities that stand for the user, by name; several may have one name. Without `name`: those named like
+    the agent's only identity, and those named `User`."""
     names = [name]
     if not name:
         identities = [] if agent_id is None else tx.identities.list_by_agent(agent_id)

@@ -40,8 +40,8 @@ def retract_changed(tx: Tx, refs: Sequence[str], at: datetime) -> None:
 
 
 def queue_passed(tx: Tx, ref: str, done: Collection[GraphId], *, at: datetime) -> None:
-    """Have a changed message or passage extracted for agents whose graph has no episode of it, as its old text had no
-    fact. `done` are the graphs that have one. What extraction has not reached yet is left to it."""
+    """Queue a changed message or passage for the agents whose graph has no episode of it, as its old text had no fact.
+    `done`: the graphs that have one. What extraction has not reached yet is skipped."""
     new = Episode(id=EpisodeId(""), graph_id=GraphId(""), kind="text", ref=ref, occurred_at=at, created_at=at)
     if is_id("message", ref):
         message = tx.messages.get(MessageId(ref))
@@ -107,7 +107,7 @@ def take_imported(
 def _rows(
     tx: Tx, agent_id: AgentId, place: Conversation | Archive, after: int
 ) -> Sequence[Message] | Sequence[Passage]:
-    """Return the next rows behind this number that no run is about to add to."""
+    """Return the next rows after this number that no unfinished run may still add to."""
     if isinstance(place, Archive):
         return tx.passages.page(place.id, above=after, limit=PAGE)
     end = first_open_seq(tx, agent_id, place.seq)

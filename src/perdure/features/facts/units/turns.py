@@ -54,8 +54,8 @@ def turn_of(message: Message, number: int, user: str, agent: Agent, trust: Trust
 
 
 def turn_of_episode(tx: Tx, episode: Episode, number: int, timezone: str) -> SpokenTurn:
-    """Return a text that a program gave as the extractor reads it; its scope may name the speaker as `actor_id`.
-    `number` is its place in the batch, from 1, and `timezone` the speaker's."""
+    """Return a text from a program as a turn for the extractor; its scope may name the speaker as `actor_id`. `number`:
+    its index in the batch, from 1; `timezone`: the speaker's."""
     is_user, scope = episode.trust == "user", episode.scope
     owner = (scope.get("user_id") or USER) if is_user else scope.get("agent_id") or episode.trust
     return SpokenTurn(
@@ -72,8 +72,8 @@ def turn_of_episode(tx: Tx, episode: Episode, number: int, timezone: str) -> Spo
 def turn_of_passage(
     passage: Passage, number: int, user: str, agent: Agent, sources: tuple[WriteSource, ...] = ()
 ) -> SpokenTurn:
-    """Return a passage as the extractor reads it: what the agent stored in a run, else what `user` gave it. `number` is
-    its place in the batch, from 1; `sources` are what the run had read before it stored the passage."""
+    """Return a passage as a turn for the extractor: from the agent if it stored it in a run, else from `user`.
+    `number`: its index in the batch, from 1; `sources`: what the run had read before."""
     is_user = not passage.source.get("run_id")
     trust: TrustLabel = "user" if is_user else "agent"
     if (kind := passage.source.get("type")) in get_args(TrustLabel):
@@ -112,8 +112,8 @@ def trusts_of(
 
 
 def turn_sources(tx: Tx, rows: Sequence[Message]) -> Mapping[int, tuple[WriteSource, ...]]:
-    """Return the number of a message -> what facts from it may come from besides its speaker, if there is anything.
-    `rows` are messages of one conversation, in order."""
+    """Return number of a message -> further sources of facts in it, beside its speaker. `rows`: messages of one
+    conversation, in order."""
     if not rows or not tx.sources.list_by_conversation(
         rows[0].agent_id, rows[0].conversation_seq, before_seq=rows[-1].seq + 1, limit=1
     ):

@@ -343,7 +343,7 @@ class Profile:
 
     @property
     def text(self) -> str:
-        """A line for each slot."""
+        """The profile as text, a line for each slot."""
         return "\n".join(f"- {slot}: {'; '.join(values)}" for slot, values in self.slots.items())
 
 

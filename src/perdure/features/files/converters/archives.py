@@ -108,9 +108,11 @@ def read_xml(archive: zipfile.ZipFile, name: str, *, with_events: bool = False) 
     parser.buffer_text = True
 
     def refuse(*_: object) -> None:
+        """Raise the error for a document type, through which entities could unfold."""
         raise Unreadable(f"its part {name[:80]!r} declares a document type: no Office program writes that")
 
     def local(tag: str) -> str:
+        """Return the tag's name without its namespace."""
         return tag.rpartition(" ")[2]
 
     parser.StartDoctypeDeclHandler = refuse

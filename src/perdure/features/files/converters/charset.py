@@ -135,7 +135,7 @@ def _decode_bytes(data: bytes) -> tuple[str, str]:
 
 
 def _damaged_utf8(data: bytes, error: UnicodeDecodeError) -> str:
-    """The text of bytes of which all but a few are UTF-8, else empty; `error`: the first that is not."""
+    """Return the text if all but a few of the bytes are UTF-8, else an empty text; `error`: the first that is not."""
     if error.start == 0 or data[: error.start].isascii():
         return ""  # nothing says that it is UTF-8 at all
     text = data.decode("utf-8", errors="replace")

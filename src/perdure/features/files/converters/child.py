@@ -55,8 +55,8 @@ def read_document(
 
 
 def answer_to(name: str, kind: FileKind, limits: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the file on stdin, and return plain values: those of its document, `refused` with the reason, or `missing`
-    with what needs which extra. Print a line `[done, total]` for each page."""
+    """Read the file on stdin, and return the fields of its document, or `refused` with the reason, or `missing` with
+    the extra to install. Print `[done, total]` for each page."""
     with suppress(OSError):
         os.nice(5)
     file = io.BytesIO(sys.stdin.buffer.read())  # archives need to seek, which a pipe can't

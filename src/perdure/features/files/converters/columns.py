@@ -44,8 +44,8 @@ def in_columns(plain: str, layout: str) -> str:
 
 
 def _with_plain_spaces(plain: str, letters: str, places: Sequence[int], line: str) -> str:
-    """`line` with the spaces of the plain text, since the layout lacks narrow ones; `letters` are those of the plain
-    text without spaces, `places` where each stands in it."""
+    """Return `line` with the spaces of the plain text, as the layout lacks narrow ones. `letters`: the plain text
+    without spaces; `places`: the index of each letter in it."""
     wanted = "".join(line.split())
     at = letters.find(wanted)
     return line if at < 0 else " ".join(plain[places[at] : places[at + len(wanted) - 1] + 1].split())

@@ -111,6 +111,6 @@ def copy_as_utf8(name: str, stream: BinaryIO, target: BinaryIO, encoding: str) -
 
 
 def name_text(name: str) -> str:
-    """The name under which a file's text becomes a file: its own if it is plain text, else with `.md` behind it."""
+    """Return the name for the text of a file: its own if it is plain text, else with `.md` added."""
     suffixes = (*SUFFIXES["text"], *SUFFIXES["markdown"], *SUFFIXES["code"])
     return name if name.lower().endswith(suffixes) else f"{name}.md"

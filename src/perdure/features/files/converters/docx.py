@@ -51,7 +51,7 @@ def docx_document(name: str, file: BinaryIO, limits: ReadLimits) -> Document:
 
 
 def _for_mammoth(archive: zipfile.ZipFile, warnings: list[str]) -> BinaryIO:
-    """The archive with text in place of what mammoth leaves out, and warnings of what is left out all the same."""
+    """Return the archive with text in place of what the library mammoth leaves out, and warnings of what is lost."""
     out = io.BytesIO()
     unknown: set[str] = set()
     numbering = Numbering(archive)

@@ -144,6 +144,7 @@ class _Page(HTMLParser):
         return "".join(out) + "\n" if out else ""
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
+        """Begin a block, list, table, link or mark, or skip an element."""
         attributes = {key: value or "" for key, value in attrs}
         tag = self._local(tag)
         if tag == "title" and not self.title:
@@ -226,6 +227,7 @@ class _Page(HTMLParser):
         return tag.rpartition(":")[2] if tag.endswith(":math") or self._formula is not None else tag
 
     def handle_endtag(self, tag: str) -> None:
+        """End what the start tag began."""
         tag = self._local(tag)
         if tag == "title":
             self._in_title = False
@@ -265,6 +267,7 @@ class _Page(HTMLParser):
             self._follow_strike(tag, -1)
 
     def handle_data(self, data: str) -> None:
+        """Add text to the title, formula or line."""
         if self._in_title:
             self.title = " ".join(f"{self.title} {data}".split())[:200]
         elif self._skipped is None and self._formula is not None:
@@ -288,7 +291,7 @@ class _Page(HTMLParser):
             self._formula = None
 
     def _end_mark(self, *tags: str) -> None:
-        """Close the last open mark with one of these tags: what stands in it is shown with its sign."""
+        """Close the last open emphasis of these tags, and put its sign around what it encloses."""
         at = next((at for at in range(len(self._marks) - 1, -1, -1) if self._marks[at][0] in tags), None)
         if at is not None:
             self._show(*self._marks.pop(at)[1:])

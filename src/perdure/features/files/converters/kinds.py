@@ -82,8 +82,7 @@ _DIRECTION_MARKS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u
 
 
 def kind_of(name: str, head: bytes) -> FileKind:
-    """The kind of a file with this name and these first bytes. Without a known ending it is text, or by its bytes a
-    PDF.
+    """Return the kind of a file by its name and first bytes; without a known ending it is text, or a PDF.
 
     Raises: FileTypeUnsupported: such files are not converted; Unreadable: the first bytes don't fit the name.
     """
@@ -125,7 +124,7 @@ def _beginning(format_name: str) -> str:
 
 
 def _unsupported(name: str, format_name: str) -> FileTypeUnsupported:
-    """The error for a file that is not converted; `format_name` says what it is, such as "it is an image"."""
+    """Return the error for a file that can't be converted; `format_name`: what it is, such as "it is an image"."""
     return FileTypeUnsupported(
         name,
         found=format_name,

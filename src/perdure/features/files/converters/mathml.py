@@ -35,13 +35,13 @@ class Formula:
             parts.append(text if tag == "mtext" else text.strip())
 
     def end(self, tag: str) -> None:
-        """Close an element and those left open in it; one that is not open changes nothing."""
+        """Close an element and all left open inside it; ignore an element that is not open."""
         if any(tag == name for name, _, _ in self._open[max(1, len(self._open) - OPEN_MAX) :]):
             while self._close() != tag:
                 pass
 
     def text(self) -> str:
-        """The formula on one line."""
+        """Return the formula on one line."""
         while len(self._open) > 1:
             self._close()
         return " ".join(self._said.translate(_INVISIBLE).split()) or _line("".join(self._open[0][2]))

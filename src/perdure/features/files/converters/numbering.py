@@ -93,7 +93,7 @@ class Numbering:
             self._of_styles |= {(number, _value(level, "pStyle")): at for at, level in levels.items()}
 
     def mark(self, root: ElementTree.Element) -> None:
-        """Put a mark with the number at the beginning of each paragraph of a part that Word shows with one."""
+        """Put its number before the text of each paragraph that Word shows numbered."""
         word = root.tag.rpartition("}")[0] + "}"
         for paragraph in _paragraphs(root):
             properties = paragraph.find(f"{word}pPr")
@@ -113,7 +113,7 @@ class Numbering:
             ]
 
     def _place(self, properties: ElementTree.Element | None) -> tuple[str, int]:
-        """The list and the level of a paragraph, by itself or by its style; an empty name: it is in none."""
+        """Return the list and level of a paragraph, from itself or its style; an empty name: it is in no list."""
         number, level = _value(properties, "numPr numId"), _whole(properties, "numPr ilvl", -1)
         style = _value(properties, "pStyle")
         for _ in range(STYLES_DEEP):
@@ -126,7 +126,7 @@ class Numbering:
         return number, max(level, 0)
 
     def _next(self, number: str, level: int) -> str | None:
-        """Count one more paragraph of a list, and return what Word shows before it; None: a sign, or nothing."""
+        """Count one more paragraph of a list, and return the number that Word shows; None: a bullet or nothing."""
         name, levels, starts = self.lists[number]
         if level not in levels:
             return None
@@ -141,6 +141,7 @@ class Numbering:
         has_digits = levels[level].find("{*}isLgl") is not None
 
         def shown(found: re.Match[str]) -> str:
+            """Return the number of one level as text."""
             at = int(found[1]) - 1
             form = "" if has_digits and at != level else _value(levels.get(at), "numFmt")
             return number_text(counts.get(at, first.get(at, 1)), form)
@@ -152,7 +153,7 @@ class Numbering:
 
 
 def _value(element: ElementTree.Element | None, path: str, name: str = "val") -> str:
-    """An attribute of the first element at a path; empty: there is none."""
+    """Return an attribute of the first element at a path; empty: there is none."""
     for step in path.split():
         element = None if element is None else element.find(f"{{*}}{step}")
     attributes = {} if element is None else element.attrib

@@ -20,8 +20,7 @@ COLUMNS_PAGES = 50
 
 
 def pdf_document(name: str, file: BinaryIO, limits: ReadLimits, progress: Callable[[int, int], None]) -> Document:
-    """The text of each page, column by column, a blank line between two pages; `progress` after each. Pages without
-    text have one blank line.
+    """The text of each page by columns, a blank line between pages; one for an empty page. `progress` after each.
 
     Raises: Unreadable: damaged, encrypted, too long, or no page has text; ExtraMissing.
     """
@@ -93,7 +92,7 @@ def pdf_document(name: str, file: BinaryIO, limits: ReadLimits, progress: Callab
 
 
 def _tidy(text: str) -> str:
-    """`text` with line feeds as its only controls, no halves of characters, at most one blank line in a row."""
+    """Return `text` without control characters but line feeds, lone surrogates, and repeated blank lines."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
     text = _CONTROLS.sub("", text)
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

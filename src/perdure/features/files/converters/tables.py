@@ -68,7 +68,7 @@ def _delimiter(text: str) -> str:
 
 
 def _besides_decimal_commas(sample: Sequence[str]) -> str:
-    """The delimiter that all lines have equally often, if half of them have numbers with decimal commas; else empty."""
+    """Return the delimiter that all lines have equally often, if half of them have decimal commas; else empty."""
     for delimiter in ";\t|":
         counts = {line.count(delimiter) for line in sample}
         numbers = sum(_DECIMAL_COMMA.search(line) is not None for line in sample)

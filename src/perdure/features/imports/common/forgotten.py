@@ -43,7 +43,7 @@ class ForgottenTexts:
         return passages
 
     async def _redactors(self, agent_id: AgentId) -> Sequence[tuple[Correction, Redactor]]:
-        """Return what an agent has forgotten, each with what finds it; nothing of one that is not made yet."""
+        """What an agent has forgotten, each with a redactor for it; empty for an agent that is not created yet."""
         if agent_id and agent_id not in self._found:
             self._found[agent_id] = await self._library.transfer.list_forgotten(agent_id)
         found = self._found.get(agent_id, ())

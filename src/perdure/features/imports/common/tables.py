@@ -17,7 +17,7 @@ class ImportedItems(Table):
     known when the thing itself is deleted."""
 
     def find(self, agent_id: AgentId, ids: Sequence[str]) -> Mapping[str, str]:
-        """Id -> digest of what was imported, of those that are known; empty: it is not complete."""
+        """Return id -> digest of the imported item, of the known ids; an empty digest: it is incomplete."""
         sql = f"SELECT id, digest FROM imported WHERE {{keys}} AND agent_id = :agent_id AND {OWN_AGENT}"
         found = self._rows_of_each(sql, "id", ids, agent_id=agent_id)
         return {id_: rows[0][0] for id_, rows in found.items() if rows}
@@ -32,7 +32,7 @@ class ImportedItems(Table):
         )
 
     def find_owner(self, id_: str) -> AgentId | None:
-        """Return the oldest agent for which this id is known; None: there is none."""
+        """Return the oldest agent that has an imported item with this id; None: there is none."""
         return next(iter(self.owners(id_)), None)
 
     def owners(self, id_: str) -> Sequence[AgentId]:

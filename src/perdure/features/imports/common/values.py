@@ -66,7 +66,7 @@ class ImportReport(LeftOut):
 
     @property
     def new(self) -> int:
-        """How many of them are new."""
+        """The number of new items."""
         return self.messages.new + self.memories.new
 
     @property

@@ -69,7 +69,7 @@ class LettaServer:
         await self._client.aclose()
 
     async def check(self) -> None:
-        """Check that the server is one of Letta's API and takes the key. Raises: LettaUnreachable."""
+        """Check that the server has Letta's API and accepts the key. Raises: LettaUnreachable."""
         try:
             found: Any = await self.get("/v1/agents/", {"limit": 1}, tries=TRIES_OF_ERRORS)
         except LettaRefused as error:
@@ -115,7 +115,7 @@ class LettaServer:
         )
 
     async def find(self, path: str, params: Params | None = None) -> Any:
-        """As `get`; None: the server has no such thing or route."""
+        """As `get`; None: the server has no such object or route."""
         try:
             return await self.get(path, params)
         except LettaRefused as error:
@@ -152,7 +152,7 @@ class LettaServer:
             last, after = frozenset(one["id"] for one in page), page[-1]["id"]
 
     async def items(self, path: str, params: Params | None = None, *, field: str = "") -> AsyncIterator[Object]:
-        """Yield each item of a list once, as `pages`."""
+        """Yield each item of a list once; parameters as of `pages`."""
         seen: set[str] = set()
         async for page in self.pages(path, params, field=field):
             fresh = [one for one in page if one["id"] not in seen]

@@ -49,7 +49,7 @@ class LettaContext:
         self._is_taken = False
 
     def count(self, kind: str, *, new: int = 0, already: int = 0) -> None:
-        """Count things of a kind."""
+        """Add to the report how many objects of a kind are new, and how many were here already."""
         found = self.report.counts[kind]
         found.new, found.already = found.new + new, found.already + already
         self._progress(self.report.total)
@@ -57,8 +57,7 @@ class LettaContext:
     async def each(
         self, path: str, kind: str, step: Callable[[Object], Awaitable[None]], params: Params | None = None
     ) -> None:
-        """Take each item of a list; one that can't be taken is left out, as is a list that the server refuses. Raises:
-        LettaUnreachable, StoreError."""
+        """Take each item of a list; what can't be taken or listed is left out. Raises: LettaUnreachable, StoreError."""
         try:
             async for one in self.server.items(path, params):
                 await self.guard(kind, one, step)
@@ -88,7 +87,7 @@ class LettaContext:
         await self.store.write(lambda tx: tx.of(ImportedItems).put(agent_id, {key: value}))
 
     def id_of(self, kind: str, source_id: str) -> str:
-        """Return the id that a thing of the server gets here: its own, or another one while `make` finds that taken."""
+        """Return the local id for an object of the server: its own, or another one if `make` found that taken."""
         return self.candidates(kind, source_id)[-1 if self._is_taken else 0]
 
     def candidates(self, kind: str, source_id: str) -> Sequence[str]:
@@ -96,7 +95,7 @@ class LettaContext:
         return ids_for(kind, source_id, self.app.org_id)
 
     async def find(self, kind: str, source_id: str, get: Callable[[str], Awaitable[T]]) -> T | None:
-        """Return a thing of the server that is here, by its id; `get` raises NotFound for one that is not."""
+        """The local object for one of the server, by its id, or None; `get` raises NotFound if it does not exist."""
         for id_ in self.candidates(kind, source_id):
             with suppress(NotFound):
                 return await get(id_)

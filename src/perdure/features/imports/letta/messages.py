@@ -65,7 +65,7 @@ class LettaHistory:
             self._close()
 
     def _belongs(self, one: Object) -> bool:
-        """Whether a message of the wire is of the same stored message as the last one, or holds results of it."""
+        """Whether a wire message is part of the same stored message as the last one, or holds results for it."""
         kind, last, kinds = _kind(one), self._unit[-1], {*map(_kind, self._unit)}
         if kind in _RESULTS:
             return bool(kinds & {*_CALLS})
@@ -119,7 +119,7 @@ class LettaHistory:
 
 
 def _kind(one: Object) -> str:
-    """Return of which kind a message of the wire is."""
+    """Return the kind of a wire message."""
     return text_in(one.get("message_type"))
 
 

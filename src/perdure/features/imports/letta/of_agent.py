@@ -33,13 +33,14 @@ class AgentParts:
     """Takes what is one agent's own. `agent_id`: empty: the agent is not made yet, and all of it is new."""
 
     def __init__(self, context: LettaContext, agent_id: AgentId, state: Object) -> None:
+        """Copy into the agent `agent_id` what belongs to the server's agent with this `state`."""
         self._context, self._state, self._source_id, self._id = context, state, state["id"], agent_id
         self._server, self._report, self._store = context.server, context.report, context.store
         self._dry, self._agent = context.dry, context.library.agent_of(agent_id)
 
     async def take(self) -> None:
-        """Take all that is new; what can't be taken keeps nothing else back. Raises: LettaUnreachable, StoreError: what
-        was stored stays."""
+        """Copy everything that is new; a part that fails does not stop the others. Raises: LettaUnreachable,
+        StoreError: what was stored stays."""
         steps = {
             "folders": self._folders,
             "archives": self._archives,
@@ -150,8 +151,7 @@ class AgentParts:
         await self._history("default", (await self._agent.find_conversation()).id if self._id else None)
 
     async def _history(self, source: str, here: ConversationId | None) -> None:
-        """Take the messages of a conversation page by page from where the last import has ended. `here`: None: it is
-        not made yet."""
+        """Take a conversation's messages page by page from where the last import ended. `here`: None: it is new."""
         key, context = f"letta messages {source}", self._context
         last, done = await self._progress("messages", key)
         limit, system = context.app.settings.message_limit_chars, text_in(self._state.get("system"))
@@ -172,8 +172,7 @@ class AgentParts:
             self._report.leave_out(BUSY)
 
     async def _check_order(self, path: str, params: Mapping[str, Any], first: Sequence[Object]) -> None:
-        """Check that the first page of a history is its beginning. Raises: LettaRefused: older servers begin at its
-        end."""
+        """Check that a history's first page is its beginning. Raises: LettaRefused: older servers begin at the end."""
         if len(first) >= PAGE and await self._server.find(path, {**params, "before": first[0]["id"], "limit": 1}):
             raise LettaRefused(0, "it lists messages from the newest on only: upgrade it to 0.16 first")
 
@@ -245,7 +244,7 @@ async def put_passages(context: LettaContext, agent_id: AgentId, archive_id: str
 
 
 def passage_of(context: LettaContext, found: Object) -> Passage | None:
-    """Return a passage of the server as one to store; None: it is one of a file, or can't be used."""
+    """Return a passage of the server as one to store; None: it belongs to a file, or can't be used."""
     if found.get("file_id") or found.get("is_deleted"):
         return None
     limits = context.app.ports.settings.limits

@@ -40,8 +40,7 @@ def list_unreviewed(tx: Tx, agent_id: AgentId | None = None) -> Sequence[Unrevie
 
 
 def approve_tool(tx: Tx, name: str, ports: Ports, at: datetime) -> UnreviewedTool:
-    """Give a tool that a person has read to the agents that had it; return it. Raises: NotFound: no
-    tool of this name waits."""
+    """Give a reviewed tool to the agents that had it; return it. Raises: NotFound: no tool of this name waits."""
     found = next((one for one in list_unreviewed(tx) if one.name == name), None)
     tool = tx.tools.find(name)
     if found is None or tool is None:

@@ -33,8 +33,8 @@ FILES_AT_ONCE = 20
 
 
 async def take_tool(context: LettaContext, found: Object) -> None:
-    """Make a tool with code of its own, which waits for a review; of others find the one of this program. Raises:
-    InvalidInput, ValidationError: its code is none."""
+    """Create a tool from its source, to be reviewed before it runs; for a built-in tool find this program's own.
+    Raises: InvalidInput, ValidationError: invalid source."""
     name, kind, report = text_in(found.get("name")), text_in(found.get("tool_type")) or "custom", context.report
     if not name or name in context.tools:
         return

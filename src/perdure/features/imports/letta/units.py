@@ -104,8 +104,7 @@ def note_messages(
     notes: Mapping[str, str],
     inputs: UnitInputs,
 ) -> None:
-    """Note how far a conversation was read, and have its messages passed over where texts are read for facts. Raises:
-    NotFound."""
+    """Note how far a conversation was imported, and exclude it from extraction. Raises: NotFound."""
     if ids:
         IMPORTED(tx, agent_id, tx.conversations.get(conversation_id), {*ids}, False, inputs.ids, inputs.now)
     tx.of(ImportedItems).put(agent_id, notes)

@@ -52,19 +52,18 @@ class LettaReport(LeftOut):
 
 
 class KeptIds:
-    """`Ids` that give a thing the id that it had. `kept`: kind -> the id of each new thing of it; others get fresh
-    ones."""
+    """Ids kept from another server. `kept`: kind -> the id of each new object; other kinds get fresh ids."""
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
         self.kept: dict[str, str] = {}
 
     def new(self, kind: str) -> str:
-        """Return the id that is kept for a kind, or a fresh one."""
+        """Return the kept id of a kind, or a fresh one."""
         return self.kept.get(kind) or self._ids.new(kind)
 
 
 def ids_for(kind: str, source_id: str, org_id: OrgId) -> Sequence[str]:
-    """Return the ids that a thing of the server may have here: its own, and the one for where that is taken."""
+    """Return the ids that an object of the server may have here: its own, and one to use if that is taken."""
     derived = derived_id(kind, org_id, "letta", source_id)
     return [source_id, derived] if is_id(kind, source_id) else [derived]

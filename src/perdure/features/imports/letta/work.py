@@ -97,7 +97,9 @@ class LettaWork:
         context, name = self._context, text_in(state.get("name"))
         for tool in list_in(state.get("tools")):
             await take_tool(context, object_in(tool))
-        plan = await plan_agent(context.library, state, await self._own(source_id), context.tools, self._report)
+        plan = await plan_agent(
+            context.library, state, await self._perdure_manifest(source_id), context.tools, self._report
+        )
         self._note_companion(object_in(state.get("managed_group")))
         secrets = list_in(state.get("secrets")) or list_in(state.get("tool_exec_environment_variables"))
         self._report.note_secrets(f"agent {name!r}", [text_in(object_in(one).get("key")) for one in secrets])
@@ -118,8 +120,8 @@ class LettaWork:
         )
         return agent_id
 
-    async def _own(self, source_id: str) -> Object | None:
-        """Return what another Perdure server says of an agent in a file; None: the server is none."""
+    async def _perdure_manifest(self, source_id: str) -> Object | None:
+        """Return the agent's manifest if the server is another Perdure; else None."""
         with suppress(LettaRefused):
             found = await self._server.find(path_of("agents", source_id, "manifest"), {"as_json": "true"})
             return next((one for one in object_in(object_in(found).get("agents")).values()), None)
@@ -147,6 +149,7 @@ class LettaWork:
             return
 
         async def get(id_: str) -> Block:
+            """Return the block with this id. Raises: NotFound."""
             return await context.library.blocks.get(BlockId(id_))
 
         await context.take("block", found["id"], partial(context.library.blocks.add, new_block(found)), get)
@@ -205,6 +208,7 @@ class LettaWork:
         }
 
         async def make() -> None:
+            """Create the group, if the feature of groups is installed."""
             for one in IMPORT_GROUP(context.library, body, {**manager, "manager_type": kind}, is_companion):
                 await one
 

@@ -30,13 +30,13 @@ def read(files: SourceFiles) -> Iterator[SourceItem]:
 
 
 def _items(files: SourceFiles) -> Iterator[Item]:
-    """Yield the conversations as they stand in the files. Raises: InvalidInput."""
+    """Yield the conversations in the order of the files. Raises: InvalidInput."""
     return each_item(files, FILES, "conversations.json")
 
 
 def _find_older(files: SourceFiles) -> set[int]:
-    """Return the places of conversations that are there once more, changed later: a folder may have downloads of two
-    days. Raises: InvalidInput."""
+    """Return the indexes of conversations that appear again with later changes, as a folder may have two downloads.
+    Raises: InvalidInput."""
     if len(files.find(*FILES)) < 2:
         return set()
     newest: dict[str, tuple[datetime, datetime, int]] = {}

@@ -61,7 +61,7 @@ def _text_of(message: Mapping[str, Any]) -> str:
 
 
 def _part(part: Any) -> str:
-    """Return the text, or the marker, of a part of a message; thoughts are no part of what was said."""
+    """Return the text of a message's part, or a note that stands for it; empty for thoughts."""
     match part:
         case str() | {"type": "text", "text": str()}:
             return text_in(part if isinstance(part, str) else part["text"])

@@ -66,15 +66,14 @@ class SourceFiles:
         return self._zip is None and not (isinstance(self.place, Path) and self.place.is_dir())
 
     def find(self, *patterns: str) -> Sequence[str]:
-        """Return the names whose last part, in small letters, has one of these forms, such as `conversations*.json`,
-        sorted; of one file its name, whatever it is."""
+        """Return the sorted names of files whose last part, in lower case, matches one of the patterns, such as
+        `conversations*.json`; if the source is one file, its name, whatever it is."""
         if self.is_one:
             return [*self._sizes]
         return sorted(n for n in self._sizes if any(fnmatch(PurePosixPath(n).name.lower(), one) for one in patterns))
 
     def identity(self, name: str, first: str) -> str:
-        """Return what tells a file from others of its name: where it lies; of an upload its label and `first`, a text
-        in it."""
+        """Return what tells a file from its namesakes: its path; of an upload the label and `first`, a text in it."""
         if not isinstance(self.place, Path):
             return f"{self.label}\n{name}\n{hash_of(first)}"
         place = self.place.expanduser().resolve()
@@ -102,7 +101,7 @@ class SourceFiles:
             raise InvalidInput(f"{name} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
     def read(self, name: str, limit_bytes: int) -> bytes:
-        """Return what a file holds. Raises: InvalidInput, also where it is larger."""
+        """Return the bytes of a file. Raises: InvalidInput, also if there are more than `limit_bytes`."""
         with self.open(name) as file:
             if len(data := file.read(limit_bytes + 1)) > limit_bytes:
                 raise InvalidInput(f"{name} has more than {limit_bytes:,} bytes: it is left unread")

@@ -107,7 +107,7 @@ def path_to(last: Any, nodes: Nodes, field: str) -> list[str]:
 
 
 def cut_off(path: Sequence[str], nodes: Nodes, field: str, says: Callable[[Any], str]) -> LeftOut:
-    """Return how many messages may be above a path whose first one follows none that is there."""
+    """Return how many messages may be missing above a path whose first message names a parent that is not there."""
     above = nodes[path[0]].get(field) if path else None
     is_cut = isinstance(above, str) and above != ROOT and above not in nodes
     return LeftOut(CUT_OFF, sum(bool(says(nodes[id_])) for id_ in nodes.keys() - {*path}) if is_cut else 0)
@@ -120,8 +120,8 @@ Row = tuple[Any, Any, Any, datetime | None, str]
 def conversation_of(
     key: Any, title: Any, created_at: Any, rows: Sequence[Row], otherwise: datetime, *, is_whole: bool = False
 ) -> SourceConversation | LeftOut:
-    """Return a conversation; or that it has no messages. A message without a time has that of the one before, else of
-    the first one behind, else that of the conversation, else `otherwise`."""
+    """Return a conversation, or the note that it is empty. A message without a time gets that of the one before, else
+    of the first one with a time, else of the conversation, else `otherwise`."""
     if not rows:
         return LeftOut(EMPTY)
     begun = time_of(created_at)

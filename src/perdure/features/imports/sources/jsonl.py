@@ -117,7 +117,8 @@ def _line(
 
 
 def _timed(messages: Sequence[ImportedMessage], otherwise: datetime) -> Sequence[ImportedMessage]:
-    """Return messages of which those without a time have that of the one before, else of the first one with a time."""
+    """Return messages with times: one without gets that of the message before, else the first time, else
+    `otherwise`."""
     at = next((one.occurred_at for one in messages if one.occurred_at != NO_TIME), otherwise)
     found = []
     for one in messages:
@@ -130,7 +131,7 @@ def _whole(
     talk: SourceConversation | None, messages: Sequence[ImportedMessage], *, is_own: bool
 ) -> Iterator[SourceItem]:
     """Yield a conversation with its messages, each call of which has its result behind it, or waits at the end."""
-    waiting = _waiting(messages) if is_own else 0
+    waiting = _count_unfinished(messages) if is_own else 0
     end = len(messages) - waiting
     kept = [*_answered(messages[:end]), *messages[end:]]
     if lost := sum(len(one.parts) for one in messages) - sum(len(one.parts) for one in kept):
@@ -139,8 +140,8 @@ def _whole(
         yield replace(talk, messages=kept, waiting=waiting)
 
 
-def _waiting(messages: Sequence[ImportedMessage]) -> int:
-    """Return how many messages at the end are an answer with calls that wait, and results of its other calls."""
+def _count_unfinished(messages: Sequence[ImportedMessage]) -> int:
+    """Return how many of the last messages are an answer with waiting calls and results of its other calls."""
     results = len([*takewhile(lambda one: one.role == "tool", reversed(messages))])
     last = messages[-1 - results :][0] if len(messages) > results else None
     calls = [part for part in last.parts if isinstance(part, ToolCall)] if last is not None else []
@@ -208,7 +209,7 @@ def _text(value: Any) -> str:
 
 
 def _time(value: Mapping[str, Any], otherwise: datetime) -> datetime:
-    """Return the time of a line, `otherwise` where it says none. Raises: InvalidInput."""
+    """Return the time of a line, or `otherwise` if it has none. Raises: InvalidInput."""
     said = value.get("occurred_at", value.get("created_at", value.get("timestamp")))
     if (at := otherwise if said in (None, "") else time_of(said)) is None:
         raise InvalidInput(f"occurred_at is {said!r:.60}: give a time, such as 2026-11-20T15:30:00+01:00")
@@ -223,8 +224,8 @@ def _own_memory(value: Mapping[str, Any]) -> SourceMemory:
 
 
 def _memory(value: Mapping[str, Any], otherwise: datetime) -> SourceItem:
-    """Return the memory of a line, with the time `otherwise` if it has none; or that it has no text. Raises:
-    InvalidInput."""
+    """Return the memory on a line, with `otherwise` as its time if it has none; or the note that it has no text.
+    Raises: InvalidInput."""
     if not {"memory", "text"} & value.keys():
         raise wrong_item(value, "jsonl", "it", "a message (role, text, occurred_at) or a memory (text)")
     if not (text := text_in(value.get("memory", value.get("text")))):

@@ -23,7 +23,7 @@ _KEYS: Mapping[str, tuple[ImportSource, str]] = {
 
 
 def wrong_item(value: Any, source: ImportSource, name: str, wanted: str) -> InvalidInput:
-    """Return the error about a piece of the file `name` that is none of this source; `wanted`: what it should be."""
+    """Return the error for an item of the file `name` that this source can't read; `wanted`: what it should be."""
     found = next((_KEYS[key] for key in _KEYS if isinstance(value, dict) and key in value), None)
     if found is not None and found[0] != source:
         return InvalidInput(f"{name}: this is {found[1]}: use `perdure import {found[0]}`")

@@ -113,6 +113,7 @@ def read_server(address: str) -> Iterator[SourceItem]:
                 columns.setdefault(table, []).append(column)
 
             def select(sql: str, values: tuple[Any, ...]) -> Iterable[Sequence[Any]]:
+                """Run a query, whose parameters are written as `?`, on PostgreSQL."""
                 return connection.execute(sql.replace("%", "%%").replace("?", "%s").encode(), values)
 
             yield from _agents(_Database(columns, select), label)
@@ -161,8 +162,7 @@ def _blocks(database: _Database, agent_id: Any) -> Mapping[str, NewBlock]:
 
 
 def _conversations(database: _Database, agent: Record) -> Iterator[SourceItem]:
-    """Yield the messages of an agent, by conversations; those of none are the agent's first one. Raises:
-    InvalidInput."""
+    """Yield an agent's messages by conversation; those without one are its first. Raises: InvalidInput."""
     talks: dict[Any, list[dict[str, Any]]] = {}
     at = _time(agent) or _NO_TIME
     for row in database.rows("messages", "agent_id", agent["id"], order=("sequence_id", "created_at", "id")):
@@ -217,7 +217,7 @@ def _passages(database: _Database, agent_id: Any) -> Iterator[SourceMemory]:
 
 
 def _value(value: Any) -> Any:
-    """Return a value of a column of JSON, which SQLite has as text."""
+    """Return the value of a JSON column, which SQLite stores as text."""
     if isinstance(value, str) and value[:1] in ("[", "{", '"'):
         with suppress(ValueError, RecursionError):
             return json.loads(value)

@@ -25,7 +25,7 @@ def read(files: SourceFiles) -> Iterator[SourceItem]:
 
 
 def _spread(items: Iterator[Item]) -> Iterator[Item]:
-    """Yield the items, in place of what mem0's API returns the memories in it, and how many relations it has."""
+    """Yield the items; for an answer of mem0's API, the memories in it and the number of its relations."""
     for value, name, at in items:
         memories = next((one for key in _LISTS if isinstance(one := object_in(value).get(key), list)), None)
         yield from ((one, name, at) for one in ([value] if memories is None else memories))

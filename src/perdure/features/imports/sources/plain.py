@@ -16,8 +16,8 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def time_of(value: Any) -> datetime | None:
-    """Return the time of seconds, milliseconds and so on since 1970, also as a text, or of ISO 8601 text, in UTC, which
-    a text without a zone is in; None: it is none of them."""
+    """Return a time in UTC, given as seconds, milliseconds or smaller units since 1970 (also as text), or as ISO 8601,
+    in which UTC is the default zone; None: it is none of these."""
     try:
         if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
             value = float(value)

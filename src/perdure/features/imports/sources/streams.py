@@ -46,8 +46,8 @@ def each_item(files: SourceFiles, patterns: Sequence[str], wanted: str, keys: Se
 def read_each(
     items: Iterable[Item], read: Callable[[Any, str, datetime], Iterable[T]], *, is_strict: bool = False
 ) -> Iterator[T | LeftOut]:
-    """Yield what `read` makes of each item. One that it refuses is left out, if there is any that it takes and it is
-    not `is_strict`. Raises: InvalidInput."""
+    """Yield the result of `read` for each item. A refused item becomes a `LeftOut`, unless all are refused or
+    `is_strict`. Raises: InvalidInput."""
     first: InvalidInput | None = None
     is_right, odd = False, 0
     for value, name, at in items:
@@ -68,8 +68,8 @@ def read_each(
 
 
 def json_items(files: SourceFiles, name: str, *keys: str) -> Iterator[Any]:
-    """Yield the items of a list in JSON; of an object those of the list under the first of `keys` that it has, or else
-    the object. Raises: InvalidInput."""
+    """Yield the items of a JSON list; of an object, the items of the list under the first of `keys` that it has, else
+    the object itself. Raises: InvalidInput."""
     with files.open(name) as file:
         text = _Text(file, name)
         start = text.skip(" \t\r\n")
@@ -87,7 +87,7 @@ def json_items(files: SourceFiles, name: str, *keys: str) -> Iterator[Any]:
 
 
 def json_lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[tuple[int, Any]]:
-    """Yield (number from 1, value) of each line that is not blank; those of an export of Perdure may be longer. Raises:
+    """Yield (number from 1, value) of each line that is not blank; Perdure's own may be longer. Raises:
     InvalidInput."""
     limits = _WHOLE if is_own else _LINE
     with files.open(name) as file:
@@ -177,8 +177,7 @@ class _Text:
             return value
 
     def _fill(self, least: int = 0) -> bool:
-        """Drop what was taken and read on, at least so many bytes; False: there is nothing more. Raises:
-        InvalidInput."""
+        """Drop what was consumed, read at least so many more bytes; return False at the end. Raises: InvalidInput."""
         if self._ended:
             return False
         taken = self._pending[: self._at]

@@ -76,8 +76,8 @@ class TelegramBot:
         self._sending: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
-        """Take updates and answer them until cancelled. Raises: InvalidInput: the token is wrong, or another program
-        takes this bot's updates."""
+        """Answer updates until cancelled. Raises: InvalidInput: the token is wrong, or another program uses this
+        bot."""
         for number in sorted(self._log.open):
             self._start(number)
         try:
@@ -111,7 +111,7 @@ class TelegramBot:
             raise InvalidInput("PERDURE_TELEGRAM_TOKEN is not the token of a bot: ask @BotFather for one") from error
 
     def _begin(self, update: telegram.Update) -> None:
-        """Begin to take an update, or add it to those of its album."""
+        """Start handling an update, or add it to the others of its album."""
         message, updates = update.message, [update]
         if message is not None and message.media_group_id:
             album = (message.chat_id, message.media_group_id)
@@ -122,8 +122,7 @@ class TelegramBot:
         self._spawn(self._take_in_line(updates))
 
     async def _take_in_line(self, updates: list[telegram.Update]) -> None:
-        """Take an update, or all of an album, after those of its chat that came before, and tell Telegram how far all
-        are taken."""
+        """Take an update, or an album, after the chat's earlier ones, and tell Telegram how far all are taken."""
         chat, message = updates[0].effective_chat, updates[0].message
         async with self._intake[chat.id if chat else 0]:
             if message is not None and message.media_group_id:
@@ -152,7 +151,7 @@ class TelegramBot:
             await self._say(chat, texts.NOT_READ)
 
     async def _take(self, updates: Sequence[telegram.Update], chat: int) -> None:
-        """Store what updates ask for, and begin to answer it. Raises: PerdureError, TelegramError."""
+        """Store what updates ask for, and start answering. Raises: PerdureError, TelegramError."""
         update, user = updates[0], updates[0].effective_user
         if user is None or not {str(user.id), (user.username or "").lower()} & self._allowed - {""}:
             if user is not None:
@@ -226,9 +225,11 @@ class TelegramBot:
         self._start(numbers[0])
 
     def _start(self, number: int) -> None:
+        """Deliver an answer in the background."""
         self._spawn(self._deliver(number))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine as a task that is kept until it ends."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -284,6 +285,7 @@ class TelegramBot:
         """Show that the agent types."""
 
         async def repeat() -> None:
+            """Show "typing" until cancelled."""
             while True:
                 with suppress(telegram_error.TelegramError):  # it is only a sign
                     await self._bot.send_chat_action(chat, "typing")
@@ -299,6 +301,7 @@ class TelegramBot:
         """Send one message of an answer and note that it is sent; a cancellation in between waits."""
 
         async def send() -> None:
+            """Send the text, and note that it was sent."""
             await self._say(delivery.chat, text, buttons)
             delivery.sent += 1
             self._log.save()
@@ -353,7 +356,7 @@ class _ChatInterface(AgentInterface):
         await self.say(text)
 
     async def run_ended(self, end: RunEnded) -> None:
-        """Send why there is no answer, if there is none."""
+        """If there is no answer, send why."""
         self.ended = end
         if end.stop_reason in FAILED_REASONS:
             await self.say(f"That didn't work: {end.failure.message if end.failure else end.stop_reason}")

@@ -53,8 +53,8 @@ async def read_edit(message: telegram.Message, again: Again) -> MessageContent |
 async def _read(
     message: telegram.Message, perdure: AsyncPerdure, agent: AsyncAgent, again: Again
 ) -> MessageContent | None:
-    """Return what a message says; None: nothing that is taken. A file goes into a folder of the agent. `again` calls
-    Telegram.
+    """Return the content of a message; None: a kind that is not supported. A file is put into a folder of the agent.
+    `again` calls Telegram, with retries. Raises: InvalidInput: a file is too large or unsupported; TelegramError.
 
     Raises: InvalidInput: a file is too large or can't be taken; TelegramError.
     """

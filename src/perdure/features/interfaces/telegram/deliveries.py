@@ -47,7 +47,7 @@ class DeliveryLog:
 
     @classmethod
     def load(cls, path: Path) -> DeliveryLog:
-        """Read the log; a file that is missing is an empty one. Raises: InvalidInput: it can't be read."""
+        """Read the log; a missing file is an empty log. Raises: InvalidInput: it can't be read."""
         try:
             found = json.loads(path.read_text("utf-8"))
             deliveries = {int(update): Delivery(**fields) for update, fields in found.pop("open").items()}

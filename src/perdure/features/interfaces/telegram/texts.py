@@ -28,8 +28,7 @@ def refusal(user_id: int) -> str:
 
 
 def split_text(text: str) -> Iterator[str]:
-    """Yield a text in pieces that one message takes each, cut at the end of a paragraph, line or word where there is
-    one in the second half."""
+    """Yield a text in pieces of one message each, cut at a paragraph, line or word end in the second half if any."""
     while len(text.encode("utf-16-le", "surrogatepass")) > 2 * MESSAGE_UNITS:
         piece = _fitting(text)
         for mark in ("\n\n", "\n", " "):

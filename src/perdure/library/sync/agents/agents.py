@@ -16,8 +16,7 @@ class AgentRecord(AgentPart):
     _inner: AsyncAgentRecord
 
     def discard(self) -> Agent:
-        """Take the agent out of the lists and let no schedule wake it, and return it; `restore` brings it back as it
-        was. Raises: NotFound."""
+        """Hide the agent, stop its schedules, and return it; `restore` undoes it. Raises: NotFound."""
         return self._portal.run(self._inner.discard())
 
     def restore(self) -> Agent:
@@ -25,6 +24,5 @@ class AgentRecord(AgentPart):
         return self._portal.run(self._inner.restore())
 
     def delete(self) -> None:
-        """Remove an agent with its whole history, and its companion; its blocks and archives stay. Raises:
-        InvalidInput, NotFound."""
+        """Delete an agent with history and companion; blocks and archives stay. Raises: InvalidInput, NotFound."""
         self._portal.run(self._inner.delete())

@@ -15,8 +15,7 @@ __all__ = ["AgentBlocks", "Blocks"]
 
 
 class Blocks(Part):
-    """All blocks of the store, by id: for those that several agents share. `author` is who changes one, for its
-    history."""
+    """All blocks of the store, by id, for shared ones. `author`: who changes one, for its history."""
 
     _inner: AsyncBlocks
 
@@ -99,8 +98,7 @@ class AgentBlocks(Part):
         return self._portal.run(self._inner.append(label, text, author=author))
 
     def replace_line(self, label: str, line: int | str, text: str | None, *, author: Author | None = None) -> Block:
-        """Replace a line of a block by a text, or with None remove it, and return the block; the agent's `undo` takes
-        it back.
+        """Replace a line of a block, or with None remove it; return the block; `undo` takes it back.
 
         Args:
             line: its number from 1, or what it says.
@@ -119,8 +117,8 @@ class AgentBlocks(Part):
         return self._portal.run(self._inner.history(label, limit=limit))
 
     def restore(self, label: str, version: int, *, author: Author | None = None) -> Block:
-        """Give a block the value of an earlier version, as a new version, and return it. Raises: BlockNotFound,
-        NotFound, BlockLimitExceeded."""
+        """Give a block an earlier version's value, as a new version. Raises: BlockNotFound, NotFound,
+        BlockLimitExceeded."""
         return self._portal.run(self._inner.restore(label, version, author=author))
 
     def attach(self, block_id: BlockId) -> None:

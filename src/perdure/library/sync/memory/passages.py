@@ -56,8 +56,7 @@ class Passages(Part):
         return self._portal.run(self._inner.update_passage(passage_id, **changes))
 
     def restore_passage(self, passage_id: PassageId) -> Passage:
-        """Have a faded or archived passage recalled and found again; return it. Raises: NotFound, also for another
-        owner's."""
+        """Make a faded or archived passage active again; return it. Raises: NotFound, also for another owner's."""
         return self._portal.run(self._inner.restore_passage(passage_id))
 
     def shelve_passage(self, passage_id: PassageId) -> Passage:
@@ -91,8 +90,7 @@ class Archival(Search, Passages):
         return self._portal.run(self._inner.count_passages(**conditions))
 
     def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
-        """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it; `undo` takes it
-        back.
+        """Change `text`, `tags`, `metadata`, `source` or `occurred_at`; return it; `undo` takes it back.
 
         Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
         """

@@ -53,8 +53,7 @@ class Approval(Requests):
     def deny(
         self, call_id: str | None = None, *, reason: str | None = None, conversation: ConversationId | None = None
     ) -> Reply | None:
-        """Deny a pending call, by default all that wait for a person; the model sees the reason. Otherwise as
-        `approve`."""
+        """Deny a pending call (default: all that wait for a person) with a reason. Else as `approve`."""
         return self._portal.run(self._inner.deny(call_id, reason=reason, conversation=conversation))
 
     def answer(

@@ -17,8 +17,7 @@ __all__ = ["Conversations"]
 
 
 class Conversations(AgentPart):
-    """The conversations of an agent, or of all; `Agent` has these methods. Where `conversation` is None, the
-    agent's first is meant."""
+    """The conversations of an agent, or of all, inherited by `Agent`. `conversation=None` is the first one."""
 
     _inner: AsyncConversations
 
@@ -45,8 +44,7 @@ class Conversations(AgentPart):
         return self._portal.run(self._inner.named_conversations(archived=archived, limit=limit))
 
     def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
-        """A conversation of this agent; by default its first. Raises: InvalidInput; NotFound, also for another
-        agent's."""
+        """A conversation of this agent (default: its first). Raises: InvalidInput; NotFound, also for another's."""
         return self._portal.run(self._inner.find_conversation(conversation))
 
     def update_conversation(self, conversation: ConversationId, **changes: Unpack[ConversationChanges]) -> Conversation:
@@ -62,8 +60,7 @@ class Conversations(AgentPart):
         return self._portal.run(self._inner.update_conversation(conversation, **changes))
 
     def delete_conversation(self, conversation: ConversationId | None, *, author: Author | None = None) -> None:
-        """Take a conversation, and what was said in it, out of every list, search and view; its rows stay in the log
-        until the agent is deleted.
+        """Remove a conversation from lists, searches and views; its rows stay until the agent is deleted.
 
         Raises: NotFound, also for another agent's; InvalidInput: it is the agent's first, which can be `reset`;
         ConversationBusy: a run has not ended.

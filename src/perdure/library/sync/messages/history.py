@@ -72,8 +72,7 @@ class History(Requests):
         source: str = "",
         progress: Callable[[int], None] = lambda done: None,
     ) -> ImportResult:
-        """Put history that took place elsewhere at the end of a conversation (default: the agent's first), in the order
-        given.
+        """Put history from elsewhere at the end of a conversation (default: the first), in the order given.
 
         It is found by its own times. What the model's window has no room for is out of its view at once, behind
         summaries, and opened from there as anything else; no model is asked.

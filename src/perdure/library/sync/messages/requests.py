@@ -10,7 +10,6 @@ __all__ = ["Requests"]
 
 
 class Requests(AgentPart):
-    """What is sent to an agent as messages and answers, each request with the name of its agent; `Agent` has these
-    methods."""
+    """Messages and answers sent to agents, each with its agent's name; `Agent` has these methods."""
 
     _inner: AsyncRequests

@@ -86,8 +86,7 @@ class Sending(Approval):
         client_tools: Sequence[ClientTool] = (),
         **options: Unpack[SendOptions],
     ) -> Accepted:
-        """Send a message without waiting. When this returns, the message is durable and will be answered.
-        `SendOptions` are as in `send`.
+        """Send a message without waiting; once this returns, it will be answered. `SendOptions`: as in `send`.
 
         You run the calls of `client_tools`, also those of functions: `pending` lists them.
         """

@@ -120,8 +120,7 @@ class AgentTools(Part):
         return self._portal.run(self._inner.list())
 
     def attach(self, tool: str | Callable[..., Any]) -> Tool:
-        """Give the agent a tool: the one of a name or id, or a Python function, which runs in this process. Attaching
-        twice is no error.
+        """Attach a tool by name or id, or a Python function, which runs in this process. Twice is no error.
 
         Raises: NotFound, naming those there are; InvalidInput: the function can't be a tool; AlreadyExists: another
             kind of tool has its name.

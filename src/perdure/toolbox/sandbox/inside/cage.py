@@ -171,8 +171,7 @@ def send_listener(channel_fd: int) -> None:
 
 
 def limit_buffers(proc: int) -> None:
-    """Limit the TCP buffers of this process's network namespace; the kernel's default is up to 32 MiB each. `proc` is
-    an open /proc.
+    """Limit the TCP buffers of this network namespace (kernel's default: 32 MiB each). `proc`: an open /proc.
 
     Where /proc/sys can't be written, as in some containers, only the fork server's measuring of sockets limits them.
     """

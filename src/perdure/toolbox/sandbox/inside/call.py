@@ -93,7 +93,7 @@ def _prepare_python(job: Mapping[str, Any], plan: CagePlan, request: Mapping[str
 
 
 def check(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to a check: in `held` whether each measure holds, in `error` what kept one from being tried.
+    """The answer to a check of the sandbox: `held`, whether each measure works; `error`, what prevented the test.
 
     Args:
         job: `marker`, a file outside that the server can read and code must not; `processes`, whether it may start any.

@@ -82,6 +82,7 @@ class _CappedFile(io.RawIOBase):
         return self._fd
 
     def write(self, data: Any) -> int:
+        """Write as much as the limit allows, and pretend that all was written."""
         view = memoryview(data).cast("B")
         if self._left > 0:
             written = os.write(self._fd, view[: self._left])
@@ -356,7 +357,7 @@ def _convert_container(origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
 
 
 def _convert_to_class(target: type, value: Any) -> Any:
-    """The value as an instance of a class, if there is a usual way from JSON to it; else as it is."""
+    """Return the value converted to a class, if there is a usual way from JSON; else unchanged."""
     if isinstance(value, target):
         return value
     if issubclass(target, Enum):

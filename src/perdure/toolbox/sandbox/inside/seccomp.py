@@ -131,12 +131,12 @@ def _argument(index: int) -> tuple[int, int, int, int]:
 
 
 def _if_one_of(index: int, values: Iterable[int], *, then: _Code, other: _Code) -> _Code:
-    """Code that goes on with `then` if the call's argument `index` is one of the values, else with `other`."""
+    """Return code that goes to `then` if the system call's argument `index` is one of the values, else to `other`."""
     return _switch(index, dict.fromkeys(values, then), other=other)
 
 
 def _switch(index: int, cases: Mapping[int, _Code], *, other: _Code) -> _Code:
-    """Code that goes on with the case of the value that the call's argument `index` has, else with `other`."""
+    """Return code that goes to the case for the system call's argument `index`, else to `other`."""
     code = [_argument(index)]
     for value, then in cases.items():
         code += [(_JUMP_EQUAL, 0, len(then), value), *then]
