@@ -151,7 +151,7 @@ def _inline_math(state: StateInline, silent: bool) -> bool:
 
 
 def _block_math(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse a block of math from a line with `$$` or `\[` to the line that closes it, unchanged."""
+    r"""Parse a block of math from a line with `$$` or `\[` to the line that closes it, unchanged."""
     first = state.getLines(start, start + 1, state.blkIndent, False).strip()
     closing = {"$$": "$$", "\\[": "\\]"}.get(first[:2])
     if closing is None or state.is_code_block(start):
