@@ -197,6 +197,8 @@ BY_KEYS: dict[str, tuple[Unit, str, str]] = {
         CONVERSATION,
     ),
     "archives": (lambda tx, agent: tx.archives.list_by_ids([ArchiveId(one) for one in MANY]), "archives", "id"),
+    "blocks by ids": (lambda tx, agent: tx.blocks.list_by_ids(MANY), "b", "id"),
+    "tools read by ids": (lambda tx, agent: tx.tools.list_by_ids([ToolId(one) for one in MANY]), "tools", "id"),
     "code of tools": (lambda tx, agent: tx.tools.codes([ToolId(one) for one in MANY]), "tools", "id"),
     "agents": (lambda tx, agent: tx.agents.list_by_ids([agent, *MANY]), "a", "id"),
     "ids": (lambda tx, agent: tx.messages.find_existing([MessageId(f"message-{one}") for one in MANY]), "ids", "id"),

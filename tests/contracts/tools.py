@@ -64,6 +64,11 @@ class ToolContract(Contract):
             assert await store.read(lambda tx: tx.tools.find_by_name("look")) == look
             assert await store.read(lambda tx: tx.tools.find_by_name("absent")) is None
             assert await store.read(lambda tx: tx.tools.find_named(["absent", "look"])) == {"look": look}
+            absent = ToolId(self.ids.new("tool"))
+            assert await store.read(lambda tx: tx.tools.list_by_ids([absent, look.id])) == {look.id: look}
+            assert await store.read(lambda tx: tx.tools.names([look.id])) == ["look"]
+            with raises(NotFound):
+                await store.read(lambda tx: tx.tools.names([look.id, absent]))
 
     async def test_putting_an_unchanged_tool_changes_nothing(self) -> None:
         """The same tool under a fresh id is the stored one, and its agents keep their revision."""

@@ -142,7 +142,8 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
     values |= {"settings": _keep_own({}, new.settings), "timezone": new.timezone or "UTC"}
     stamps: dict[str, Any] = {"created_at": at, "updated_at": at, "created_by": author.id, "updated_by": author.id}
     agent = Agent(id=AgentId(ids.new("agent")), org_id=tx.org_id, **values, **stamps)
-    agent = tx.agents.add(_check_agent(tx, agent, lambda: filter(None, map(tx.tools.find, _tool_names(tx, new)))))
+    tool_names = _tool_names(tx, new)
+    agent = tx.agents.add(_check_agent(tx, agent, lambda: filter(None, map(tx.tools.find, tool_names))))
     check_item_limits(
         tx.limits, tags=agent.tags, description=agent.description, metadata=agent.metadata, settings=agent.settings
     )
@@ -152,7 +153,7 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
     tx.limits.check("blocks_per_agent", len(new.blocks) + len(new.block_ids))
     blocks = [create_block(tx, BlockId(ids.new("block")), block, author=author, at=at) for block in new.blocks]
     tx.blocks.attach(agent.id, *(block.id for block in blocks), *new.block_ids)
-    tx.tools.attach(agent.id, *_tool_names(tx, new))
+    tx.tools.attach(agent.id, *tool_names)
     check_rule_arguments(tx, agent.id, agent.settings)
     return tx.agents.get(agent.id)
 
@@ -162,7 +163,7 @@ def _tool_names(tx: Tx, new: NewAgent) -> Sequence[str]:
     there = tx.tools.find_named(new.optional_tools)
     names = dict.fromkeys(name for name in new.optional_tools if name in there)
     names |= dict.fromkeys(DEFAULT_TOOLS[new.agent_type] if new.tools is None else new.tools)
-    names |= dict.fromkeys(tx.tools.get(tool_id).spec.name for tool_id in new.tool_ids)
+    names |= dict.fromkeys(tx.tools.names(new.tool_ids))
     return tuple(names)
 
 

@@ -21,7 +21,7 @@ from perdure.features.files.file_tables import AgentFiles, Files
 from perdure.features.files.folder_tables import Folders
 from perdure.features.files.units import (
     FolderChanges,
-    attach_folder,
+    attach_folders,
     create_folder,
     delete_files,
     detach_folder,
@@ -381,15 +381,13 @@ class AsyncAgentFiles(AsyncPart):
         return view.whole
 
 
-def attach_and_open(tx: Tx, ports: Ports, agent_id: AgentId, folder_id: FolderId, *, opens: bool = True) -> None:
-    """Give an agent a folder, and open its files while there is room. Raises: NotFound."""
-    if attach_folder(tx, agent_id, folder_id, opens=opens) and opens:
-        files = tx.of(Files).list(folder_id, limit=FILES_PER_STEP)
-        if not files:
-            return
-        agent = tx.agents.get(agent_id)
-        limits = limits_of(agent, ports.inputs().window(agent)[0])
-        open_if_room(tx, agent_id, files, limits, counter=ports.counter, at=ports.clock.now())
+def attach_and_open(tx: Tx, ports: Ports, agent_id: AgentId, *folder_ids: FolderId, opens: bool = True) -> None:
+    """Give an agent folders, and open their files while there is room. Raises: NotFound."""
+    agent = tx.agents.get(agent_id)
+    for folder_id in attach_folders(tx, agent_id, *folder_ids, opens=opens):
+        if opens and (files := tx.of(Files).list(folder_id, limit=FILES_PER_STEP)):
+            limits = limits_of(agent, ports.inputs().window(agent)[0])
+            open_if_room(tx, agent_id, files, limits, counter=ports.counter, at=ports.clock.now())
 
 
 def set_folders(tx: Tx, ports: Ports, agent_id: AgentId, belongings: Mapping[str, Sequence[str]]) -> None:
@@ -398,8 +396,7 @@ def set_folders(tx: Tx, ports: Ports, agent_id: AgentId, belongings: Mapping[str
         for folder in tx.of(Folders).list_by_agent(agent_id):
             if folder.id not in folder_ids:
                 detach_folder(tx, agent_id, folder.id)
-        for folder_id in dict.fromkeys(folder_ids):
-            attach_and_open(tx, ports, agent_id, FolderId(folder_id))
+        attach_and_open(tx, ports, agent_id, *map(FolderId, dict.fromkeys(folder_ids)))
 
 
 def folders_of(tx: Tx, agents: Sequence[AgentId]) -> Mapping[AgentId, Mapping[str, Sequence[FolderInfo]]]:

@@ -94,7 +94,8 @@ class Folders(NumberedTable[Folder], AgentsTable[Folder]):
                 "UPDATE agent_folders SET opens = :opens WHERE agent_id = :agent_id AND folder_id = :folder_id", **link
             )
             return False
-        self._limits.check("folders_per_agent", len(self.list_by_agent(agent_id)))
+        count = "SELECT COUNT(*) FROM agent_folders x JOIN folders t ON t.id = x.folder_id WHERE x.agent_id = :id"
+        self._limits.check("folders_per_agent", int(self._value(f"{count} AND t.org_id = :org_id", id=own)))
         revise_settings(self._db, own)
         return True
 

@@ -87,14 +87,14 @@ def find_folder(tx: Tx, name_or_id: str) -> Folder:
     return folder
 
 
-def attach_folder(tx: Tx, agent_id: AgentId, folder_id: FolderId, *, opens: bool = True) -> bool:
-    """Attach a folder to an agent, and the file tools with it; return whether it is new to the agent.
+def attach_folders(tx: Tx, agent_id: AgentId, *folder_ids: FolderId, opens: bool = True) -> Sequence[FolderId]:
+    """Attach folders to an agent, and the file tools with them; return those that are new to the agent.
 
     Args:
-        opens: open files of it as they become readable, while there is room.
+        opens: open files of them as they become readable, while there is room.
     Raises: NotFound.
     """
-    added = tx.of(Folders).attach(agent_id, folder_id, opens=opens)
+    added = [one for one in folder_ids if tx.of(Folders).attach(agent_id, one, opens=opens)]
     if added:
         tx.tools.attach(agent_id, *FILE_TOOLS)
     return added

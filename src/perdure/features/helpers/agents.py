@@ -213,8 +213,7 @@ def _update(tx: Tx, helper_id: AgentId, fields: Mapping[str, Any], at: datetime)
 def _set_belongings(tx: Tx, helper_id: AgentId, wanted: Mapping[str, Any], ports: Ports) -> None:
     """Give a helper's agent the tools, blocks, archives and folders it needs, and no others of the caller."""
     tools = {tool.name for tool in tx.tools.list_by_agent(helper_id)}
-    for name in sorted(tools - {*wanted["tools"]}):
-        tx.tools.detach(helper_id, name)
+    tx.tools.detach(helper_id, *sorted(tools - {*wanted["tools"]}))
     tx.tools.attach(helper_id, *(name for name in wanted["tools"] if name not in tools))
     own = {block.id: block.label for block in tx.blocks.list_by_agent(helper_id)}
     labels = {tx.blocks.get(one).label for one in wanted["blocks"]}
@@ -227,8 +226,7 @@ def _set_belongings(tx: Tx, helper_id: AgentId, wanted: Mapping[str, Any], ports
         for archive_id in archives:
             if archive_id not in wanted["archives"]:
                 tx.archives.detach(helper_id, archive_id)
-        for archive_id in wanted["archives"]:
-            tx.archives.attach(helper_id, archive_id)
+        tx.archives.attach(helper_id, *wanted["archives"])
     if SET_BELONGINGS.functions:
         SET_BELONGINGS(tx, ports, helper_id, {"folders": wanted["folders"]})
 

@@ -352,10 +352,9 @@ def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongi
     """Attach the things in `belongings` to an agent and detach others of their kinds; a kind that is None stays.
     Raises: NotFound, AlreadyExists, FeatureMissing."""
     if (tool_ids := belongings.tool_ids) is not None:
-        wanted = {tx.tools.get(tool_id).spec.name for tool_id in tool_ids}
+        wanted = {*tx.tools.names(tool_ids)}
         present = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)}
-        for name in sorted(present - wanted):
-            tx.tools.detach(agent_id, name)
+        tx.tools.detach(agent_id, *sorted(present - wanted))
         tx.tools.attach(agent_id, *sorted(wanted - present))
     if (block_ids := belongings.block_ids) is not None:
         for block in tx.blocks.list_by_agent(agent_id):

@@ -16,7 +16,7 @@ from perdure.core.passages import Archive, ArchiveOwner
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import RowFormat, insert_into, restore, storable, stored_key
 from perdure.storage.tables.deleted import delete_shared
-from perdure.storage.tables.table import BY_ID, OWN_ARCHIVE, NumberedTable, OwnId, lock_numbers, next_number, own_agent
+from perdure.storage.tables.table import OWN_ARCHIVE, NumberedTable, OwnId, lock_numbers, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 
 _ARCHIVE = RowFormat(Archive)
@@ -77,17 +77,18 @@ class Archives(NumberedTable[Archive]):
             raise InvalidInput(f"{archive_id} holds {owner.use.holds}: delete the {owner.use.kind}")
         delete_shared(self._db, self._org_id, "archives", OwnId(archive.id))
 
-    def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
-        """Give an agent an archive, behind those it has; twice is no error. Raises: NotFound, TooMany."""
+    def attach(self, agent_id: AgentId, *archive_ids: ArchiveId) -> None:
+        """Give an agent archives, behind those it has; twice is no error. Raises: NotFound, TooMany."""
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
-        self.get(archive_id)
-        if self._run_counted(
+        before = {row[0] for row in self._rows("SELECT archive_id FROM agent_archives WHERE agent_id = :id", id=own)}
+        new = [archive.id for archive in self._get_each(archive_ids, lock=True) if archive.id not in before]
+        self._db.run_many(
             "INSERT INTO agent_archives (agent_id, archive_id, position) SELECT :agent_id, :archive_id,"
             " COALESCE(MAX(position), 0) + 1 FROM agent_archives WHERE agent_id = :agent_id"
             " ON CONFLICT (agent_id, archive_id) DO NOTHING",
-            agent_id=own,
-            archive_id=archive_id,
-        ):
+            [{"agent_id": own, "archive_id": archive_id} for archive_id in new],
+        )
+        if new:
             self._limits.check("archives_per_agent", len(self.list_by_agent(agent_id)))
 
     def detach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
@@ -120,9 +121,7 @@ class Archives(NumberedTable[Archive]):
 
     def list_by_ids(self, archive_ids: Sequence[ArchiveId]) -> Mapping[ArchiveId, Archive]:
         """Id -> archive, in the order of the ids; an id that no archive has is left out."""
-        sql = f"SELECT id, {_ARCHIVE.columns} FROM archives WHERE {{keys}} AND {BY_ID.format('')}"
-        found = self._rows_of_each(sql, "id", archive_ids)
-        return {id_: _ARCHIVE.read(rows[0]) for id_, rows in found.items() if rows}
+        return self._list_by_ids(archive_ids)
 
     def list_agents(self, archive_id: ArchiveId, *, limit: int) -> Sequence[AgentId]:
         """The ids of agents that have the archive, in order of the ids."""

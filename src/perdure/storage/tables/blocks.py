@@ -195,9 +195,8 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         by_label = {row_format.restore(row[0]): row[1] for row in attached}
         last = max((row[2] for row in attached), default=0)
         added: list[table.OwnId] = []
-        for block_id in block_ids:
-            block = self.get(block_id)
-            if by_label.setdefault(block.label, block_id) != block_id:
+        for block in self._get_each(block_ids, lock=True):
+            if by_label.setdefault(block.label, block.id) != block.id:
                 name = row_format.restore(self._rows("SELECT name FROM agents WHERE id = :id", id=own)[0][0])
                 helps = f"agent {name!r} ({agent_id}) has another block of this label; detach it, or rename one of them"
                 raise AlreadyExists("block with label", block.label, helps=helps)
@@ -240,6 +239,13 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
             if replaced != block_id:
                 self.delete(replaced)
 
+    def list_agents(self, block_ids: Sequence[str]) -> Mapping[str, Sequence[AgentId]]:
+        """Block -> the agents that have it, also those of which only a conversation has it, in order of their ids."""
+        own = "EXISTS (SELECT 1 FROM blocks b WHERE b.id = x.block_id AND b.org_id = :org_id)"
+        having = f"SELECT block_id, agent_id FROM {{}} x WHERE {{{{keys}}}} AND {own} AND {_OWN_X}"
+        sql = f"{having.format('agent_blocks')} UNION {having.format('conversation_blocks')} ORDER BY 2"
+        return {id_: [row[0] for row in rows] for id_, rows in self._rows_of_each(sql, "block_id", block_ids).items()}
+
     def list_isolated(self, agent_id: AgentId, conversation_seq: int) -> Mapping[str, BlockId | None]:
         """Label of a block of the agent -> the block that the conversation has in its place (None: it shows none), in
         the order of the agent's blocks."""
@@ -279,6 +285,10 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
     def list_by_agent(self, agent_id: AgentId, conversation_seq: int = 0) -> Sequence[Block]:
         """The blocks that the agent has in this conversation, in the order they were attached."""
         return [_BLOCK.read(row) for row in self._shown(_BLOCK.columns_of("b"), agent_id, conversation_seq)]
+
+    def list_by_ids(self, block_ids: Sequence[str]) -> Mapping[str, Block]:
+        """Id -> block, in the order of the ids; an id that no block has is left out."""
+        return self._list_by_ids(block_ids)
 
     def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[Block]]:
         """Agent -> the blocks that it has in its first conversation, in the order they were attached."""

@@ -177,6 +177,19 @@ class NounTable(Table, Generic[T]):
         """Return the first thing for which `where` (SQL) is true, locked; None: there is none."""
         return next(iter(self._read(f"{where}{self._db.for_update}", **params)), None)
 
+    def _list_by_ids(self, ids: Sequence[Any], *, lock: bool = False) -> dict[Any, T]:
+        """Id -> thing, in the order of the ids; an id that nothing has is left out. `lock`: locked as by `get`."""
+        select = f"SELECT id, {self._format.columns} FROM {self._source} WHERE {{keys}} AND {BY_ID.format('')}"
+        sql = f"{select} ORDER BY id{self._db.for_update}" if lock else select
+        return {id_: self._format.read(rows[0]) for id_, rows in self._rows_of_each(sql, "id", ids).items() if rows}
+
+    def _get_each(self, ids: Sequence[Any], *, lock: bool = False) -> list[T]:
+        """The things with these ids, in their order. Raises: NotFound."""
+        found = self._list_by_ids(ids, lock=lock)
+        for id_ in ids:
+            first([id_] if id_ in found else [], self._kind, id_)
+        return [found[id_] for id_ in ids]
+
     def _update(self, thing: T, columns: str) -> None:
         """Store these columns of a thing, names separated by commas. Raises: NotFound."""
         params = self._format.params(thing, f"id, {columns}")
@@ -356,9 +369,11 @@ def lock_numbers(db: Database) -> None:
         db.rows(f"SELECT value FROM counters WHERE name = 'number'{db.for_update}", {})
 
 
-def next_number(db: Database) -> int:
-    """A new number for a root row, from 1: its order of creation, and its scope in full-text indexes."""
-    return int(db.rows("UPDATE counters SET value = value + 1 WHERE name = 'number' RETURNING value", {})[0][0])
+def next_number(db: Database, count: int = 1) -> int:
+    """A new number for a root row, from 1: its order of creation, and its scope in full-text indexes. The first of
+    `count` numbers."""
+    sql = "UPDATE counters SET value = value + :count WHERE name = 'number' RETURNING value - :count + 1"
+    return int(db.rows(sql, {"count": count})[0][0])
 
 
 def register(db: Database, org_id: OrgId, owner_id: str, rows: Sequence[tuple[str, int]]) -> None:

@@ -132,6 +132,14 @@ class Tools(tables.PagedTable[ToolFilter, Tool], tables.AgentsTable[Tool]):
     def find_by_name(self, name: str) -> Tool | None:
         return self._find("name = :name", name=row_format.storable(name))
 
+    def list_by_ids(self, tool_ids: Sequence[ToolId]) -> Mapping[ToolId, Tool]:
+        """Id -> tool, in the order of the ids; an id that no tool has is left out."""
+        return self._list_by_ids(tool_ids)
+
+    def names(self, tool_ids: Sequence[ToolId]) -> Sequence[str]:
+        """The names of the tools with these ids, in their order. Raises: NotFound."""
+        return [tool.spec.name for tool in self._get_each(tool_ids)]
+
     def find_named(self, names: Sequence[str]) -> Mapping[str, Tool]:
         """Name -> the tool of this name, of those that there are."""
         found: list[Tool] = []
@@ -177,14 +185,20 @@ class Tools(tables.PagedTable[ToolFilter, Tool], tables.AgentsTable[Tool]):
             self._db.run_many(row_format.insert_into("agent_tools", "agent_id, tool_id"), new)
             tables.revise_settings(self._db, own, times=len(new))
 
-    def detach(self, agent_id: AgentId, name: str) -> None:
-        """Take the tool of this name from an agent. Raises: NotFound: it has no such tool."""
-        own, tool_id = tables.own_agent(self._db, self._org_id, agent_id, lock=True), self._find_id(name)
-        sql = "DELETE FROM agent_tools WHERE agent_id = :agent_id AND tool_id = :tool_id"
-        tables.keep_revision(self._db, own)
-        if tool_id is None or not self._run_counted(sql, agent_id=own, tool_id=tool_id):
-            raise NotFound("tool of this agent", name)
-        tables.revise_settings(self._db, own)
+    def detach(self, agent_id: AgentId, *names: str) -> None:
+        """Take the tools of these names from an agent. Raises: NotFound: it has no such tool."""
+        own = tables.own_agent(self._db, self._org_id, agent_id, lock=True)
+        attached = {row[0] for row in self._rows("SELECT tool_id FROM agent_tools WHERE agent_id = :id", id=own)}
+        named, gone = self.find_named(names), []
+        for name in dict.fromkeys(names):
+            tool_id = row_format.storable(named[name].id) if name in named else self._find_id(name)
+            if tool_id not in attached:
+                raise NotFound("tool of this agent", name)
+            gone.append({"agent_id": own, "tool_id": tool_id})
+        if gone:
+            tables.keep_revision(self._db, own)
+            self._db.run_many("DELETE FROM agent_tools WHERE agent_id = :agent_id AND tool_id = :tool_id", gone)
+            tables.revise_settings(self._db, own, times=len(gone))
 
     def _find_id(self, name: str) -> tables.OwnId | None:
         """Return the id of the tool with this name, else of the only tool with that name at its MCP server; None: none
