@@ -228,6 +228,11 @@ class ForgettingContract(Contract):
             assert await store.read(lambda tx: tx.corrections.items(correction, limit=2)) == items[:0:-1]
             of = await store.read(lambda tx: tx.corrections.list_of(agent.id, items[0].kind, items[0].id))
             assert of[0] == (correction, items[0])
+            for kind, id_, found in (("block", "b0", [correction]), ("block", "b9", []), ("fact", "b0", [])):
+                assert (
+                    await store.read(lambda tx, *one: tx.corrections.forgotten_in(*one), [agent.id], kind, [id_])
+                    == found
+                )
             await store.write(lambda tx: tx.corrections.drop_items(correction, 2))
             assert await store.read(lambda tx: tx.corrections.items(correction)) == items[:1]
             ended = await store.write(lambda tx: tx.corrections.end(correction, at=LATER))

@@ -17,9 +17,11 @@ pytestmark = [pytest.mark.faults, pytest.mark.uses("snapshots")]
 
 
 def prepare(address: Path) -> None:
-    """Make a store with an agent that was spoken to, before and after a snapshot."""
+    """Make a store with an agent that was spoken to, before and after a snapshot, and remembers something."""
     with open_sync(address) as store:
         agent = store.create_agent("ann")
+        agent.blocks.update("human", "Ann.")
+        agent.archive("Ann likes tea.")
         agent.send("one")
         agent.snapshots.make()
         agent.send("two")
@@ -43,11 +45,17 @@ def test_a_killed_clone_or_restore_leaves_a_whole_state(tmp_path: Path) -> None:
         assert run(address, moment := number * count // MOMENTS) == -1
         with open_sync(address) as store:
             agents = {agent.name: agent for agent in store.agents() if not agent.info.hidden}
+            archives = [archive.name for archive in store.archives.list()]
+            blocks = [block.value for block in store.blocks.list()]
             said = {name: [one.text for one in agent.messages()] for name, agent in agents.items()}
             agents["ann"].snapshots.clone("another")
             agents["ann"].send("three")
             again = [one.text for one in store.agent("another").messages()]
+            known = [hit.passage.text for hit in store.agent("another").search_archive("tea")]
 
         assert said["ann"] in (before, after), moment
         assert said.get("clone", before) == before, moment
         assert again == said["ann"], moment
+        assert known == ["Ann likes tea."], moment
+        assert len(archives) == len(said), moment
+        assert blocks.count("Ann.") == len(said), moment

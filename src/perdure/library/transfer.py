@@ -7,13 +7,22 @@ from dataclasses import dataclass
 
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.corrections import Correction
-from perdure.core.ids import AgentId, ArchiveId, MessageId
+from perdure.core.ids import AgentId, ArchiveId
+from perdure.core.messages import Message
 from perdure.core.passages import Archive, Passage
-from perdure.domain.conversations.agent_copies import copy_agent, list_forgotten, restore_agent
+from perdure.domain.conversations.agent_copies import (
+    add_passages_of_copy,
+    begin_archive,
+    copy_agent,
+    list_forgotten,
+    read_rows_of_copy,
+    restore_agent,
+)
 from perdure.domain.conversations.copy_values import AgentCopy
 from perdure.domain.conversations.transfer import archive_line, import_passages, open_import, parse_line, passage_line
 from perdure.domain.provenance.context import with_sources
 from perdure.domain.values import BATCH, batches
+from perdure.engine.ports import Ports
 from perdure.library.parts.checks import outside
 from perdure.library.parts.part import AsyncPart
 from perdure.storage.tx import Tx
@@ -31,9 +40,9 @@ class ImportedArchives:
 class Transfer(AsyncPart):
     """Takes archives, and what agents have of their own, out of a store and into one."""
 
-    async def copy_agent(self, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId]]) -> AgentCopy:
-        """What an agent has beyond what its agent file holds. `lines`: number of a conversation -> the ids of those of
-        its messages that are in the file. Raises: NotFound, StoreError."""
+    async def copy_agent(self, agent_id: AgentId, lines: Mapping[int, Sequence[Message]]) -> AgentCopy:
+        """What an agent has beyond what its agent file holds. `lines`: number of a conversation -> its messages in the
+        file. Raises: NotFound, StoreError."""
         return await self._ports.store.read(copy_agent, agent_id, lines)
 
     async def list_forgotten(self, agent_id: AgentId) -> Sequence[Correction]:
@@ -47,7 +56,9 @@ class Transfer(AsyncPart):
         Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded, StoreError.
         """
         ids, at = self._ports.ids, self._ports.clock.now()
-        return await self._ports.store.write(restore_agent, agent_id, copy, lines, author=outside(), ids=ids, at=at)
+        passages = await copy_passages(self._ports, agent_id, copy.passages)
+        rows = await self._ports.store.read(read_rows_of_copy, agent_id, copy, lines, passages)
+        return await self._ports.store.write(restore_agent, agent_id, copy, rows, author=outside(), ids=ids, at=at)
 
     async def export_archive(self, archive_id: ArchiveId) -> AsyncIterator[str]:
         """The archive's header, then its passages, oldest first: a line each, without line ends.
@@ -106,6 +117,19 @@ class Transfer(AsyncPart):
                 archives[archive.id] = archive
         await store_pending()
         return ImportedArchives(archives=tuple(archives.values()), imported=added, skipped=done - added)
+
+
+async def copy_passages(ports: Ports, agent_id: AgentId, passages: Sequence[Passage]) -> Mapping[str, Passage]:
+    """Add passages of a copy to a new archive of an agent, some at a time, and return their ids in the copy -> the
+    passages. Nobody sees them until `restore_agent`; until then they are deleted with the agent. Raises: InvalidInput,
+    NotFound, TooMany, StoreError."""
+    added: dict[str, Passage] = {}
+    archive_id = ArchiveId(ports.ids.new("archive"))
+    if passages:
+        await ports.store.write(begin_archive, agent_id, archive_id, at=ports.clock.now())
+    for batch in batches(passages):
+        added |= await ports.store.write(add_passages_of_copy, archive_id, batch)
+    return added
 
 
 def check_lines(lines: Iterable[str], *, headless: bool = False) -> int:

@@ -13,11 +13,11 @@ from perdure.core.conversations import MODEL, OPTIONS
 from perdure.core.features import Point, feature_settings, find_features
 from perdure.core.forgetting.corrections import Correction
 from perdure.core.forgetting.redaction import REDACTED, Redactor
-from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, derived_id
+from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId, derived_id
 from perdure.core.messages import Message
-from perdure.core.passages import Passage
+from perdure.core.passages import Archive, Passage
 from perdure.domain.agents.units import update_agent, without_own
-from perdure.domain.archives.passages import check_passage, find_own_archive, own_archive
+from perdure.domain.archives.passages import check_passage, find_own_archive
 from perdure.domain.conversations.copy_values import AgentCopy, BlockValue, ConversationCopy, HiddenText, OpenCallCopy
 from perdure.domain.conversations.transfer import import_passages
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS
@@ -81,15 +81,15 @@ def settings_of_copy(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in without_own(settings).items() if name not in stays}
 
 
-def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId]]) -> AgentCopy:
+def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[Message]]) -> AgentCopy:
     """Return the parts of an agent that agent files of the second layout don't hold. `lines`: number of a conversation
-    -> the ids of its messages in the file, in order. Raises: NotFound."""
+    -> its messages in the file, in order. Raises: NotFound."""
     agent = tx.agents.get(agent_id)
     archive = find_own_archive(tx, agent_id)
     if archive is not None and list(tx.owners.list_agents("archives", archive.id)) != [agent_id]:
         archive = None  # what it holds may be others'
     passages = [] if archive is None else with_sources(tx, tx.passages.page(archive.id, limit=_ALL))
-    turns = {seq: [one for one in map(tx.messages.get, ids) if _has_place(one)] for seq, ids in lines.items()}
+    turns = {seq: [*filter(_has_place, messages)] for seq, messages in lines.items()}
     rows = HeldRows(turns, {one.id: one for one in passages})
     return AgentCopy(
         settings=settings_of_copy(agent.settings),
@@ -110,11 +110,14 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
 def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
     """Return the corrections by which the agent, or others in a block or graph that it shares, forgot a text."""
     found = {(one.agent_id, one.number): one for one in tx.corrections.forgotten(agent_id)}
-    kinds = {"blocks": "block", "graphs": "fact"}
-    for table, owner_id in tx.owners.list(agent_id):
-        for other in tx.owners.list_agents(table, owner_id) if table in kinds else ():
-            corrections = [one for one, _ in tx.corrections.list_of(other, kinds[table], owner_id)]
-            found |= {(one.agent_id, one.number): one for one in corrections if one.kind == "forget"}
+    owners = tx.owners.list(agent_id)
+    blocks = [id_ for table, id_ in owners if table == "blocks"]
+    sharing = {one for agents in tx.blocks.list_agents(blocks).values() for one in agents}
+    shared = [*tx.corrections.forgotten_in(sorted(sharing), "block", blocks)]
+    for table, graph_id in owners:
+        if table == "graphs":
+            shared += tx.corrections.forgotten_in(tx.owners.list_agents(table, graph_id), "fact", [graph_id])
+    found |= {(one.agent_id, one.number): one for one in shared}
     return [*found.values()]
 
 
@@ -123,7 +126,11 @@ Forgotten = Sequence[tuple[Redactor, datetime]]  # texts that an agent has forgo
 
 def forgotten_texts(tx: Tx, agent_id: AgentId) -> Forgotten:
     """Return the texts that an agent has forgotten, each with the time; those that were erased are nowhere any more."""
-    found = list_forgotten(tx, agent_id)
+    return redactors_of(list_forgotten(tx, agent_id))
+
+
+def redactors_of(found: Sequence[Correction]) -> Forgotten:
+    """Return the texts that these corrections forgot, each with the time."""
     return [(Redactor(one.needle), one.created_at) for one in found if one.needle != REDACTED]
 
 
@@ -160,15 +167,47 @@ def _has_place(message: Message) -> bool:
     return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
 
 
-def restore_agent(
-    tx: Tx, agent_id: AgentId, copy: AgentCopy, lines: Sequence[int], *, author: Author, ids: Ids, at: datetime
-) -> Sequence[str]:
-    """Give an agent that was made from an agent file the rest of what the file holds; return what was left out.
+def begin_archive(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -> None:
+    """Add the archive that an agent's copy gets; nobody sees it until `restore_agent`. Raises: NotFound."""
+    name = f"{tx.agents.get(agent_id).name}'s archive"
+    tx.of_unfinished().archives.add(Archive(id=new_id, org_id=tx.org_id, name=name, created_at=at, updated_at=at))
+    tx.unfinished.link("archives", agent_id, [new_id])
+
+
+def add_passages_of_copy(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) -> Mapping[str, Passage]:
+    """Add passages of a copy to an archive that `begin_archive` added; return their ids in the copy -> the passages.
+    Raises: InvalidInput, NotFound, TooMany."""
+    there = tx.of_unfinished()
+    new = [
+        check_passage(replace(one, id=PassageId(derived_id("passage", archive_id, one.id)), archive_id=archive_id))
+        for one in passages
+    ]
+    import_passages(there, archive_id, new)
+    places = there.passages.find_places([one.id for one in new])
+    tx.unfinished.show_ids([*places])
+    return {old.id: replace(one, seq=places[one.id][1]) for old, one in zip(passages, new, strict=True)}
+
+
+def read_rows_of_copy(
+    tx: Tx, agent_id: AgentId, copy: AgentCopy, lines: Sequence[int], passages: Mapping[str, Passage]
+) -> HeldRows:
+    """Return the rows that an agent has of its copy.
 
     Args:
         lines: the numbers of its conversations, which have their messages, in the order of those of the copy.
-    Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded.
+        passages: those of the copy, as `add_passages_of_copy` returned them.
     """
+    rows = {seq: tx.messages.list(agent_id, conversation_seq=seq, limit=_ALL, reset=True) for seq in lines}
+    turns_read = {seq: line.turns_read for line, seq in zip(copy.conversations, lines, strict=False)}
+    return HeldRows({seq: [*filter(_has_place, found)] for seq, found in rows.items()}, passages, turns_read)
+
+
+def restore_agent(
+    tx: Tx, agent_id: AgentId, copy: AgentCopy, rows: HeldRows, *, author: Author, ids: Ids, at: datetime
+) -> Sequence[str]:
+    """Give an agent that was made from an agent file, and has these rows of it, the rest of what the file holds; return
+    what was left out. Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded."""
+    tx.unfinished.finish(agent_id)
     before = tx.agents.get(agent_id)
     rules = {name: before.settings[name] for name in ("tool_rules",) if name in before.settings}
     brought = settings_of_copy(copy.settings)
@@ -185,28 +224,15 @@ def restore_agent(
             by = author if block.is_protected else by  # a person who imports it brings its history
             after = check_limit(replace(block, value=one.value))
             block = tx.blocks.put(after, expected=block.version, author=by, at=one.created_at)
-    passages: dict[str, Passage] = {}
-    if copy.passages:
-        archive = own_archive(tx, agent_id, ArchiveId(ids.new("archive")), at=at)
-        new = {one.id: PassageId(derived_id("passage", archive.id, one.id)) for one in copy.passages}
-        moved = [check_passage(replace(one, id=new[one.id], archive_id=archive.id)) for one in copy.passages]
-        import_passages(tx, archive.id, moved)
-        found = {one.id: one for one in tx.passages.page(archive.id, limit=_ALL)}
-        passages = {old: found[now] for old, now in new.items()}
-    turns: dict[int, Sequence[Message]] = {}
-    for line, seq in zip(copy.conversations, lines, strict=False):
-        rows = tx.messages.list(agent_id, conversation_seq=seq, limit=_ALL, reset=True)
-        turns[seq] = [row for row in rows if _has_place(row)]
+    for line, seq in zip(copy.conversations, rows.turns, strict=False):
         for label, block_id in tx.blocks.list_isolated(agent_id, seq).items():
             if (value := line.blocks.get(label)) is None or block_id is None:
                 tx.blocks.isolate(agent_id, seq, label, None)
             elif value != (block := tx.blocks.get(block_id)).value:
                 tx.blocks.put(check_limit(replace(block, value=value)), expected=block.version, author=author, at=at)
-    turns_read = {seq: line.turns_read for line, seq in zip(copy.conversations, lines, strict=False)}
-    copied_rows = HeldRows(turns, passages, turns_read)
     return [
         line
         for part in copy_parts()
         if part.name in copy.parts
-        for line in part.restore(tx, agent_id, copy.parts[part.name], copied_rows, ids, at)
+        for line in part.restore(tx, agent_id, copy.parts[part.name], rows, ids, at)
     ]

@@ -48,8 +48,7 @@ async def export_text(
     if conversation is None and with_messages:
         for other in await _list_conversations(library, agent_id):
             by_seq[other.seq] = await _list_messages(library, agent_id, other.id)
-    written_ids = {seq: [one.id for one in found if one.kind == "message"] for seq, found in by_seq.items()}
-    copy = await library.transfer.copy_agent(agent_id, written_ids)
+    copy = await library.transfer.copy_agent(agent_id, by_seq)
     forgotten = await library.transfer.list_forgotten(agent_id)
     agent, now = (await agent_replies(library, [state]))[0], library.app.ports.clock.now()
 

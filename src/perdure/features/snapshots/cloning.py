@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from perdure.core.agents import OWN_TAGS, AgentFilter, check_name
 from perdure.core.blocks import Author
+from perdure.core.forgetting.corrections import Correction
 from perdure.core.ids import AgentId, BlockId, derived_id
+from perdure.core.passages import Passage
 from perdure.domain.archives.passages import find_own_archive
-from perdure.domain.conversations.agent_copies import copy_agent, forgotten_texts, restore_agent
+from perdure.domain.conversations.agent_copies import (
+    Forgotten,
+    HeldRows,
+    copy_agent,
+    list_forgotten,
+    read_rows_of_copy,
+    redactors_of,
+    restore_agent,
+)
+from perdure.domain.conversations.copy_values import AgentCopy
+from perdure.domain.values import BATCH_CHARS
 from perdure.engine.conversations.reset import delete_agent
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.reading import AGAIN_MAX, ReadingChanged
-from perdure.features.snapshots.copied_rows import TABLES, AgentRows, NewIds, Row
+from perdure.features.snapshots.copied_rows import ROWS_AT_ONCE, TABLES, AgentRows, BlockCopy, NewIds, Row
 from perdure.features.snapshots.moments import block_at, hash_of_request, request_of
 from perdure.features.snapshots.units import apply_moment, moment_of_copy, unforgotten_value
 from perdure.features.snapshots.values import BlockAt, Moment
 from perdure.library.agents.agents import AGENT_STATES, RENAME_HELPS, SET_BELONGINGS, name_for
+from perdure.library.runs.steps import HAS_ERASED
+from perdure.library.transfer import copy_passages
 from perdure.storage.tx import Tx
 
 UNFINISHED = f"{OWN_TAGS}unfinished"
@@ -35,6 +49,28 @@ _LEFT_OUT_PARTS = ("schedules",)
 Progress = Callable[[int], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Original:
+    """What a clone gets beside the log, read at one moment.
+
+    Args:
+        at: the time before it was read.
+        revision: the settings revision of the agent.
+        forgotten, redactors: what the agent has forgotten.
+        request: the hash of what the next request of the moment begins with.
+        ids: those of the copied rows.
+    """
+
+    at: datetime
+    revision: int
+    forgotten: Sequence[Correction]
+    redactors: Forgotten
+    request: str
+    ids: NewIds
+    blocks: Sequence[BlockCopy]
+    copy: AgentCopy
+
+
 async def clone_agent(
     moment: Moment, name: str, ports: Ports, *, author: Author, progress: Progress
 ) -> tuple[AgentId, Sequence[str]]:
@@ -45,11 +81,15 @@ async def clone_agent(
     await _remove_given_up(moment.agent_id, ports)
     for _ in range(AGAIN_MAX):
         target = AgentId(ports.ids.new("agent"))
-        revision = await ports.store.write(_begin, moment, target, name, ports.inputs(), author=author)
+        original = await ports.store.read(_read_original, moment, target, ports.clock.now())
+        await ports.store.write(_begin, moment, target, name, ports.inputs(), author=author)
         try:
-            await _copy_rows(moment, target, ports, progress)
-            left = await ports.store.write(_finish, moment, target, revision, ports, ports.inputs(), author=author)
-        except ReadingChanged:  # a message was edited or forgotten meanwhile
+            await _copy_rows(moment, original.ids, ports, progress)
+            await _copy_blocks(original, ports)
+            passages = await copy_passages(ports, target, original.copy.passages)
+            rows = await ports.store.read(_read_rows, original, passages)
+            left = await ports.store.write(_finish, moment, original, rows, ports, ports.inputs(), author=author)
+        except ReadingChanged:  # a text was edited, forgotten or erased meanwhile
             await delete_agent(target, ports)
             continue
         except BaseException:
@@ -69,8 +109,8 @@ async def _remove_given_up(source: AgentId, ports: Ports) -> None:
             await delete_agent(agent.id, ports)
 
 
-def _begin(tx: Tx, moment: Moment, target: AgentId, name: str, inputs: UnitInputs, *, author: Author) -> int:
-    """Add the hidden agent that becomes the clone; return the settings revision of the original."""
+def _begin(tx: Tx, moment: Moment, target: AgentId, name: str, inputs: UnitInputs, *, author: Author) -> None:
+    """Add the hidden agent that becomes the clone."""
     check_name(name)
     name_for(tx, name, "refuse", helps=RENAME_HELPS)
     source = tx.agents.get(moment.agent_id)
@@ -90,13 +130,40 @@ def _begin(tx: Tx, moment: Moment, target: AgentId, name: str, inputs: UnitInput
             updated_by=author.id,
         )
     )
-    return source.settings_revision
 
 
-async def _copy_rows(moment: Moment, target: AgentId, ports: Ports, progress: Progress) -> None:
+def _read_original(tx: Tx, moment: Moment, target: AgentId, at: datetime) -> _Original:
+    """Read what a clone `target` gets beside the log, with the memory that the original has now."""
+    source, upto = moment.agent_id, moment.upto_seq + 1
+    forgotten, found = list_forgotten(tx, source), _copied_blocks(tx, moment)
+    redactors = redactors_of(forgotten)
+    ids = NewIds(target, {at.id: derived_id("block", target, at.id) for at, _ in found})
+    values = [(at, line, unforgotten_value(tx, at, redactors)) for at, line in found]
+    seqs = [one.seq for one in tx.conversations.list(source, limit=_NEWEST)]
+    lines = {seq: tx.messages.list(source, conversation_seq=seq, limit=_NEWEST, before_seq=upto) for seq in seqs}
+    copy = copy_agent(tx, source, lines)
+    return _Original(
+        at=at,
+        revision=tx.agents.get(source).settings_revision,
+        forgotten=forgotten,
+        redactors=redactors,
+        request=hash_of_request(request_of(tx, moment)),
+        ids=ids,
+        blocks=[
+            BlockCopy(at, BlockId(ids.blocks[at.id]), value, line) for at, line, value in values if value is not None
+        ],
+        copy=replace(
+            copy,
+            block_values={},
+            parts={name: part for name, part in copy.parts.items() if name not in _LEFT_OUT_PARTS},
+            conversations=[replace(one, blocks={}) for one in copy.conversations],
+        ),
+    )
+
+
+async def _copy_rows(moment: Moment, ids: NewIds, ports: Ports, progress: Progress) -> None:
     """Copy the log up to the moment, some rows at a time."""
-    upto = await ports.store.read(_end_of, moment)
-    ids, done = await ports.store.read(_new_ids, moment, target), 0
+    upto, done = await ports.store.read(_end_of, moment), 0
 
     def copy(tx: Tx, table: str, after: Sequence[Any] | None) -> list[Row]:
         """Copy the rows behind a key; return them."""
@@ -112,9 +179,31 @@ async def _copy_rows(moment: Moment, target: AgentId, ports: Ports, progress: Pr
             progress(done)
 
 
-def _new_ids(tx: Tx, moment: Moment, target: AgentId) -> NewIds:
-    """Return the ids of the rows of the clone `target`."""
-    return NewIds(target, {at.id: _block_id(target, at.id) for at, _ in _copied_blocks(tx, moment)})
+async def _copy_blocks(original: _Original, ports: Ports) -> None:
+    """Copy the blocks with their versions, some at a time. Raises: ReadingChanged: one of them was deleted."""
+    blocks, place, after = original.blocks, 0, -1
+
+    def begin(tx: Tx) -> None:
+        """Add the blocks without their versions."""
+        tx.of(AgentRows).add_blocks(blocks)
+        tx.unfinished.link("blocks", original.ids.target, [copy.id for copy in blocks])
+
+    def copy_some(tx: Tx, place: int, after: int) -> tuple[int, int]:
+        """Copy versions from one of a block on; return the place of the next block, and the last version it has."""
+        rows = chars = 0
+        while place < len(blocks) and rows < ROWS_AT_ONCE and chars < BATCH_CHARS:
+            found = tx.of(AgentRows).add_versions(blocks[place], after)
+            if not found:
+                raise ReadingChanged
+            rows, chars = rows + len(found), chars + sum(len(row["value"]) + len(row["diff"]) for row in found)
+            is_whole = found[-1]["version"] == blocks[place].at.version
+            place, after = (place + 1, -1) if is_whole else (place, found[-1]["version"])
+        return place, after
+
+    if blocks:
+        await ports.store.write(begin)
+    while place < len(blocks):
+        place, after = await ports.store.write(copy_some, place, after)
 
 
 def _copied_blocks(tx: Tx, moment: Moment) -> Sequence[tuple[BlockAt, int | None]]:
@@ -132,11 +221,6 @@ def _copied_blocks(tx: Tx, moment: Moment) -> Sequence[tuple[BlockAt, int | None
     return found
 
 
-def _block_id(target: AgentId, block_id: str) -> BlockId:
-    """Return the id of a copied block."""
-    return BlockId(derived_id("block", target, block_id))
-
-
 def _end_of(tx: Tx, moment: Moment) -> Mapping[str, int]:
     """Return the last numbers of what a moment holds, by the names in `LogTable.upto`."""
     last = {"last_run": _NEWEST, "last_step": _NEWEST, "last_prefix": _NEWEST}
@@ -147,30 +231,31 @@ def _end_of(tx: Tx, moment: Moment) -> Mapping[str, int]:
     return {"upto": moment.upto_seq, "revision": moment.settings_revision, **of_line, **last}
 
 
+def _read_rows(tx: Tx, original: _Original, passages: Mapping[str, Passage]) -> HeldRows:
+    """Return the rows that the clone has."""
+    target = original.ids.target
+    seqs = [one.seq for one in tx.conversations.list(target, limit=_NEWEST)]
+    return read_rows_of_copy(tx, target, original.copy, seqs, passages)
+
+
 def _finish(
-    tx: Tx, moment: Moment, target: AgentId, revision: int, ports: Ports, inputs: UnitInputs, *, author: Author
+    tx: Tx, moment: Moment, original: _Original, rows: HeldRows, ports: Ports, inputs: UnitInputs, *, author: Author
 ) -> Sequence[str]:
-    """Give the clone what is no log, check its next request, and show it. Raises: ReadingChanged: the original was
-    changed since it was copied."""
-    tx.agents.lock(moment.agent_id)
-    source = tx.agents.get(moment.agent_id)
-    if source.settings_revision != revision:
+    """Give the clone the rest, check its next request, and show it. Raises: ReadingChanged: a text of the original was
+    changed since it was read."""
+    source_id, target = moment.agent_id, original.ids.target
+    tx.agents.lock(source_id)
+    source, forgotten = tx.agents.get(source_id), original.forgotten
+    is_changed = source.settings_revision != original.revision or list_forgotten(tx, source_id) != forgotten
+    if is_changed or any(HAS_ERASED(tx, source_id, original.at)):
         raise ReadingChanged
-    ids, isolated = _new_ids(tx, moment, target), []
+    left = [*restore_agent(tx, target, original.copy, rows, author=author, ids=inputs.ids, at=inputs.now)]
+    left += _copy_belongings(tx, moment, target, ports)
+    for block in original.blocks:
+        if block.line is not None:
+            tx.blocks.detach(target, block.id)
+            tx.blocks.isolate(target, block.line, block.at.label, block.id)
     tx.of(AgentRows).finish(target, moment)
-    forgotten = forgotten_texts(tx, moment.agent_id)
-    for at, line in _copied_blocks(tx, moment):
-        block_id, value = _block_id(target, at.id), unforgotten_value(tx, at, forgotten)
-        if value is None:
-            continue
-        tx.of(AgentRows).add_block(at, block_id, value=value)
-        if line is None:
-            tx.blocks.attach(target, block_id)
-        else:
-            isolated.append((line, at.label, block_id))
-    left = [*_copy_memory(tx, moment, target, ports, inputs, author=author)]
-    for one in isolated:
-        tx.blocks.isolate(target, *one)
     clone = tx.agents.get(target)
     tx.agents.put(
         replace(
@@ -183,39 +268,26 @@ def _finish(
     left += apply_moment(
         tx,
         target,
-        moment_of_copy(tx, moment, moment.conversation_seq, ids),
+        moment_of_copy(tx, moment, moment.conversation_seq, original.ids),
         inputs,
         author=author,
-        expected=hash_of_request(request_of(tx, moment)),
-        original=moment.agent_id,
+        expected=original.request,
+        forgotten=original.redactors,
     )
     return left
 
 
-def _copy_memory(
-    tx: Tx, moment: Moment, target: AgentId, ports: Ports, inputs: UnitInputs, *, author: Author
-) -> Sequence[str]:
-    """Give the clone the archives, folders and other memory that the original has now; return what is left out."""
-    source, upto = moment.agent_id, moment.upto_seq + 1
-    seqs = [one.seq for one in tx.conversations.list(target, limit=_NEWEST)]
-    pages = {seq: tx.messages.list(source, conversation_seq=seq, limit=_NEWEST, before_seq=upto) for seq in seqs}
-    copy = copy_agent(tx, source, {seq: [row.id for row in rows] for seq, rows in pages.items()})
-    copy = replace(
-        copy,
-        block_values={},
-        parts={name: part for name, part in copy.parts.items() if name not in _LEFT_OUT_PARTS},
-        conversations=[replace(one, blocks={}) for one in copy.conversations],
-    )
-    left = [*restore_agent(tx, target, copy, seqs, author=author, ids=inputs.ids, at=inputs.now)]
+def _copy_belongings(tx: Tx, moment: Moment, target: AgentId, ports: Ports) -> Sequence[str]:
+    """Give the clone the folders and the shared archives that the original has now; return what is left out."""
+    source = moment.agent_id
     own = find_own_archive(tx, source)
-    for archive in tx.archives.list_by_agent(source):
-        if own is None or archive.id != own.id or len(tx.owners.list_agents("archives", own.id)) > 1:
-            tx.archives.attach(target, archive.id)
+    is_copied = own is not None and len(tx.owners.list_agents("archives", own.id)) == 1
+    others = [one.id for one in tx.archives.list_by_agent(source) if not (is_copied and one == own)]
+    tx.archives.attach(target, *others)
     folders = [
         state["folders"] for found in AGENT_STATES(tx, [source]) for state in found.values() if "folders" in state
     ]
     if SET_BELONGINGS.functions:
         SET_BELONGINGS(tx, ports, target, {"folders": [one.id for some in folders for one in some]})
-    if names := [secret.name for secret in tx.secrets.list(source)]:
-        left.append(f"its secrets are not copied: {', '.join(names)}")
-    return left
+    names = [secret.name for secret in tx.secrets.list(source)]
+    return [f"its secrets are not copied: {', '.join(names)}"] if names else []

@@ -20,14 +20,15 @@ from perdure.storage import migrations
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database.row_format import insert_into, storable
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
+from perdure.storage.tables.deleted import unfinished_org
 from perdure.storage.tables.message_rows import MESSAGE_CHECKSUMS, REVISION_CHECKSUMS
 from perdure.storage.tables.messages import message_words_of, read_messages
 from perdure.storage.tables.table import OWN_AGENT, Table, next_number, own_agent, register
 from perdure.storage.tables.vectors import queue_texts
 
 Row = dict[str, Any]
-ROWS_AT_ONCE = 200
-"""Rows of one transaction."""
+ROWS_AT_ONCE, VERSIONS_AT_ONCE = 200, 20
+"""Rows of one transaction; versions of a block that are read at once: each may be as long as a block."""
 
 _ENDED = "status NOT IN ('queued', 'running')"
 TABLES: Mapping[str, tuple[str, str]] = {
@@ -107,6 +108,21 @@ class NewIds:
         return text
 
 
+@dataclass(frozen=True, slots=True)
+class BlockCopy:
+    """A copy of a block as it was at a version, with the earlier ones.
+
+    Args:
+        id: that of the copy.
+        line: the number of the conversation that alone has it; None: the agent has it.
+    """
+
+    at: BlockAt
+    id: BlockId
+    value: str
+    line: int | None
+
+
 class AgentRows(Table):
     """Rows of agents' logs, as the columns store them."""
 
@@ -165,47 +181,50 @@ class AgentRows(Table):
             found = read_messages(self._db, self._org_id, agent_id, range(first, last + 1)).values()
             queue_texts(self._db, number, [one.seq for one in found if is_embedded(one)])
 
-    def add_block(self, at: BlockAt, new_id: BlockId, *, value: str) -> None:
-        """Add a copy of a block as it was at a version, under the same number of the version, with the earlier ones.
-
-        Args:
-            value: that of the copy.
-        """
-        block_id, version = at.id, at.version
+    def add_blocks(self, copies: Sequence[BlockCopy]) -> None:
+        """Add copies of blocks without their versions; nobody sees them until they are finished."""
         columns = (
             "limit_chars, description, read_only, metadata, tags, is_template, hidden, created_at, updated_at,"
             " created_by, updated_by"
         )
-        self._run(
+        first = next_number(self._db, len(copies))
+        self._db.run_many(
             f"INSERT INTO blocks (id, org_id, number, label, value, version, {columns})"
-            f" SELECT :new_id, org_id, :number, :label, :value, :version, {columns} FROM blocks"
+            f" SELECT :new_id, :unfinished, :number, :label, :value, :version, {columns} FROM blocks"
             " WHERE id = :id AND org_id = :org_id",
-            id=block_id,
-            new_id=new_id,
-            number=next_number(self._db),
-            label=at.label,
-            value=storable(value),
-            version=version,
+            [
+                {
+                    "id": copy.at.id,
+                    "new_id": copy.id,
+                    "number": number,
+                    "label": copy.at.label,
+                    "value": storable(copy.value),
+                    "version": copy.at.version,
+                    "org_id": self._org_id,
+                    "unfinished": unfinished_org(self._org_id),
+                }
+                for number, copy in enumerate(copies, first)
+            ],
         )
-        names = f"{', '.join(VERSION_CHECKSUMS.columns)}"
-        last = -1
-        while True:
-            found = self._rows(
-                f"SELECT {names} FROM block_versions WHERE block_id = :id AND version > :last AND version <= :version"
-                " AND EXISTS (SELECT 1 FROM blocks WHERE id = :id AND org_id = :org_id) ORDER BY version LIMIT :limit",
-                id=block_id,
-                last=last,
-                version=version,
-                limit=ROWS_AT_ONCE,
-            )
-            rows = [dict(zip(VERSION_CHECKSUMS.columns, row, strict=True)) | {"block_id": new_id} for row in found]
-            if not rows:
-                return
-            last = rows[-1]["version"]
-            if last == version:
-                rows[-1]["value"] = storable(value)
-            added = [row | {"checksum": VERSION_CHECKSUMS.of(row)} for row in rows]
-            self._db.run_many(insert_into("block_versions", f"{names}, checksum"), added)
+
+    def add_versions(self, copy: BlockCopy, after: int) -> Sequence[Row]:
+        """Add the versions behind `after` to the copy of a block, under their numbers; return some of them, empty: the
+        block is not there any more."""
+        names, upto = ", ".join(VERSION_CHECKSUMS.columns), copy.at.version
+        found = self._rows(
+            f"SELECT {names} FROM block_versions WHERE block_id = :id AND version > :after AND version <= :version"
+            " AND EXISTS (SELECT 1 FROM blocks WHERE id = :id AND org_id = :org_id) ORDER BY version LIMIT :limit",
+            id=copy.at.id,
+            after=after,
+            version=upto,
+            limit=VERSIONS_AT_ONCE,
+        )
+        rows = [dict(zip(VERSION_CHECKSUMS.columns, row, strict=True)) | {"block_id": copy.id} for row in found]
+        for row in rows:
+            row |= {"value": storable(copy.value)} if row["version"] == upto else {}
+            row["checksum"] = VERSION_CHECKSUMS.of(row)
+        self._db.run_many(insert_into("block_versions", f"{names}, checksum"), rows)
+        return rows
 
     def put_version(self, block_id: BlockId, version: int) -> None:
         """Give a new block this number as that of its only version."""

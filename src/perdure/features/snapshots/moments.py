@@ -38,26 +38,18 @@ def take(tx: Tx, agent_id: AgentId, conversation_seq: int, step: Step | None = N
     line = _now(tx, agent, conversation) if step is None else _at_step(tx, agent, conversation, step)
     before = tx.agent_revisions.find(agent.id, line["settings_revision"])
     shaping: Any = before or agent
-    tools = {tool.id: tool.spec.name for tool in tx.tools.list_by_agent(agent.id)}
-    tool_ids = [*tools] if before is None else before.tool_ids
+    tool_ids = [tool.id for tool in tx.tools.list_by_agent(agent.id)] if before is None else before.tool_ids
+    tools = tx.tools.list_by_ids([ToolId(one) for one in tool_ids])
     return Moment(
         agent_id=agent.id,
         conversation_id=conversation.id,
         conversation_seq=conversation.seq,
         conversation_settings=conversation.settings,
         tool_ids=tool_ids,
-        tool_names=[tools.get(tool_id) or _tool_name(tx, tool_id) for tool_id in tool_ids],
+        tool_names=[tools[one].spec.name if one in tools else one for one in map(ToolId, tool_ids)],
         **{name: getattr(shaping, name) for name in SHAPING},
         **line,
     )
-
-
-def _tool_name(tx: Tx, tool_id: ToolId) -> str:
-    """Return the name of a tool, or its id if it is deleted."""
-    try:
-        return tx.tools.get(tool_id).spec.name
-    except NotFound:
-        return tool_id
 
 
 def _now(tx: Tx, agent: Agent, conversation: Conversation) -> dict[str, Any]:

@@ -111,16 +111,17 @@ def apply_moment(
     author: Author,
     shared: bool = False,
     expected: str | None = None,
-    original: AgentId | None = None,
+    forgotten: Forgotten | None = None,
 ) -> Sequence[str]:
     """Bring an agent whose log has the messages of a moment to this moment; return what is not as it was.
 
     Args:
-        original: the agent that it is made of, whose forgotten texts are not brought back.
+        forgotten: texts that are not brought back; None: those that the agent has forgotten.
         expected: the hash of what the next request begins with; None: of what the log says.
     Raises: NotFound, SnapshotDiffers.
     """
-    work = _Work(tx, agent_id, moment, inputs, author, shared, forgotten=forgotten_texts(tx, original or agent_id))
+    forgotten = forgotten_texts(tx, agent_id) if forgotten is None else forgotten
+    work = _Work(tx, agent_id, moment, inputs, author, shared, forgotten=forgotten)
     expected = hash_of_request(request_of(tx, moment)) if expected is None else expected
     _restore_agent(work)
     _restore_tools(work)
@@ -169,42 +170,42 @@ def _restore_tools(work: _Work) -> None:
     """Give the agent the tools that it had."""
     tx, had = work.tx, dict(zip(work.moment.tool_ids, work.moment.tool_names, strict=True))
     now = {tool.id: tool.spec.name for tool in tx.tools.list_by_agent(work.agent_id)}
-    for tool_id in now.keys() - had.keys():
-        tx.tools.detach(work.agent_id, now[tool_id])
-    missing = []
-    for own_id in [one for one in had if one not in now]:
-        try:
-            missing.append(tx.tools.get(ToolId(own_id)).spec.name)
-        except NotFound:
-            work.left.append(f"its tool {had[own_id]} was deleted")
-    tx.tools.attach(work.agent_id, *missing)
+    tx.tools.detach(work.agent_id, *(now[tool_id] for tool_id in now.keys() - had.keys()))
+    missing = [ToolId(one) for one in had if one not in now]
+    there = tx.tools.list_by_ids(missing)
+    work.left += [f"its tool {had[one]} was deleted" for one in missing if one not in there]
+    tx.tools.attach(work.agent_id, *(tool.spec.name for tool in there.values()))
 
 
 def _restore_blocks(work: _Work) -> None:
     """Give the agent the blocks that it had, each with its value, as a new version."""
     tx, agent_id, moment = work.tx, work.agent_id, work.moment
     own = {block.id: block for block in moment.blocks if not block.isolated}
-    attached = [block.id for block in tx.blocks.list_by_agents([agent_id])[agent_id]]
+    attached = {block.id: block for block in tx.blocks.list_by_agents([agent_id])[agent_id]}
     isolated = tx.blocks.list_isolated(agent_id, moment.conversation_seq)
-    for block_id in attached:
-        label, at = tx.blocks.get(block_id).label, own.get(block_id)
-        if (label not in isolated) if at is None else tx.blocks.version(block_id, at.version).label != label:
+    for block_id, block in attached.items():
+        at = own.get(block_id)
+        is_changed = at is not None and block.version != at.version
+        if (block.label not in isolated) if at is None else is_changed and _label_at(tx, at) != block.label:
             tx.blocks.detach(agent_id, block_id)  # also one whose old label another one may have until below
     kept = {block.id for block in tx.blocks.list_by_agents([agent_id])[agent_id]}
-    for at in moment.blocks:
+    there = tx.blocks.list_by_ids([at.id for at in moment.blocks])
+    work.left += [f"its block {at.label} was deleted" for at in moment.blocks if at.id not in there]
+    for at in (at for at in moment.blocks if at.id in there):
         try:
-            block = tx.blocks.get(BlockId(at.id))
-        except NotFound:
-            work.left.append(f"its block {at.label} was deleted")
-            continue
-        try:
-            _restore_value(work, at)
+            if there[at.id].version != at.version:
+                _restore_value(work, at)
             if not at.isolated and at.id not in kept:
-                tx.blocks.attach(agent_id, block.id)
+                tx.blocks.attach(agent_id, there[at.id].id)
         except AlreadyExists:
             work.left.append(f"its block {at.label} is not as it was, for another one has its label")
     if {*attached} != {*own}:
         BLOCKS_CHANGED(tx, agent_id)
+
+
+def _label_at(tx: Tx, at: BlockAt) -> str:
+    """Return the label that a block had at a version."""
+    return tx.blocks.version(BlockId(at.id), at.version).label
 
 
 def unforgotten_value(tx: Tx, at: BlockAt, forgotten: Forgotten) -> str | None:
@@ -222,8 +223,6 @@ def unforgotten_value(tx: Tx, at: BlockAt, forgotten: Forgotten) -> str | None:
 def _restore_value(work: _Work, at: BlockAt) -> None:
     """Give a block the value of a version, without what was forgotten since, unless others have the block too."""
     tx, block = work.tx, work.tx.blocks.get(BlockId(at.id))
-    if block.version == at.version:
-        return
     before = tx.blocks.version(block.id, at.version)
     value = unforgotten_value(tx, at, work.forgotten) or ""
     if (value, before.label) == (block.value, block.label):

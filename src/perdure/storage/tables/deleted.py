@@ -1,7 +1,8 @@
-"""Deletion: a deleted thing is invisible at once, and its rows are removed in bounded transactions.
+"""What nobody sees: deleted things, whose rows are removed in bounded transactions, and copies that are not whole yet.
 
 The row of a deleted agent, block, tool, folder or archive moves to an organisation without members until its other rows
 are removed. So every verb that checks the organisation skips it, and a process that continues after a crash finds it.
+Blocks and archives that are still being copied to an agent stand in another such organisation, and go with the agent.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.passages import passage_words_of
-from perdure.storage.tables.table import BY_ID, OwnId, deleted_org, keep_places
+from perdure.storage.tables.table import BY_ID, OwnId, Table, deleted_org, keep_places, own_agent
 from perdure.storage.tables.vectors import Vectors
 
 CHARS = 250_000
@@ -228,7 +229,8 @@ def _remove_versions(db: Database, block_id: str, *, limit: int, chars: int) -> 
 
 def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> None:
     """Hide an agent that is deleted, with what only it has: the first step of its deletion."""
-    params = {"agent_id": agent_id, "number": number, "org_id": org_id, "deleted": deleted_org(org_id)}
+    deleted = deleted_org(org_id)
+    params = {"agent_id": agent_id, "number": number, "org_id": org_id, "deleted": deleted}
     db.run("UPDATE agents SET org_id = :deleted WHERE id = :agent_id", params)
     for root in feature_roots():
         conditions = [f"t.{root.owner} = :agent_id"] if root.owner else []
@@ -241,6 +243,7 @@ def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> N
         for condition in conditions:
             for (id_,) in db.rows(f"SELECT t.id FROM {root.name} t WHERE {BY_ID.format('t.')} AND {condition}", params):
                 delete_shared(db, org_id, root.name, OwnId(id_))
+    move_unfinished(db, org_id, agent_id, deleted)
     # No other agent has the blocks of its conversations, unless one was attached to it.
     db.run(
         "UPDATE blocks SET org_id = :deleted WHERE id IN (SELECT block_id FROM conversation_blocks y"
@@ -311,3 +314,54 @@ def within(rows: Sequence[Row], chars: int) -> Sequence[Row]:
         if index and size > chars:
             return rows[:index]
     return rows
+
+
+_COPIED = {"blocks": "block_id", "archives": "archive_id"}
+"""What an agent gets while it is being copied: table -> the column of its id in the table of links to agents."""
+
+
+def unfinished_org(org_id: OrgId) -> OrgId:
+    """The id of the organisation that holds what is still being copied in another one."""
+    return OrgId(f"{org_id}/unfinished")
+
+
+def move_unfinished(db: Database, org_id: OrgId, agent_id: AgentId, to: OrgId | str) -> None:
+    """Move the blocks and archives of an agent that are not whole yet to another organisation."""
+    params = {"agent_id": agent_id, "unfinished": unfinished_org(org_id), "to": to}
+    for table, column in _COPIED.items():
+        linked = f"SELECT {column} FROM agent_{table} WHERE agent_id = :agent_id"
+        found = db.rows(f"SELECT id, number FROM {table} WHERE org_id = :unfinished AND id IN ({linked})", params)
+        if not found:
+            continue
+        db.run_many(f"UPDATE {table} SET org_id = :to WHERE id = :id", [{"id": row[0], "to": to} for row in found])
+        if table == "archives":
+            db.changed_scopes.update(row[1] for row in found)
+            scopes = [{"number": row[1], "to": to} for row in found]
+            db.run_many("UPDATE vector_scopes SET org_id = :to WHERE number = :number", scopes)
+
+
+class Unfinished(Table):
+    """The blocks and archives of agents that are not whole yet."""
+
+    def link(self, table: str, agent_id: AgentId, ids: Sequence[str]) -> None:
+        """Give an agent blocks or archives that are not whole yet. Raises: NotFound: the agent."""
+        own, column = own_agent(self._db, self._org_id, agent_id, lock=True), _COPIED[table]
+        unfinished = unfinished_org(self._org_id)
+        self._db.run_many(
+            f"INSERT INTO agent_{table} (agent_id, {column}, position) SELECT :agent_id, id, :position FROM {table}"
+            " WHERE id = :id AND org_id = :unfinished",
+            [
+                {"agent_id": own, "id": id_, "position": place, "unfinished": unfinished}
+                for place, id_ in enumerate(ids, 1)
+            ],
+        )
+
+    def show_ids(self, ids: Sequence[str]) -> None:
+        """Let ids that were given to rows of an unfinished archive be those of the organisation."""
+        rows = [{"id": id_, "org_id": self._org_id, "unfinished": unfinished_org(self._org_id)} for id_ in ids]
+        self._db.run_many("UPDATE ids SET org_id = :org_id WHERE id = :id AND org_id = :unfinished", rows)
+
+    def finish(self, agent_id: AgentId) -> None:
+        """Let everybody see the blocks and archives of an agent. Raises: NotFound: the agent."""
+        own = own_agent(self._db, self._org_id, agent_id, lock=True)
+        move_unfinished(self._db, self._org_id, AgentId(own), self._org_id)

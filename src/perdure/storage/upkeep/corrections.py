@@ -10,7 +10,8 @@ from typing import Any
 from perdure.core.forgetting.corrections import Correction, CorrectionItem, CorrectionKind, title_of
 from perdure.core.ids import AgentId
 from perdure.storage.database import row_format
-from perdure.storage.tables.table import OWN_AGENT, Table, first, own_agent
+from perdure.storage.database.conditions import Conditions
+from perdure.storage.tables.table import OWN_AGENT, OWN_AGENT_OF, Table, first, own_agent
 
 CORRECTIONS_MAX = 100
 """How many corrections of an agent can be undone. Of older ones only the texts that were forgotten are kept, for they
@@ -63,6 +64,18 @@ class Corrections(Table):
         """The corrections that made an agent forget texts, with the texts (older Perdure: their beginnings)."""
         sql = f"SELECT {_CORRECTION.columns} FROM corrections WHERE agent_id = :agent_id AND {OWN_AGENT}"
         return self._all(_CORRECTION, f"{sql} AND {_FORGOTTEN} ORDER BY number", agent_id=agent_id)
+
+    def forgotten_in(self, agent_ids: Sequence[AgentId], kind: str, ids: Sequence[str]) -> Sequence[Correction]:
+        """The corrections by which these agents have forgotten texts in things of a kind, those with these ids."""
+        things = Conditions("i.agent_id = c.agent_id AND i.number = c.number AND i.kind = :kind", kind=kind)
+        things.among("i.id", ids)
+        sql = (
+            f"SELECT c.agent_id, {_CORRECTION.columns_of('c')} FROM corrections c WHERE {{keys}} AND c.kind = 'forget'"
+            f" AND {OWN_AGENT_OF.format('c')} AND EXISTS (SELECT 1 FROM correction_items i WHERE {things})"
+            " ORDER BY c.number"
+        )
+        found = self._rows_of_each(sql, "c.agent_id", agent_ids, **things.params)
+        return [_CORRECTION.read(row) for rows in found.values() for row in rows]
 
     def items(self, correction: Correction, *, limit: int = 50) -> Sequence[CorrectionItem]:
         """The items of a correction that are not undone yet, the last first."""
