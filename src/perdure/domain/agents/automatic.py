@@ -32,7 +32,7 @@ class AutoRecall:
     name: ClassVar[str] = "auto_recall"
     is_default: ClassVar[bool] = True
     budget_tokens: int = 400
-    floor: float = 0.3
+    floor: float = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
