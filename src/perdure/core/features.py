@@ -339,11 +339,7 @@ T = TypeVar("T")
 
 class Point(Generic[P, T]):
     """A place in the kernel at which features act: calls the functions that features give for its `name` in
-    `Feature.points`, in the order of `find_features`. `P`: their parameters; `T`: what each returns.
-
-    The functions that features give for its `name`, in `Feature.points`, are called one after the other, in the order
-    of `find_features`. `P` are their parameters, `T` is what each returns.
-    """
+    `Feature.points`, in the order of `find_features`. `P`: their parameters; `T`: what each returns."""
 
     def __init__(self, name: str) -> None:
         self.name = name

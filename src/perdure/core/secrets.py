@@ -116,11 +116,7 @@ def may_hold_secret(argument: str) -> bool:
 
 def hide_secret(url: str) -> tuple[str, str]:
     """(`url` with `HIDDEN_QUERY` in place of the part that may hold a key, that part). The part begins at the query, at
-    `;` or `#`, or at a path segment that looks like a key; it is empty if there is none or it is hidden already.
-
-    The part is all from the query on, or from `;`, `#` or a piece of the path that looks like a key. It is empty where
-    the address has none, or where it is hidden already.
-    """
+    `;` or `#`, or at a path segment that looks like a key; it is empty if there is none or it is hidden already."""
     found = _SECRET_PART.search(url, url.find("//") + 2)
     if found is None or url.endswith(HIDDEN_QUERY):
         return url, ""

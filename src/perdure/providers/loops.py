@@ -25,10 +25,7 @@ _NUMBER = re.compile(r"(?m)^[ \t]*\d+(?=[.):] )")
 
 def loop_start(text: str, loop_bytes: int = LOOP_BYTES) -> int | None:
     """Return the index at which a text begins to repeat itself to its end; None: it does not. Repetitions shorter than
-    `loop_bytes` (UTF-8) don't count; the numbers of a list don't make its items different.
-
-    A shorter repetition than `loop_bytes` (UTF-8) is no loop. The numbers of a list don't make its items different.
-    """
+    `loop_bytes` (UTF-8) don't count; the numbers of a list don't make its items different."""
     data = _NUMBER.sub(lambda number: "#" * len(number[0]), text).encode("utf-8", "surrogatepass")
     if len(data) < loop_bytes:
         return None

@@ -324,11 +324,7 @@ def _add_turn(message: Message, turn: Candidate, collection: Candidates, **facts
 def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: Candidates) -> None:
     """Add the newest turns out of view, the person's before the agent's, until the budget is full. Messages from
     outside, and answers to them, are left out: all that the agent writes after reading them would count as from
-    outside.
-
-    Messages with sources outside, and an agent's answers behind them, are left out: with them in its context, all that
-    the agent writes would have these sources, without anybody having asked for them.
-    """
+    outside."""
     history = request.histories.load(tx, agent.id)
     hidden = np.ones(history.rows, bool)
     if scope.in_view is not None:

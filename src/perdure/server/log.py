@@ -81,11 +81,7 @@ def log_to(stream: TextIO, *, form: str, level: str, environment: Mapping[str, s
 
 class _LevelFilter:
     """Passes records from a level on: other packages' only from `warning`, as their lines may quote requests, and never
-    those of `mcp`, which quote what servers send.
-
-    Other packages need at least `warning`, because their lines may quote requests. Records of `mcp`, which quote what
-    servers send, never pass.
-    """
+    those of `mcp`, which quote what servers send."""
 
     def __init__(self, level: int) -> None:
         self._level = level

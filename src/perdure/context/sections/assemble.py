@@ -191,7 +191,7 @@ class View:
 
     def following(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the conversation's messages that come after the last one of the view; none if numbers between are
-        missing. A gap means a row of another conversation, or one that the caller has not read.
+        missing.
 
         An agent's rows are numbered without gaps, so a gap is a row of another conversation, or one that the caller
         has not read.

@@ -19,8 +19,7 @@ NO_LIMIT = 10**12
 
 
 def apply_stubs(message: Message, stubs: Mapping[int, int]) -> Message:
-    """Return the message as the model sees it: whole, or cut to the characters that `stubs` allows its row, two thirds
-    from the beginning. Reasoning gets what the texts leave; if signed it stays whole. Equal input gives equal bytes.
+    """Return the message as the model sees it: whole, or cut to as many characters as `stubs` allows its row.
 
     Two thirds of them are from the beginning. Reasoning gets what the texts leave; signed reasoning stays whole. The
     same stub always gives the same bytes.

@@ -92,11 +92,7 @@ def measure_overcount(estimated: int, measured: int, *, window_tokens: int, befo
 def factor_after_overflow(budget_tokens: int, refused_tokens: int) -> float:
     """Return the factor for the token estimate after a provider refused a request, so that `RETRY_SHARE` of that
     request just fits. It is right whether the estimate was too low or the window is smaller than known. 1: the request
-    was known not to fit, so the provider has said the true size.
-
-    It holds whether the tokens are more than estimated or the window is smaller than known. 1, if by what is known now
-    the refused request did not fit: then the provider has said how large it or the window is.
-    """
+    was known not to fit, so the provider has said the true size."""
     if refused_tokens > budget_tokens:
         return 1.0
     return max(1.0, budget_tokens / (RETRY_SHARE * max(1, refused_tokens)))

@@ -119,10 +119,7 @@ def _apply_both(
     lines: Sequence[str], first: int, last: int, left: Sequence[_Change], right: Sequence[_Change]
 ) -> list[str] | None:
     """Return the lines [`first`, `last`) after the changes of both sides, which may touch; None: they overlap. Lines
-    that one side inserts beside a place that the other deletes stay.
-
-    What is inserted right beside a place that is taken away stays.
-    """
+    that one side inserts beside a place that the other deletes stay."""
     result: list[str] = []
     before: _Change | None = None
     ordered = sorted((*left, *right), key=lambda one: (one.first, one.last))

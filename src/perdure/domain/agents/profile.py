@@ -50,10 +50,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def choose_profile(agent: Agent, traits: ModelTraits) -> str:
     """Return the name of an agent's profile: its own setting, else the one for its model's traits. An agent whose loop
-    or rules rely on tool calls gets the small profile only by its own setting.
-
-    An agent whose loop or rules live on tool calls gets the small one by its own setting only.
-    """
+    or rules rely on tool calls gets the small profile only by its own setting."""
     own = agent.settings.get(PROFILE)
     if isinstance(own, str) and own in PROFILES:
         return own

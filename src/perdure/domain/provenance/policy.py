@@ -108,10 +108,7 @@ _OWN = frozenset({"ask_user"})
 
 def foreign_sources(tool: Tool, arguments: Mapping[str, Any], outcome: ToolOutcome) -> tuple[Source, ...]:
     """Return the sources of a tool's outcome: those that it names, else one for the tool. None for a tool that reads
-    the agent's own store, or a refused call; a failed call has them, as its error may hold any text.
-
-    A call that was refused brings nothing, one that failed does: its error may hold anything.
-    """
+    the agent's own store, or a refused call; a failed call has them, as its error may hold any text."""
     if outcome.refused:
         return ()
     if outcome.sources is not None:

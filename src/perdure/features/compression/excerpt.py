@@ -103,11 +103,7 @@ def _write(parts: Sequence[Piece], chosen: set[int], follows: set[int]) -> str:
 
 def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
     """Return the numbers of the parts, the most important first: the first error and the ends; one error of each form,
-    with neighbours that continue its line (`follows`); parts of unusual form; then all, from both ends inward.
-
-    First the first error and the ends, then one error of each form, with neighbours that go on in its line (`follows`),
-    parts of no common form, and at last all parts from both ends inward.
-    """
+    with neighbours that continue its line (`follows`); parts of unusual form; then all, from both ends inward."""
     parsed = parse_lines(_SPACES.sub(" ", "\n".join(map(_shown, parts))), least_rows=FEW_PIECES)
     solid = [number for number, part in enumerate(parts) if part.text.strip()]
     commonness = _commonness(parsed.lines)

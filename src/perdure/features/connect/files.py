@@ -200,8 +200,7 @@ def write_changes(
 
 
 def undo_changes(program: str, project: Path | None = None) -> Sequence[str]:
-    """Undo the changes for a program; return what was done, a line each. A file unchanged since is restored byte for
-    byte; from another one only the entries are removed.
+    """Undo the changes for a program; return what was done, a line each.
 
     A file that nobody changed since is as it was, byte for byte; from another one only the entries are taken.
 

@@ -177,7 +177,7 @@ def file_id_of(agent_id: AgentId, cursor: str) -> str:
 
 
 def _xor_ids(one: str, other: str) -> str:
-    """Combine the UUIDs of two ids by xor (twice gives `other`); if one has none, return the other.
+    """Combine the UUIDs of two ids by xor; combined with `one` again, the result is `other`.
 
     Where a text has no UUID, the other text is returned as it is.
     """

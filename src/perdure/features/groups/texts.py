@@ -99,8 +99,7 @@ def labels_of(plan: GroupPlan, entries: Sequence[GroupMessage] = ()) -> Mapping[
 
 
 def parse_choice(text: str, participants: Sequence[GroupMember], token: str) -> tuple[AgentId | None, bool]:
-    """Return whom a manager's answer names, and whether it ends the turn instead; (None, False): neither. First counts
-    a line that is only a name or id, then the token anywhere, then the only name that occurs.
+    """Return whom a manager's answer names, and whether it ends the turn instead; (None, False): neither.
 
     A line that is nothing but a name or id counts first, then the token anywhere, then the only name that occurs.
     """

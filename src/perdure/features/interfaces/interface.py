@@ -12,7 +12,7 @@ from perdure.core.tools.answers import PendingCall
 
 class AgentInterface:
     """Shows what an agent does: override the methods that you need; by default they do nothing. A method may be a
-    coroutine. The names are those of MemGPT's interface. `message`: the stored one, with id, time and step.
+    coroutine.
 
     The names are those of MemGPT's interface. Each `message` is the stored one, with its id, time and step.
     """

@@ -289,8 +289,7 @@ class RequestPiece:
 
 
 def find_evidence(origin: AnswerOrigin) -> list[RequestPiece]:
-    """Return the pieces of a request that contain most of the answer's words, at most five, the best first. Each but a
-    second one adds words that those before lack. Rare words count more, words of the question less.
+    """Return the pieces of a request that contain most of the answer's words, at most five, the best first.
 
     Each adds words that those before it lack, but for a second one. Words in few places count more, and those of the
     question less, which an answer repeats anyway.

@@ -226,8 +226,7 @@ def _best_first(score: Column, seq: Column) -> tuple[Column, Column]:
 
 def _ceilings(plain: Column, score: Column, relevant: Column) -> Column:
     """Return (n) the highest score allowed for each row: one without a match of its own stays below the matches that
-    its `plain` score (without length) does not exceed. In a store of few messages every row is a neighbour, and the
-    longest would come first. On LoCoMo this costs 0.1 R@10 without vectors and nothing
+    its `plain` score (the one without length) does not exceed.
 
     In a store of a few messages every row is a neighbour, and the longest one would come first. On LoCoMo this
     costs 0.1 R@10 without vectors and nothing with them; no length at all for such rows costs 0.2.

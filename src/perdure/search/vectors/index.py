@@ -118,10 +118,7 @@ class _Snapshot:
 
 class VectorIndexes:
     """A thread-safe cache of vector matrices, one for each scope that was searched lately. Together they take at most
-    `max_bytes`; a larger one is kept alone.
-
-    Together they take at most `max_bytes`; one that is larger is kept alone.
-    """
+    `max_bytes`; a larger one is kept alone."""
 
     def __init__(self, *, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes

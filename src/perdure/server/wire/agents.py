@@ -327,10 +327,7 @@ def agent_type_of(agent: core.Agent) -> str:
 def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_changes: bool = False) -> dict[str, Any]:
     """Return an agent's settings with the changes of a request: model options under their names in
     `core.models.ModelOptions`, the window as `context_window_tokens`, and what is only stored and returned under
-    `wire`. For an option given twice the newer form counts: `model_settings`, then the field, then `llm_config`.
-
-    Of an option that is named twice the newer way wins: `model_settings`, then the field, then `llm_config`.
-    """
+    `wire`. For an option given twice the newer form counts: `model_settings`, then the field, then `llm_config`."""
     settings, wire_fields, config = dict(before), dict(before.get(WIRE_SETTING, {})), body.llm_config
     options: dict[str, Any] = config.options() if config else {}
     for field, value in body.non_null(*_OPTIONS).items():

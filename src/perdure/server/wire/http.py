@@ -41,10 +41,7 @@ _BUILDING = threading.RLock()  # the document reads every route in a thread
 
 class LateRoute(APIRoute):
     """A route that is built at its first request, as building all takes half of the start's time and a tenth of the
-    memory. Its endpoint returns the value to answer in JSON, without the framework's validation, or a response.
-
-    Its endpoint returns the value that is answered in JSON, without the framework's validation, or a whole response.
-    """
+    memory. Its endpoint returns the value to answer in JSON, without the framework's validation, or a response."""
 
     def __init__(self, path: str, endpoint: Callable[..., Awaitable[Any]], **options: Any) -> None:
         def build() -> None:

@@ -40,10 +40,7 @@ class _Note:
 
 class MarkFile:
     """A file beside the store with the mark of its newest commit, by which opening detects that the store lost commits.
-    A mark is a growing time in milliseconds. Errors of writing are ignored.
-
-    A mark is the time in milliseconds, and larger than the last one. Errors of writing are ignored.
-    """
+    A mark is a growing time in milliseconds. Errors of writing are ignored."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

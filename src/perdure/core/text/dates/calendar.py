@@ -132,8 +132,6 @@ def yearly(
     `year_shift`, else the last (-1), this (0) or next (1) year with the period, else the latest in which it has begun.
     Years without it (29 February) are skipped. Raises: ValueError, OverflowError.
 
-    The year is `in_year`, else the clock's plus `year_shift`, else the last (-1), this (0) or next (1) one with the
-    period, else the latest one in which the period has begun. Years without it are passed over (29 February).
     Raises: ValueError, OverflowError: there is no such period.
     """
     today, here = clock.today, clock.today.year

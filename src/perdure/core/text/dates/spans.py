@@ -237,10 +237,7 @@ def _range_end(folded: str, phrase: Phrase, after: Phrase, relation: str) -> int
 
 def _range(phrase: Phrase, after: Phrase) -> Resolve:
     """Return the function that resolves the period from the beginning of `phrase` to the end of `after`. An end without
-    a year or week takes it from the other end: "March to May 2023", "Monday to Wednesday".
-
-    A floating end follows the other: in "March to May 2023" both are of 2023; "Monday to Wednesday" is in one week.
-    """
+    a year or week takes it from the other end: "March to May 2023", "Monday to Wednesday"."""
 
     def resolve(clock: Clock) -> Period:
         """The range at this clock; the end that floats is moved to the other one."""

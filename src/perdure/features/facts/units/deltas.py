@@ -33,8 +33,7 @@ DELTA_TOKENS = 500
 def build_fact_deltas(
     tx: Tx, agent: Agent, seen: Mapping[str, int], memory: MemoryState, prefix: Prefix, inputs: UnitInputs
 ) -> tuple[str, ...]:
-    """Build the message that tells an agent which facts people have changed; empty: there is none. Facts from untrusted
-    sources are left out, as in recall.
+    """Build the message that tells an agent which facts people have changed; empty: there is none.
 
     Facts of untrusted sources are left out, as they are in recall.
 
