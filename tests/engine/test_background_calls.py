@@ -121,7 +121,7 @@ async def test_a_person_who_writes_takes_the_slot_from_extraction() -> None:
 
         assert (model.begun, model.cut) == (1, 1)
         assert not any(model.seen)
-        assert [backlog.tries for backlog in perdure.app.service(Extractions).ports.waiting.lines.values()] == [0]
+        assert [backlog.tries for backlog in perdure.app.service(Extractions).ports.waiting.backlogs.values()] == [0]
 
         model.open.set()
         await silence(IDLE_S)

@@ -6,16 +6,17 @@ from dataclasses import replace
 
 from perdure.context.sections.assemble import View
 from perdure.core.agents import Agent
+from perdure.core.conversations import ConversationKey
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Text
 from perdure.core.runs import Prefix
-from perdure.engine.log.run_log import Line, RequestParts
+from perdure.engine.log.run_log import RequestParts
 from perdure.engine.process import Views, size_of
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
 from tests.contracts.base import Contract
 
-LINES: list[Line] = [(AgentId("agent-1"), number) for number in range(4)]
+LINES: list[ConversationKey] = [(AgentId("agent-1"), number) for number in range(4)]
 PREFIX = Prefix(
     agent_id=AgentId("agent-1"),
     seq=0,

@@ -9,10 +9,10 @@ import logging
 
 import pytest
 
+from perdure.core.conversations import ConversationKey
 from perdure.core.errors import NotFound, StoreBusy, StoreClosed, StoreError, StoreUnavailable
 from perdure.core.ids import AgentId
-from perdure.engine.log.run_log import Line
-from perdure.engine.workers.background import LineWorker
+from perdure.engine.workers.background import KeyedWorker
 from perdure.engine.workers.worker import Worker
 
 
@@ -197,14 +197,14 @@ async def test_work_on_a_conversation_that_fails_is_logged_and_begun_again(
 ) -> None:
     """Whatever it fails of; and what was deleted meanwhile is not worth a word."""
     outcomes: list[Exception | None] = [error, NotFound("agent", "agent-1"), None]
-    done = list[Line]()
+    done = list[ConversationKey]()
 
-    async def work(line: Line) -> None:
+    async def work(line: ConversationKey) -> None:
         if (outcome := outcomes.pop(0)) is not None:
             raise outcome
         done.append(line)
 
-    worker, line = LineWorker("counting", work), (AgentId("agent-1"), 3)
+    worker, line = KeyedWorker("counting", work), (AgentId("agent-1"), 3)
     for _ in range(3):
         worker.start(line)
         await worker.close()

@@ -50,8 +50,7 @@ def within(options: RunOptions, limits: UseLimits) -> RunOptions:
 
 
 def remaining_limits(options: RunOptions, used: Used) -> UseLimits:
-    """Return what is left of a run's budget, for a run that continues it or works for it; never 0, which would mean no
-    limit. `used`: as `used_by` returns it."""
+    """Return what is left of a run's budget; never 0, which would mean no limit. `used`: as `used_by` returns it."""
     tokens, cost = options.max_tokens, options.max_cost_usd
     return UseLimits(
         tokens_per_run=None if tokens is None else max(1, tokens - used.tokens),

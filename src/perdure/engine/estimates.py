@@ -84,8 +84,7 @@ def _dropped_text(old: str, new: str) -> str:
 def dropped_rows(
     overcount: int, rows: Sequence[Message], stubs: Mapping[int, int], counter: TokenCounter, *, estimated: int
 ) -> int:
-    """Return the overcount that remains when these rows leave the view. `overcount`: by how many tokens `estimated`,
-    the estimate of prefix and rows, was too high."""
+    """Return the overcount that remains without these rows. `overcount`: by how much `estimated` was too high."""
     return reduce_overcount(
         overcount,
         estimated=estimated,

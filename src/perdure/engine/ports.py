@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure.context.sections.assemble import View
 from perdure.core.agents import Agent
+from perdure.core.conversations import ConversationKey
 from perdure.core.errors import ToolError
 from perdure.core.features import Point
 from perdure.core.ids import Ids
@@ -25,7 +26,7 @@ from perdure.domain.agents.profile import with_profile
 from perdure.engine.context_engines import ContextEngines, EngineCalls
 from perdure.engine.hooks import Hooks
 from perdure.engine.log.interrupts import Interrupt
-from perdure.engine.log.run_log import AutoRecalled, Line, NoPlan
+from perdure.engine.log.run_log import AutoRecalled, NoPlan
 from perdure.engine.process import Drain, Signals, Views
 from perdure.engine.search.search import Search
 from perdure.engine.workers.background import Background
@@ -56,10 +57,10 @@ class Unread:
     def __init__(self) -> None:
         self.listeners: list[Callable[..., None]] = []
 
-    def note(self, line: Line, *, now: bool = False) -> None:
+    def note(self, conversation_key: ConversationKey, *, now: bool = False) -> None:
         """Notify the listeners that a conversation has unread messages; `now`: they should read at once."""
         for listener in self.listeners:
-            listener(line, now=now)
+            listener(conversation_key, now=now)
 
 
 class SystemClock:
@@ -242,9 +243,9 @@ class Ports:
         """Return the most seconds that a call of this model may take; None: no limit, for a local model is slow."""
         return None if self.models.traits(model).local else seconds
 
-    def inputs(self, line: Line | None = None) -> UnitInputs:
+    def inputs(self, conversation_key: ConversationKey | None = None) -> UnitInputs:
         """Return what a unit of work that starts now needs, with the cached view of a conversation, if one is given."""
-        now, parts = self.clock.now(), None if line is None else self.views.get(line)
+        now, parts = self.clock.now(), None if conversation_key is None else self.views.get(conversation_key)
         return UnitInputs(
             ids=self.ids,
             counter=self.counter,

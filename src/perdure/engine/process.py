@@ -7,10 +7,11 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from perdure.core.conversations import ConversationKey
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.runs import RunKey
-from perdure.engine.log.run_log import Line, Progress, RequestParts, RunLog, open_calls_in
+from perdure.engine.log.run_log import Progress, RequestParts, RunLog, open_calls_in
 from perdure.storage.store import Store
 
 VIEWS_MAX = 256
@@ -21,7 +22,7 @@ MESSAGE_BYTES = 1_100
 TOKEN_BYTES = 4
 
 
-class Views(OrderedDict[Line, RequestParts]):
+class Views(OrderedDict[ConversationKey, RequestParts]):
     """The parts of the newest requests of the conversations that were used last, so that a long conversation costs no
     more than a short one. Safe to lose: a view is a prefix and the rows after it, and neither ever changes. A run with
     a system text of its own shows another prefix than the conversation's, so its views are not kept.
@@ -33,7 +34,7 @@ class Views(OrderedDict[Line, RequestParts]):
     def __init__(self, *, max_bytes: int = VIEWS_BYTES) -> None:
         super().__init__()
         self._max_bytes = max_bytes
-        self._sizes: dict[Line, int] = {}  # in bytes
+        self._sizes: dict[ConversationKey, int] = {}  # in bytes
         self.nbytes = 0
 
     def put(self, progress: Progress) -> None:
@@ -46,22 +47,22 @@ class Views(OrderedDict[Line, RequestParts]):
 
     def extend(self, log: RunLog) -> None:
         """Add the messages of an ended run to the view of its conversation, so that they need not be read."""
-        line = (log.run.key.agent_id, log.run.conversation_seq)
-        if (parts := self.get(line)) is not None and log.run.ended and not open_calls_in(log.messages):
-            self.keep(line, replace(parts, view=parts.view.with_rows(parts.view.following(log.messages))))
+        conversation_key = (log.run.key.agent_id, log.run.conversation_seq)
+        if (parts := self.get(conversation_key)) is not None and log.run.ended and not open_calls_in(log.messages):
+            self.keep(conversation_key, replace(parts, view=parts.view.with_rows(parts.view.following(log.messages))))
 
-    def keep(self, line: Line, parts: RequestParts) -> None:
+    def keep(self, conversation_key: ConversationKey, parts: RequestParts) -> None:
         """Keep a view as the newest; drop those that were used longest ago and have no room."""
-        before, rows = self.get(line), parts.view.rows
+        before, rows = self.get(conversation_key), parts.view.rows
         known = 0 if before is None else len(before.view.rows)
         # A view mostly grows, and a long one is not counted again for each message.
         if before is not None and before.view.prefix is parts.view.prefix and known <= len(rows):
-            size = self._sizes[line] + size_of(rows[known:])
+            size = self._sizes[conversation_key] + size_of(rows[known:])
         else:
             size = size_of(parts.view.pinned) + size_of(rows)
-        self.nbytes += size - self._sizes.get(line, 0)
-        self[line], self._sizes[line] = parts, size
-        self.move_to_end(line)
+        self.nbytes += size - self._sizes.get(conversation_key, 0)
+        self[conversation_key], self._sizes[conversation_key] = parts, size
+        self.move_to_end(conversation_key)
         while len(self) > 1 and (len(self) > VIEWS_MAX or self.nbytes > self._max_bytes):
             oldest, _ = self.popitem(last=False)
             self.nbytes -= self._sizes.pop(oldest)
@@ -78,8 +79,7 @@ class GivenBack(Exception):
 
 @dataclass(slots=True)
 class Drain:
-    """Whether this process is about to end, so that no run is begun any more, and until when those under way may begin
-    a step, by the time of the event loop."""
+    """Whether this process is about to end, so that runs no longer begin, and until when (loop time) steps may."""
 
     is_on: bool = False
     steps_until: float = float("inf")

@@ -299,7 +299,7 @@ async def test_what_a_process_left_is_extracted_by_the_next_one(tmp_path: Path) 
         await asyncio.sleep(0.001)
         await pause(perdure)
         assert scribe.texts == [["I moved", "OK."]]
-        assert perdure.app.service(Extractions).ports.waiting.lines == {}
+        assert perdure.app.service(Extractions).ports.waiting.backlogs == {}
 
 
 async def test_ephemeral_and_bypassed_conversations_are_not_extracted() -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from perdure import AsyncAgent
 from perdure.adapters.mem0 import AsyncMemory
+from perdure.core.conversations import ConversationKey
 from perdure.core.errors import ModelReplyInvalid, ModelUnreachable
 from perdure.core.ids import AgentId
-from perdure.engine.log.run_log import Line
-from perdure.engine.workers.background import LineWorker
+from perdure.engine.workers.background import KeyedWorker
 from perdure.features.facts.extraction.waiting import TRIES
 from perdure.features.facts.extraction.worker import Extractions
 from perdure.features.facts.tables import Entities
@@ -387,7 +387,7 @@ async def test_the_background_comes_back_after_somebody_asked_in_vain() -> None:
         await settled(perdure)
 
         assert await said(agent) == ["Ada said I moved.", "Ada said OK.."]
-        assert perdure.app.service(Extractions).ports.waiting.lines == {}
+        assert perdure.app.service(Extractions).ports.waiting.backlogs == {}
 
 
 async def test_what_changes_all_the_time_is_left_for_later() -> None:
@@ -441,13 +441,13 @@ async def test_an_erasure_reaches_a_graph_that_is_made_meanwhile(tmp_path: Path)
 
 async def test_work_that_is_asked_for_while_a_task_ends_is_done() -> None:
     """After its last look, and before the loop has noted that it ended."""
-    done: list[Line] = []
+    done: list[ConversationKey] = []
     line = (AgentId("agent-1"), 0)
 
-    async def work(line: Line) -> None:
+    async def work(line: ConversationKey) -> None:
         done.append(line)
 
-    worker = LineWorker("counting", work)
+    worker = KeyedWorker("counting", work)
     worker.start(line)
     (task,) = worker.tasks
     asyncio.get_running_loop().call_soon(worker.start, line)  # after the task's step, before its callbacks

@@ -223,8 +223,7 @@ def _text(message: ChatMessage) -> str:
 
 
 def _row(message: ChatMessage, place: int, run_seq: int, tool_names: dict[str, str], counter: TokenCounter) -> Message:
-    """Return a message as the log row number `place`. `tool_names`: call id -> tool of earlier calls. Raises:
-    InvalidInput."""
+    """Return a message as log row `place`. `tool_names`: call id -> tool of earlier calls. Raises: InvalidInput."""
     role: Literal["system"] | Role | None = _ROLES.get(str(message.get("role")))
     if role is None and message.get("role") in _SYSTEM:
         role = "system"

@@ -80,8 +80,8 @@ def expected_calls(runs: Sequence[int], *, runs_max: int = RUNS_MAX) -> float:
 
 
 def pays_to_rewrite(*, removed: int, kept: int, calls: float) -> bool:
-    """Whether the next `calls` save more by not reading `removed` tokens than it costs to cache `kept` tokens again,
-    the tokens behind the place that changes."""
+    """Whether `calls` further calls save more by not reading `removed` tokens than it costs to cache the `kept` tokens
+    anew."""
     return removed * READ_PRICE * calls > kept * (WRITE_PRICE - READ_PRICE)
 
 

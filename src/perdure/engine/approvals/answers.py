@@ -96,8 +96,8 @@ def find_all_pending(tx: Tx, conversations: Sequence[Conversation]) -> Mapping[C
 
 
 def approval_pending(tx: Tx, conversation: Conversation, *, what: str = "send a new message") -> ApprovalPending:
-    """Return the error of a conversation that takes nothing but answers, since calls wait in it. `what`: what the
-    caller wanted to do, as a verb with its object."""
+    """Return the error of a conversation with waiting calls. `what`: what the caller wanted, as a verb with its
+    object."""
     pending = find_pending(tx, conversation)
     assert pending is not None
     calls = [f"{one.call.name}, {one.call.call_id}" for one in pending.waiting]
@@ -175,8 +175,7 @@ def with_client_tools(tx: Tx, run: Run, tools: Sequence[Mapping[str, Any]]) -> R
 
 
 def with_last_skills(tx: Tx, run: Run, last: str) -> Run:
-    """Return the run, whose caller sent no tools and skills, with the skills of the conversation's last request.
-    `last`: the key of that request's set of tools and skills."""
+    """Return the run with the skills of the conversation's last request, whose set has the key `last`."""
     skills, tools = client_skills(tx, run.key.agent_id, last), client_specs(tx, run.key.agent_id, last)
     return with_client_tools(tx, run, skills) if skills or not tools else run
 
@@ -256,8 +255,7 @@ def is_usable(spec: ToolSpec, arguments: str) -> bool:
 
 
 def _with_unused_ids(tx: Tx, log: RunLog, calls: Mapping[str, ToolCall]) -> dict[str, ToolCall]:
-    """Return old id -> the call under an id that no recent call had: an answer that is sent again, or comes too late,
-    must not be taken for an answer to it."""
+    """Return old id -> the call under a new id: a late or repeated answer must not be taken for an answer to it."""
     used_ids = recent_approval_ids(tx, log) | {call.call_id for message in log.messages for call in message.calls}
     renamed: dict[str, ToolCall] = {}
     for old, call in calls.items():

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from perdure.core.agents import Agent
+from perdure.core.conversations import ConversationKey
 from perdure.core.errors import AddressRefused, NotFound, PerdureError, StoreError, ToolError
 from perdure.core.ids import AgentId, BatchId, RunId
 from perdure.core.runs import Callback, DueCallback
@@ -24,9 +25,9 @@ from perdure.domain.agents.capture import capture, capture_due
 from perdure.domain.secrets import open_callback
 from perdure.engine.compaction.engine_turns import EngineTurns
 from perdure.engine.compaction.prepare import Preparations
-from perdure.engine.log.run_log import Line, RunLog
+from perdure.engine.log.run_log import RunLog
 from perdure.engine.ports import Ports
-from perdure.engine.workers.background import LineWorker
+from perdure.engine.workers.background import KeyedWorker
 from perdure.engine.workers.worker import Worker
 from perdure.storage.tx import Tx
 
@@ -34,28 +35,27 @@ log = logging.getLogger(__name__)
 
 
 async def capture_rest(ports: Ports, agent_id: AgentId, conversation_seqs: Sequence[int]) -> None:
-    """Store what these conversations have for automatic capture, also below its threshold. What can't be captured, such
-    as for lack of an archive, is logged. Raises: StoreError."""
+    """Capture the rest of these conversations, also below the threshold; log what can't be. Raises: StoreError."""
     for seq in conversation_seqs:
         await _capture_due(ports, (agent_id, seq), rest=True)
 
 
-async def _capture_due(ports: Ports, line: Line, *, rest: bool = False) -> None:
+async def _capture_due(ports: Ports, conversation_key: ConversationKey, *, rest: bool = False) -> None:
     """Store what is due for capture in a conversation; with `rest` also what is below the threshold."""
     try:
-        upto_seq = await ports.store.read(capture_due, *line, force=rest)
+        upto_seq = await ports.store.read(capture_due, *conversation_key, force=rest)
         if upto_seq is not None:
-            while await ports.store.write(capture, *line, upto_seq, ids=ports.ids, at=ports.clock.now()):
+            while await ports.store.write(capture, *conversation_key, upto_seq, ids=ports.ids, at=ports.clock.now()):
                 pass
     except StoreError:
         raise
     except PerdureError as error:
-        log.warning("capture of conversation %s of %s: %s", line[1], line[0], error)
+        log.warning("capture of conversation %s of %s: %s", conversation_key[1], conversation_key[0], error)
     except Exception:
-        log.exception("capture of conversation %s of %s stopped at a defect", line[1], line[0])
+        log.exception("capture of conversation %s of %s stopped at a defect", conversation_key[1], conversation_key[0])
 
 
-Listener = Callable[[Line, Agent | None, RunLog], None]
+Listener = Callable[[ConversationKey, Agent | None, RunLog], None]
 """Called with each run that has ended here, and its agent as its requests saw it, if that is known. It takes no
 time."""
 
@@ -80,7 +80,7 @@ class AfterRuns:
     def __init__(self, ports: Ports) -> None:
         self._ports, self._views = ports, ports.views
         self.listeners: list[Listener] = []
-        self.captures = LineWorker[Line]("capture", partial(_capture_due, ports))
+        self.captures = KeyedWorker[ConversationKey]("capture", partial(_capture_due, ports))
         self._preparations = Preparations(ports)
         self._engines = EngineTurns(ports)
         self.parts: list[Background] = [self.captures, self._preparations, self._engines]
@@ -90,25 +90,25 @@ class AfterRuns:
         """The tasks that are going on."""
         return [task for part in self.parts for task in part.tasks]
 
-    def note_run(self, line: Line, ended: RunLog) -> None:
+    def note_run(self, conversation_key: ConversationKey, ended: RunLog) -> None:
         """Begin what is due now that a run of this conversation has ended."""
-        parts = self._views.get(line)
+        parts = self._views.get(conversation_key)
         if parts is None or parts.agent.settings.get("auto_capture"):
-            self.captures.start(line)
-        self._preparations.note_run(line, None if parts is None else parts.agent, ended)
+            self.captures.start(conversation_key)
+        self._preparations.note_run(conversation_key, None if parts is None else parts.agent, ended)
         if parts is not None and (
             parts.view.prefix.reason == "summary"  # its model may have been down
             or (parts.view.prefix.reason == "window" and self._ports.yields(parts.agent.model))  # or nobody asked it
         ):
-            self._preparations.note_change(line)
+            self._preparations.note_change(conversation_key)
         agent = None if parts is None else parts.agent
         self._engines.note_run(agent, ended)
         for listener in self.listeners:
-            listener(line, agent, ended)
+            listener(conversation_key, agent, ended)
 
-    def note_change(self, line: Line) -> None:
+    def note_change(self, conversation_key: ConversationKey) -> None:
         """Begin what is due now that a message of this conversation has been changed."""
-        self._preparations.note_change(line)
+        self._preparations.note_change(conversation_key)
 
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them."""
@@ -160,8 +160,7 @@ class CallbackWorker(Worker):
         await self._ports.store.write(lambda tx: tx.callbacks.put(claimed, kept, due_at=due_at))
 
     async def _try(self, due: DueCallback) -> tuple[Callback, bool]:
-        """Send a report if tries are left; return the callback, and whether a further try may help. Raises:
-        StoreError."""
+        """Send a report if tries are left; return the callback, and whether a try may help. Raises: StoreError."""
         callback = due.callback
         if callback.tries > TRIES:  # each of them ended with its process
             return replace(callback, error="the process that sent it stopped each time"), False

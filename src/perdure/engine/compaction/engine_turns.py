@@ -64,8 +64,10 @@ class EngineTurns:
 
         def load(tx: Tx) -> tuple[Agent, Conversation]:
             """Return the agent as the conversation sees it, and the conversation."""
-            line = run.key.agent_id, run.conversation_seq
-            return agent or tx.conversations.get_agent(*line), tx.conversations.get_by_seq(*line)
+            conversation_key = run.key.agent_id, run.conversation_seq
+            return agent or tx.conversations.get_agent(*conversation_key), tx.conversations.get_by_seq(
+                *conversation_key
+            )
 
         try:
             known, conversation = await self._ports.store.read(load)
@@ -91,8 +93,8 @@ async def subagent_call(ports: Ports, call: CallContext, target: AgentId, messag
     def load(tx: Tx) -> tuple[Run, Agent, Conversation]:
         """Return the run of the call, its agent and its conversation."""
         run = tx.runs.get(call.run_id)
-        line = run.key.agent_id, run.conversation_seq
-        return run, tx.conversations.get_agent(*line), tx.conversations.get_by_seq(*line)
+        conversation_key = run.key.agent_id, run.conversation_seq
+        return run, tx.conversations.get_agent(*conversation_key), tx.conversations.get_by_seq(*conversation_key)
 
     run, agent, conversation = await ports.store.read(load)
     used, about = calls.engines.of(agent), engine_conversation(conversation)

@@ -13,14 +13,14 @@ from perdure.context.sections.assemble import parse_recalled
 from perdure.context.window.leaves import CHUNK_SHARE, is_due, next_preparation
 from perdure.context.window.plan import Evict, prepared_leaves
 from perdure.core.agents import Agent
-from perdure.core.conversations import CompactionSettings, SummarySettings
+from perdure.core.conversations import CompactionSettings, ConversationKey, SummarySettings
 from perdure.engine.compaction.compact_view import build_node
 from perdure.engine.compaction.revise import Due, rewrite_revised, write_due
 from perdure.engine.compaction.room import Preview, preview
 from perdure.engine.compaction.summarise import Summary, load_prepared
-from perdure.engine.log.run_log import Line, RunLog
+from perdure.engine.log.run_log import RunLog
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.workers.background import LineWorker, PutBack
+from perdure.engine.workers.background import KeyedWorker, PutBack
 from perdure.storage.tx import Tx
 
 LOOK_SHARE = 0.125
@@ -40,16 +40,16 @@ class Preparations:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._worker = LineWorker("preparing summaries", self._prepare)
-        self._looks: dict[Line, _Look] = {}  # of conversations to look at
-        self._idle: dict[Line, _Look] = {}  # the last look at which nothing was due
+        self._worker = KeyedWorker("preparing summaries", self._prepare)
+        self._looks: dict[ConversationKey, _Look] = {}  # of conversations to look at
+        self._idle: dict[ConversationKey, _Look] = {}  # the last look at which nothing was due
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """The tasks that are going on."""
         return self._worker.tasks
 
-    def note_run(self, line: Line, agent: Agent | None, ended: RunLog) -> None:
+    def note_run(self, conversation_key: ConversationKey, agent: Agent | None, ended: RunLog) -> None:
         """Prepare summaries in the background, if the last request filled its window enough. `agent`: as requests saw
         it."""
         if agent is None or not ended.steps:
@@ -61,41 +61,43 @@ class Preparations:
         # What was recalled is another time less, or none: it makes no room needed.
         tokens = recipe.tokens - recipe.overcount - self._ports.counter.count(parse_recalled(recipe.tail))
         if not settings.background or tokens < settings.context_threshold * (window - reserve):
-            self._idle.pop(line, None)
+            self._idle.pop(conversation_key, None)
             return
         # Looking what is due reads the whole view. If nothing was, it is worth it only after some more has been said.
         step = min(settings.leaf_chunk_tokens, int((window - reserve) * CHUNK_SHARE)) * LOOK_SHARE
-        idle, look = self._idle.get(line), _Look(recipe.prefix_seq, tokens)
+        idle, look = self._idle.get(conversation_key), _Look(recipe.prefix_seq, tokens)
         if idle is None or idle.prefix_seq != look.prefix_seq or tokens - idle.tokens >= step:
-            self._looks[line] = look
-            self._worker.start(line)
+            self._looks[conversation_key] = look
+            self._worker.start(conversation_key)
 
-    def note_change(self, line: Line) -> None:
+    def note_change(self, conversation_key: ConversationKey) -> None:
         """Have summaries of messages that were changed written again in the background."""
         if self._ports.background.mode != "never":
-            self._worker.start(line)
+            self._worker.start(conversation_key)
 
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them."""
         await self._worker.close()
 
-    async def _prepare(self, line: Line) -> None:
+    async def _prepare(self, conversation_key: ConversationKey) -> None:
         """Prepare what is due in a conversation. What fails is tried again after the next run."""
         look = None
         try:
-            await rewrite_revised(line, self._ports)
-            look = self._looks.pop(line, None)
-            if await write_due(line, self._ports, _load_due, _store) and look is not None:
-                self._idle[line] = look
+            await rewrite_revised(conversation_key, self._ports)
+            look = self._looks.pop(conversation_key, None)
+            if await write_due(conversation_key, self._ports, _load_due, _store) and look is not None:
+                self._idle[conversation_key] = look
         except PutBack:
             if look is not None:
-                self._looks.setdefault(line, look)
+                self._looks.setdefault(conversation_key, look)
             raise
 
 
-def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> Due[Preview] | None:
+def _load_due(tx: Tx, conversation_key: ConversationKey, inputs: UnitInputs) -> Due[Preview] | None:
     """Return the next summary that is due in a conversation, with its view; None: none is due. Raises: NotFound."""
-    state = preview(tx, tx.conversations.get_agent(*line), tx.conversations.get_by_seq(*line), inputs)
+    state = preview(
+        tx, tx.conversations.get_agent(*conversation_key), tx.conversations.get_by_seq(*conversation_key), inputs
+    )
     situation = state.situation(inputs.counter, load_prepared(tx, state.view.prefix))
     settings = CompactionSettings.of(state.agent)
     if not is_due(situation) or settings.keep_share is not None:

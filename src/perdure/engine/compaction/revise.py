@@ -13,12 +13,11 @@ from typing import Generic, TypeVar
 from perdure.context.window.atoms import atoms
 from perdure.context.window.plan import LEAST_SUMMARY, SUMMARY_LIMITS, Evict, Merge
 from perdure.context.window.summary import extract_summary
-from perdure.core.conversations import CompactionSettings, SummarySettings
+from perdure.core.conversations import CompactionSettings, ConversationKey, SummarySettings
 from perdure.core.ids import AgentId
 from perdure.core.messages import UNSEEN_KINDS, Message
 from perdure.core.nodes import SummaryNode
 from perdure.engine.compaction.summarise import Summary, SummaryTask, load_prepared, summarise
-from perdure.engine.log.run_log import Line
 from perdure.engine.ports import Ports, UnitInputs, in_effect
 from perdure.storage.tx import Tx
 
@@ -39,12 +38,18 @@ def revise_nodes(tx: Tx, messages: Iterable[Message], inputs: UnitInputs) -> Seq
         if message.kind in UNSEEN_KINDS:
             continue
         behind.setdefault((message.agent_id, message.conversation_seq), set()).add(message.seq)
-    return [node for line, seqs in behind.items() for node in _revise(tx, line, sorted(seqs), inputs)]
+    return [
+        node
+        for conversation_key, seqs in behind.items()
+        for node in _revise(tx, conversation_key, sorted(seqs), inputs)
+    ]
 
 
-def _revise(tx: Tx, line: Line, seqs: Sequence[int], inputs: UnitInputs) -> Iterator[SummaryNode]:
+def _revise(
+    tx: Tx, conversation_key: ConversationKey, seqs: Sequence[int], inputs: UnitInputs
+) -> Iterator[SummaryNode]:
     """Rewrite the nodes for these messages, those above them, and copies in forks; yield each as it was before."""
-    agent_id, first = line
+    agent_id, first = conversation_key
     lines: dict[int, set[int]] = {first: set()}  # conversation -> its nodes that have a new text
     while lines:
         conversation_seq = min(lines)  # a fork is younger than what it was made from
@@ -101,21 +106,21 @@ class Due(Generic[T]):
     task: SummaryTask
 
 
-LoadDue = Callable[[Tx, Line, UnitInputs], Due[T] | None]
+LoadDue = Callable[[Tx, ConversationKey, UnitInputs], Due[T] | None]
 """The next summary that is due in a conversation; None: there is none. Raises: NotFound."""
 StoreDue = Callable[[Tx, Due[T], Summary, UnitInputs], bool]
 """Stores what was written, if what it stands for is as it was; returns whether that was done."""
 
 
-async def write_due(line: Line, ports: Ports, load: LoadDue[T], store: StoreDue[T]) -> bool:
+async def write_due(conversation_key: ConversationKey, ports: Ports, load: LoadDue[T], store: StoreDue[T]) -> bool:
     """Have up to `AT_ONCE_MAX` due summaries of a conversation written; return whether all that were due are. Raises:
     NotFound, StoreError; PutBack, with what was written before it stored."""
     for _ in range(AT_ONCE_MAX):
-        due = await ports.store.read(load, line, ports.inputs())
+        due = await ports.store.read(load, conversation_key, ports.inputs())
         if due is None:
             return True
         async with ports.slot(due.task.model(ports.models)):
-            due = await ports.store.read(load, line, ports.inputs())  # the wait may have been long
+            due = await ports.store.read(load, conversation_key, ports.inputs())  # the wait may have been long
             if due is None:
                 return True
             summary = await summarise(due.task, due.removal, ports)
@@ -125,19 +130,19 @@ async def write_due(line: Line, ports: Ports, load: LoadDue[T], store: StoreDue[
     return False
 
 
-async def rewrite_revised(line: Line, ports: Ports) -> None:
+async def rewrite_revised(conversation_key: ConversationKey, ports: Ports) -> None:
     """Have a model write the revised summaries in view again. Raises: as `write_due`.
 
     Also those that code wrote because a person waited. The view takes them with its next prefix. An answer that is no
     good leaves the extract, which is not tried again.
     """
-    await write_due(line, ports, _load_due, _store)
+    await write_due(conversation_key, ports, _load_due, _store)
 
 
-def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> Due[SummaryNode] | None:
+def _load_due(tx: Tx, conversation_key: ConversationKey, inputs: UnitInputs) -> Due[SummaryNode] | None:
     """Return the next summary to write again: a node in view or prepared whose messages were revised, or that code
     wrote because a person waited, and that no model has tried since. None: there is none. Raises: NotFound."""
-    agent_id, conversation_seq = line
+    agent_id, conversation_seq = conversation_key
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
     agent = in_effect(tx.conversations.get_agent(agent_id, conversation_seq), inputs.models)
     if conversation.prefix_seq is None or not SummarySettings.of(agent).background:

@@ -239,8 +239,7 @@ async def import_waiting(
 
 
 def _waiting(draft: Draft, waits: Mapping[str, Waits], at: datetime) -> Draft:
-    """Return an imported message whose calls wait for whom they waited for, or for whom tools of their names wait here.
-    `waits`: tool -> for whom its calls wait."""
+    """Return an imported message whose calls wait as before, or for whom `waits` (tool -> for whom) says."""
     parts = [
         replace(one, awaits=one.awaits or waits.get(one.name)) if isinstance(one, ToolCall) else one
         for one in draft.parts
@@ -257,8 +256,7 @@ def _add(
 
 
 def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> ConversationState:
-    """Return the state of a conversation, which nobody else changes now, and check that it takes messages. Raises:
-    NotFound, ConversationBusy, ApprovalPending."""
+    """Return a conversation's state, checked to take messages. Raises: NotFound, ConversationBusy, ApprovalPending."""
     tx.agents.lock(agent_id)
     opening = tx.conversations.get_state(agent_id, conversation_seq)  # not of one that was deleted
     if opening.conversation.pending_run_seq is not None:
@@ -280,8 +278,7 @@ def import_in_unit(
 
 
 def _fits_by_far(agent: Agent, view_tokens: int, inputs: UnitInputs) -> bool:
-    """Return whether a view of so many tokens takes less than half of the agent's window. If the prefix takes more than
-    the other half, the next run makes room."""
+    """Return whether a view of so many tokens takes less than half of the agent's window."""
     window, reserve = inputs.window(agent)
     return 2 * view_tokens <= window - reserve
 

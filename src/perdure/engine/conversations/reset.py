@@ -17,7 +17,7 @@ from typing import TypeVar
 from perdure.core import hooks
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
-from perdure.core.conversations import EPHEMERAL, Conversation, MessageCounts, Reset
+from perdure.core.conversations import EPHEMERAL, Conversation, ConversationKey, MessageCounts, Reset
 from perdure.core.errors import ConversationBusy, InvalidInput, LeaseLost, NotFound, StoreDamaged, StoreError
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, ConversationId
@@ -26,7 +26,6 @@ from perdure.domain.agents.capture import capture_due
 from perdure.domain.corrections import MEMORY_CORRECTED
 from perdure.engine.approvals.answers import give_up_pending
 from perdure.engine.compaction.after_runs import capture_rest
-from perdure.engine.log.run_log import Line
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.engine.records.rows import engine_drafts
@@ -215,7 +214,7 @@ def _reset(
 
 def _delete(
     tx: Tx, conversation_id: ConversationId, inputs: UnitInputs, *, author: Author, counted: MessageCounts
-) -> Line:
+) -> ConversationKey:
     """Reset a conversation and take it out of every list, an ephemeral one with its agent; return its agent and number.
     Raises: NotFound, InvalidInput, ConversationBusy."""
     agent_id = tx.conversations.get(conversation_id).agent_id

@@ -16,7 +16,6 @@ from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
 from perdure.core.errors import LeaseLost, ModelOverflow
 from perdure.core.events import Delta, MemoryRecalled, StoredEvent
-from perdure.core.ids import AgentId
 from perdure.core.loops import loop_of
 from perdure.core.messages import Message, Question, ToolCall, ToolDecision, ToolResult
 from perdure.core.nodes import SummaryNode
@@ -25,9 +24,6 @@ from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rules import rules_in
 from perdure.engine.log.tool_rules import PastCall, RuleScope, past_calls_in
 from perdure.storage.tx import Tx
-
-Line = tuple[AgentId, int]
-"""A conversation: agent and number."""
 
 STOP = "No tool can be called any more in this turn: your calls keep failing. Answer in words, and say what is wrong."
 """The reason of the heartbeat before the last answer of a run whose model keeps making calls that fail."""

@@ -98,8 +98,7 @@ def agent_of_run(agent: Agent, run: Run, models: Models) -> Agent:
 
 
 def prefix_of_run(prefix: Prefix, run: Run, counter: TokenCounter | None = None) -> Prefix:
-    """Return the prefix as this run sends it: with the run's own system text, if it has one. `counter`: counts the
-    tokens of that text; None: the count stays."""
+    """Return the prefix with the run's own system text, if any. `counter`: counts its tokens; None: they stay."""
     system = run.options.system
     if system is None:
         return prefix
@@ -352,8 +351,7 @@ def _list_skills(tx: Tx, agent: Agent, memory: MemoryState, client_tools: str | 
 
 
 def _offered_tools(tx: Tx, agent: Agent, client_tools: str | None) -> tuple[Mapping[str, Any], ...]:
-    """Return the tools that the agent's model is offered, by the profile: all with the engine's; the agent's own
-    without those that agents have from the start; or none."""
+    """Return the tools offered to the agent's model by its profile: all, only those given to the agent, or none."""
     offer = agent.settings.get(OFFERED_TOOLS, "all")
     if offer == "none":
         return ()

@@ -68,8 +68,7 @@ def build_notes(
 
 
 def add_pressure(tx: Tx, agent: Agent, prefix: Prefix, notes: TailNotes, *, filled: float) -> TailNotes:
-    """Return the notes with a notice that messages will leave the view, unless the agent knows or can save nothing.
-    `filled`: the share of the window that the request takes."""
+    """Return the notes with a notice that messages will leave. `filled`: the share of the window that is in use."""
     saving = [name for name in _SAVING_TOOLS if any(tool["name"] == name for tool in prefix.tools)]
     if not saving:
         return notes

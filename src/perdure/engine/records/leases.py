@@ -65,8 +65,7 @@ async def _beat(run: Run, ports: Ports, interrupt: Interrupt, news: asyncio.Even
 
 
 def process_owner(token: str = "") -> str:
-    """Return the name of this process in leases: machine, process namespace, process number, start time, and `token`.
-    `token`: tells two engines of one process apart."""
+    """Return this process's name in leases: machine, namespace, number, start time, and its engine's `token`."""
     pid = os.getpid()
     return f"{socket.gethostname()}/{_namespace()}/{pid}/{_start_time(pid)}/{token}"
 

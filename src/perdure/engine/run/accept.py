@@ -110,8 +110,7 @@ async def claim_run(key: RunKey, ports: Ports, *, dead_owner: str | None = None)
 
 
 def _claim(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None = None) -> Progress | None:
-    """Claim a run in the transaction, and begin its log with the input that waits (T2). `dead_owner`: the name of a
-    process that is gone, whose lease counts as over."""
+    """Claim a run and begin its log with the waiting input (T2). `dead_owner`: a gone process, whose lease is over."""
     tx.agents.lock(key.agent_id)  # before the run, as everywhere
     run = tx.runs.claim(key, owner=inputs.owner, at=inputs.now, until=inputs.until, dead_owner=dead_owner)
     if run is None:
@@ -129,8 +128,7 @@ def _claim(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None = 
 
 
 def follow_default(tx: Tx, agent: Agent, run: Run, inputs: UnitInputs) -> tuple[Agent, Sequence[Event]]:
-    """Give an agent that follows the default its model for a run that begins; return the agent, and what to tell of it.
-    `agent`: as the run's conversation needs it."""
+    """Give an agent that follows the default model a new run's model; return the agent and the events of that."""
     model = in_effect(agent, inputs.models).model
     if model == agent.model or run.options.model is not None:
         return agent, ()

@@ -35,8 +35,7 @@ def digest_of(requests: Sequence[RunRequest]) -> str:
 def accept_batch(
     tx: Tx, batch: Batch, requests: Sequence[RunRequest], inputs: UnitInputs
 ) -> tuple[Batch, Sequence[Run]]:
-    """Accept the requests of a batch; return the batch as stored, and its new runs. A batch that is there already is
-    returned as it is. Raises: RequestRefused."""
+    """Accept a batch's requests; return it, new or as stored before, and its new runs. Raises: RequestRefused."""
     known = tx.batches.find(batch.id)
     if known is not None:
         return known, ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from perdure.core.agents import Agent
+from perdure.core.conversations import ConversationKey
 from perdure.core.errors import Conflict
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunCancelRequested, RunEnded, StoredEvent
 from perdure.core.ids import MessageId, RunId
@@ -19,7 +20,7 @@ from perdure.core.text.json_strings import StringMember, compact_json, read_stri
 from perdure.engine.approvals.answers import give_up_pending, recent_approval_ids, tools_of, waits_by_tool, write_waits
 from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.log.next_action import EndRun
-from perdure.engine.log.run_log import Line, Progress, RunLog, run_log_of
+from perdure.engine.log.run_log import Progress, RunLog, run_log_of
 from perdure.engine.log.tool_rules import expected_states
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.records.rows import CallIds, add_waiting_input, decode_drafts, end_run
@@ -39,10 +40,15 @@ class QueuePlace:
     waits: bool
 
 
-def turn_of(tx: Tx, key: RunKey, line: Line) -> QueuePlace:
+def turn_of(tx: Tx, key: RunKey, conversation_key: ConversationKey) -> QueuePlace:
     """Load who is next in the queue of a conversation; `key`: one of its runs. Raises: NotFound."""
-    waits = tx.conversations.get_by_seq(*line).pending_run_seq is not None
-    return QueuePlace(tx.runs.get_by_key(key), tx.runs.find_active(*line), tx.conversations.get_agent(*line), waits)
+    waits = tx.conversations.get_by_seq(*conversation_key).pending_run_seq is not None
+    return QueuePlace(
+        tx.runs.get_by_key(key),
+        tx.runs.find_active(*conversation_key),
+        tx.conversations.get_agent(*conversation_key),
+        waits,
+    )
 
 
 def events_after(tx: Tx, key: RunKey, after: int) -> Sequence[StoredEvent]:
@@ -244,9 +250,7 @@ class Deltas:
 
 
 class Previews:
-    """The deltas of a background run, stored before they are sent (T4), so that a reader who reconnects misses nothing.
-    Deltas of one kind that come close together are joined.
-    """
+    """A background run's deltas, stored before they are sent (T4) for readers who reconnect; close ones are joined."""
 
     def __init__(self, log: RunLog, ports: Ports) -> None:
         self._log, self._ports = log, ports

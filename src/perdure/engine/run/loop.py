@@ -65,8 +65,7 @@ async def run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
 
 
 async def _run(progress: Progress, ports: Ports, tell: Tell) -> RunLog:
-    """Take a claimed run to its end, see `run`. Raises: NotFound: something it needs; LeaseLost, StoreError,
-    GivenBack."""
+    """Take a claimed run to its end, see `run`. Raises: NotFound: what it needs; LeaseLost, StoreError, GivenBack."""
     tell(progress.events)
     hooks = ports.hooks
     end_hooked = False

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from perdure.core.agents import Agent
+from perdure.core.conversations import ConversationKey
 from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, RunEnded, StepAbandoned, StoredEvent
 from perdure.core.ids import MessageId, RunId, StepId
@@ -25,7 +26,7 @@ from perdure.engine.budget import check_key_size, with_key_budget, within
 from perdure.engine.compaction.after_runs import AfterRuns, CallbackWorker
 from perdure.engine.conversations.reset import delete_unused, finish_removals
 from perdure.engine.log.interrupts import to_the_end
-from perdure.engine.log.run_log import Line, Progress, RunLog
+from perdure.engine.log.run_log import Progress, RunLog
 from perdure.engine.ports import Ports, in_effect
 from perdure.engine.process import GivenBack, run_of_topic
 from perdure.engine.records.leases import is_dead
@@ -72,9 +73,9 @@ class Runner:
         # What readers of runs have not taken yet, and the messages of which they get no more previews.
         self._readers: defaultdict[RunKey, list[tuple[asyncio.Queue[Publication], set[MessageId]]]] = defaultdict(list)
         # Of each conversation the runs to drive, by number, with what `accept` began of them.
-        self._wanted: dict[Line, dict[int, Progress | None]] = {}
-        self._drivers: dict[Line, asyncio.Task[None]] = {}
-        self._accepting: dict[asyncio.Task[Accepted], Line] = {}
+        self._wanted: dict[ConversationKey, dict[int, Progress | None]] = {}
+        self._drivers: dict[ConversationKey, asyncio.Task[None]] = {}
+        self._accepting: dict[asyncio.Task[Accepted], ConversationKey] = {}
         recovery = Worker("taking over unfinished runs", self.recover, RECOVERY_S)
         self._workers = (
             recovery,
@@ -83,8 +84,8 @@ class Runner:
             self._callbacks,
         )
         # Conversations with runs of batches: those that wait for a place, the longest first, and those that have one.
-        self._batch_lines: dict[Line, None] = {}
-        self._places: set[Line] = set()
+        self._batch_lines: dict[ConversationKey, None] = {}
+        self._places: set[ConversationKey] = set()
         self._closing = False
         # Set when other processes may have ended what stands before runs of this one.
         self._moves = asyncio.Event()
@@ -181,8 +182,7 @@ class Runner:
         return batch
 
     def drive(self, run: Run) -> None:
-        """Have a run driven that another unit of work added. As runs of batches do, it waits for a
-        place, or all schedules of an hour would begin at once."""
+        """Drive a run that another unit added; as a batch's, it waits for a place, so that not all start at once."""
         self._foreground.note_begin()
         self._want(run, waits=True)
 
@@ -223,7 +223,7 @@ class Runner:
         queue: asyncio.Queue[Publication] = asyncio.Queue()
         readers, reader = self._readers[run.key], (queue, set[MessageId]())
         readers.append(reader)
-        line, last_seq, abandoned = (run.key.agent_id, run.conversation_seq), after, set[StepId]()
+        conversation_key, last_seq, abandoned = (run.key.agent_id, run.conversation_seq), after, set[StepId]()
         try:
             events = known or await self._load_events(run.key, after)
             while True:
@@ -237,7 +237,7 @@ class Runner:
                 if run.ended or (fresh and isinstance(fresh[-1].event, RunEnded)):
                     return
                 # Before a driver ends it publishes None about each run that it worked for.
-                is_driven = line in self._drivers and run.key.seq in self._wanted.get(line, ())
+                is_driven = conversation_key in self._drivers and run.key.seq in self._wanted.get(conversation_key, ())
                 publication: Publication = None  # it is time to look at what is stored
                 if is_driven or not queue.empty():  # a timer for each piece of an answer would take longer than it
                     publication = await queue.get()
@@ -287,8 +287,8 @@ class Runner:
         now = self._ports.clock.now()
         for run, agent in await self._ports.store.read(unended, now=now):
             free = run.lease_until is None or run.lease_until < now or self._is_abandoned(run)
-            line = (run.key.agent_id, run.conversation_seq)
-            if free and line not in self._drivers and self._can_run(agent):
+            conversation_key = (run.key.agent_id, run.conversation_seq)
+            if free and conversation_key not in self._drivers and self._can_run(agent):
                 self._want(run)
 
     def _can_run(self, agent: Agent) -> bool:
@@ -328,53 +328,53 @@ class Runner:
         """
         if self._closing:
             return
-        line = (run.key.agent_id, run.conversation_seq)
-        wanted = self._wanted.setdefault(line, {})
+        conversation_key = (run.key.agent_id, run.conversation_seq)
+        wanted = self._wanted.setdefault(conversation_key, {})
         if begun is not None or run.key.seq not in wanted:
             wanted[run.key.seq] = begun
-        if line in self._drivers:
+        if conversation_key in self._drivers:
             return
-        self._batch_lines[line] = None
+        self._batch_lines[conversation_key] = None
         # Also where it is behind runs of a batch: who waits for it may be one of them.
         if run.batch_id is None and not waits:
-            self._start(line)
+            self._start(conversation_key)
         if self._batch_lines:
             self._fill_places()
 
     def _fill_places(self) -> None:
         """Start the conversations that have waited longest with runs of batches, while there are free places."""
         while self._batch_lines and len(self._places) < BATCH_RUNS and not self._closing:
-            line = next(iter(self._batch_lines))
-            self._places.add(line)
-            self._start(line)
+            conversation_key = next(iter(self._batch_lines))
+            self._places.add(conversation_key)
+            self._start(conversation_key)
 
-    def _start(self, line: Line) -> None:
+    def _start(self, conversation_key: ConversationKey) -> None:
         """Start to drive a conversation that nobody drives here."""
-        del self._batch_lines[line]
-        self._drivers[line] = asyncio.create_task(self._drive(line))
+        del self._batch_lines[conversation_key]
+        self._drivers[conversation_key] = asyncio.create_task(self._drive(conversation_key))
 
-    async def _drive(self, line: Line) -> None:
+    async def _drive(self, conversation_key: ConversationKey) -> None:
         """Work on a conversation until every run that is wanted of it has ended, here or elsewhere."""
-        wanted, failures = self._wanted[line], 0
+        wanted, failures = self._wanted[conversation_key], 0
         try:
             while wanted:
                 # A run that goes on with answered calls was begun already, before those that wait.
                 seq = min([seq for seq, begun in wanted.items() if begun is not None] or wanted)
-                key, moves = RunKey(line[0], seq), self._moves
+                key, moves = RunKey(conversation_key[0], seq), self._moves
                 try:
                     begun, wanted[seq] = wanted[seq], None
                     if begun is None and self._ports.drain.is_on:  # left to another process
                         await self._ports.store.write(lambda tx: tx.runs.give_back(key, self._ports.owner))  # noqa: B023
                         wanted.pop(seq, None)
                         continue
-                    progress = begun or await self._claim(key) or await self._take_over(key, line)
+                    progress = begun or await self._claim(key) or await self._take_over(key, conversation_key)
                     if progress is not None:
                         ended = await self._run(progress)
-                        await self._after_run(ended, line)
+                        await self._after_run(ended, conversation_key)
                 except StoreClosed:
                     raise
                 except StoreError as error:
-                    log.warning("driving run %s of %s: %s", seq, line[0], error)
+                    log.warning("driving run %s of %s: %s", seq, conversation_key[0], error)
                     failures += 1
                     if failures == STORE_TRIES:
                         raise
@@ -388,19 +388,19 @@ class Runner:
         except Exception as error:
             # Whoever waits must hear of it. The runs stay in the store: recovery takes them up again.
             if not isinstance(error, PerdureError):
-                log.exception("driving %s stopped at a defect", line[0])
+                log.exception("driving %s stopped at a defect", conversation_key[0])
                 error = PerdureError(f"{type(error).__name__}: {error}")
             for seq in wanted:
-                self._publish(RunKey(line[0], seq), (error,))
+                self._publish(RunKey(conversation_key[0], seq), (error,))
         finally:
             # No await since the last look at `wanted`, so nothing can have been added that nobody drives.
-            del self._drivers[line], self._wanted[line]
+            del self._drivers[conversation_key], self._wanted[conversation_key]
             self.pauses.note_end()
             self._foreground.note_end()
-            self._places.discard(line)
+            self._places.discard(conversation_key)
             self._fill_places()
             for seq in wanted:
-                self._publish(RunKey(line[0], seq), (None,))
+                self._publish(RunKey(conversation_key[0], seq), (None,))
 
     async def _run(self, progress: Progress) -> RunLog:
         """Drive a claimed run to its end, or until it is another process's; return its log. Raises: StoreError."""
@@ -422,17 +422,17 @@ class Runner:
                 await at_run_end(ended.log, self._ports)
             return progress.log
 
-    async def _after_run(self, ended: RunLog, line: Line) -> None:
+    async def _after_run(self, ended: RunLog, conversation_key: ConversationKey) -> None:
         """Forget a run that this process no longer drives, and start the runs that waited behind it."""
         run = ended.run
-        self.after_runs.note_run(line, ended)
+        self.after_runs.note_run(conversation_key, ended)
         if run.background or run.batch_id is not None:  # only those have callbacks
             self._callbacks.wake()
-        self._wanted[line].pop(run.key.seq, None)
+        self._wanted[conversation_key].pop(run.key.seq, None)
         self._publish(run.key, (None,))
         # Others may have waited behind the calls, or in a batch that was accepted by a process that is gone.
         if run.resumes is not None or run.batch_id is not None:
-            turn = await self._ports.store.read(turn_of, run.key, line)
+            turn = await self._ports.store.read(turn_of, run.key, conversation_key)
             if turn.active is not None:
                 self._want(turn.active)
 
@@ -440,15 +440,18 @@ class Runner:
         """Return whether no process works on a claimed run: its process is dead, or its driver in this one failed."""
         if run.lease_owner != self._ports.owner:
             return run.lease_owner is not None and self._is_dead(run.lease_owner)
-        line = (run.key.agent_id, run.conversation_seq)
-        return self._wanted.get(line, {}).get(run.key.seq) is None and line not in self._accepting.values()
+        conversation_key = (run.key.agent_id, run.conversation_seq)
+        return (
+            self._wanted.get(conversation_key, {}).get(run.key.seq) is None
+            and conversation_key not in self._accepting.values()
+        )
 
-    async def _take_over(self, key: RunKey, line: Line) -> Progress | None:
+    async def _take_over(self, key: RunKey, conversation_key: ConversationKey) -> Progress | None:
         """Claim the run whose turn it is in a conversation, if the process that held it is gone: an earlier run of the
         queue, or the wanted one. None: another process has it, or it needs no driver."""
-        turn = await self._ports.store.read(turn_of, key, line)
+        turn = await self._ports.store.read(turn_of, key, conversation_key)
         if turn.run.ended or turn.active is None or turn.waits:  # the answer to calls that wait takes the next one up
-            self._wanted[line].pop(key.seq, None)
+            self._wanted[conversation_key].pop(key.seq, None)
             self._publish(key, (None,))
             return None
         if not self._can_run(turn.agent):  # another program's agent: left to it

@@ -272,8 +272,8 @@ class Search:
     async def request(
         self, text: str, *, names: Sequence[str] = (), timezone: str = "UTC", timeout_s: float = QUERY_TIMEOUT_S
     ) -> SearchRequest:
-        """Build the request of a query, with its vector, and those of its words, if the embedder makes them in time;
-        else with the reason. `names`: left out of the vector."""
+        """Build a query's request, with vectors of it and its words if ready in time. `names`: left out of the
+        vector."""
         from perdure.search.ranking.hits import SearchRequest
         from perdure.search.ranking.query import without_names
 

@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar
 
+from perdure.core.conversations import ConversationKey
 from perdure.core.errors import NotFound, PerdureError, StoreClosed
 from perdure.core.tasks import end_tasks, wait_for
 from perdure.engine.log.interrupts import Interrupt, interruptible
-from perdure.engine.log.run_log import Line
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +44,14 @@ class Foreground:
 
     Attributes:
         is_busy: one for each engine of the process: whether it answers a request.
-        lines: conversations whose runs let everybody go first; they count as silent.
+        yielding_runs: conversations whose runs let everybody go first; they count as silent.
         turns: of each model, who of its calls is next.
         people: how many are answered by other means than a run.
     """
 
     def __init__(self) -> None:
         self.is_busy: list[Callable[[], bool]] = []
-        self.lines: Counter[Line] = Counter()
+        self.yielding_runs: Counter[ConversationKey] = Counter()
         self.turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.people = 0
         self._seen_at: float | None = None  # when a request was answered last, by the loop's clock
@@ -71,14 +71,14 @@ class Foreground:
             self.note_end()
 
     @contextlib.contextmanager
-    def aside(self, line: Line) -> Iterator[None]:
+    def aside(self, conversation_key: ConversationKey) -> Iterator[None]:
         """Let everybody go before a conversation within the block: it counts as silent."""
-        self.lines[line] += 1
+        self.yielding_runs[conversation_key] += 1
         try:
             yield
         finally:
-            self.lines[line] -= 1
-            self.lines += Counter()  # without those that are 0
+            self.yielding_runs[conversation_key] -= 1
+            self.yielding_runs += Counter()  # without those that are 0
 
     def note_begin(self) -> None:
         """Note that a person is about to be answered: the call that goes on is put back."""
@@ -145,16 +145,18 @@ class Background:
         self.mode, self.foreground = mode, foreground or Foreground()
         self.quiet_s, self.apart_s, self.idle_s = quiet_s, apart_s, idle_s
         self._ended = asyncio.Event()
-        self._lines: Callable[[], Iterable[Line]] = tuple
+        self._lines: Callable[[], Iterable[ConversationKey]] = tuple
 
-    def watch(self, lines: Callable[[], Iterable[Line]]) -> None:
+    def watch(self, lines: Callable[[], Iterable[ConversationKey]]) -> None:
         """Hear from this which conversations are answered here."""
         self._lines = lines
         self.foreground.is_busy.append(self.is_busy)
 
     def is_busy(self) -> bool:
         """Return whether a person is answered here, besides runs that let everybody go first."""
-        return self.foreground.people > 0 or any(not self.foreground.lines[line] for line in self._lines())
+        return self.foreground.people > 0 or any(
+            not self.foreground.yielding_runs[conversation_key] for conversation_key in self._lines()
+        )
 
     def yields(self, *, local: bool) -> bool:
         """Return whether calls of a model, `local` or not, let everybody go first."""
@@ -195,7 +197,7 @@ CLOSING_S = 5.0
 """How long a closing process goes on with what it has begun."""
 
 
-class LineWorker(Generic[Key]):
+class KeyedWorker(Generic[Key]):
     """The work of one process: at most one task at a time for each conversation, group or the like.
 
     Args:
@@ -214,53 +216,53 @@ class LineWorker(Generic[Key]):
         return list(self._tasks.values())
 
     @property
-    def lines(self) -> Collection[Key]:
+    def keys_at_work(self) -> Collection[Key]:
         """What is worked on."""
         return self._tasks.keys()
 
-    def start(self, line: Key) -> None:
+    def start(self, key: Key) -> None:
         """Work on this in the background; once more, if that is going on already."""
-        if line in self._tasks:
-            self._again.add(line)
+        if key in self._tasks:
+            self._again.add(key)
             return
-        task = self._tasks[line] = asyncio.create_task(self._work(line))
-        task.add_done_callback(lambda _: self._end(line, task))
+        task = self._tasks[key] = asyncio.create_task(self._work(key))
+        task.add_done_callback(lambda _: self._end(key, task))
 
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them."""
         while self._tasks:  # one that ends may begin another
             await finish_tasks(self.tasks)
 
-    def _end(self, line: Key, task: asyncio.Task[None]) -> None:
+    def _end(self, key: Key, task: asyncio.Task[None]) -> None:
         """Forget a finished task; begin another one if new work came after its last look."""
-        del self._tasks[line]
-        if line in self._again and not task.cancelled():
-            self.start(line)
+        del self._tasks[key]
+        if key in self._again and not task.cancelled():
+            self.start(key)
 
-    async def _work(self, line: Key) -> None:
+    async def _work(self, key: Key) -> None:
         """Do the work of this conversation or group, again if it was requested once more meanwhile."""
         while True:
-            self._again.discard(line)
+            self._again.discard(key)
             try:
-                await self._do(line)
+                await self._do(key)
             except PutBack as back:
                 if back.ended:
-                    self._again.discard(line)
+                    self._again.discard(key)
                     return
                 continue
             except (NotFound, StoreClosed):  # deleted meanwhile, or the process ends
                 pass
             except PerdureError as error:
-                log.warning("%s of %s: %s", self._what, _name_of(line), error)
+                log.warning("%s of %s: %s", self._what, _name_of(key), error)
             except Exception:
-                log.exception("%s of %s stopped at a defect", self._what, _name_of(line))
-            if line not in self._again:
+                log.exception("%s of %s stopped at a defect", self._what, _name_of(key))
+            if key not in self._again:
                 return
 
 
-def _name_of(line: object) -> str:
+def _name_of(key: object) -> str:
     """Return what is worked on, as the log names it."""
-    return f"conversation {line[1]} of {line[0]}" if isinstance(line, tuple) else str(line)
+    return f"conversation {key[1]} of {key[0]}" if isinstance(key, tuple) else str(key)
 
 
 async def finish_tasks(tasks: Collection[asyncio.Task[None]]) -> None:

@@ -224,8 +224,8 @@ class _Skipped:
 
 
 def _where(rows: Sequence[tuple[Piece, Any]], conditions: str, skipped: _Skipped) -> list[tuple[Piece, Any]]:
-    """Return the rows for which the conditions hold; `and` binds closer than `or`. `skipped` gains what could not be
-    compared. Raises: ToolError: a condition can't be read."""
+    """Return the rows that meet conditions (`and` before `or`). `skipped`: gains the incomparable. Raises:
+    ToolError."""
     names = dict.fromkeys(path for _, row in rows for path, _ in _leaves(row, "") if path)
     tests: list[list[tuple[Callable[[str], bool], str, str]]] = [[]]
     for condition, follows_or in _conditions(conditions):

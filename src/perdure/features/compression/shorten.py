@@ -108,8 +108,7 @@ def _index(table: Columns, columns: Sequence[int], rows: Sequence[int]) -> list[
 
 
 class Family:
-    """A kind of text. `encode` and `decode` are inverse; `shorten` leaves out what is typical. `name` and `note`, which
-    explains the lossless form, stand in its first line."""
+    """A kind of text, with inverse `encode` and `decode`, and `shorten`. `name`, `note`: for a form's first line."""
 
     name = ""
     note = ""

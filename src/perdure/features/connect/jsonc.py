@@ -175,8 +175,7 @@ def remove_value(text: str, names: Sequence[str], mark: str = "") -> str:
 
 
 def put_back(text: str, before: str, names: Sequence[str], mark: str = "") -> str:
-    """Return the text with the value that `before` has at a place, addressed as in `set_value`; without a value if
-    `before` has none. Raises: InvalidInput."""
+    """Return the text with `before`'s value, if any, at a place, addressed as in `set_value`. Raises: InvalidInput."""
     earlier = JsonText(before).find(_path(names, mark))
     return remove_value(text, names, mark) if earlier is None else set_value(text, names, earlier.value, mark)
 
@@ -186,8 +185,7 @@ def _path(names: Sequence[str], mark: str) -> Sequence[Step]:
 
 
 def _has_mark(value: Any, mark: re.Pattern[str]) -> bool:
-    """Whether an entry is ours: a text in it matches `mark`, and the list around that text holds nothing else, as an
-    item to which a person has added something is theirs."""
+    """Whether an entry is ours: a text in it matches `mark`, and no list in it holds a further item of a person."""
     if isinstance(value, list):
         return len(value) == 1 and _has_mark(value[0], mark)
     if isinstance(value, dict):

@@ -146,8 +146,7 @@ def _note(target: Side, name: str, after: str | None, digest: Digest, *, done: b
 
 
 def _copy_table(source: Side, target: Side, shape: Shape, tell: Callable[[int], None]) -> Digest:
-    """Copy the rows of a table that the target lacks, in batches; return the digest of all its rows there. `tell` is
-    called after each batch with the number of rows."""
+    """Copy rows that the target lacks, in batches; return its digest. `tell` gets the number of rows each time."""
     noted = target.db.rows(
         "SELECT after, row_count, digest, done FROM copy_progress WHERE name = :name", {"name": shape.name}
     )

@@ -57,8 +57,7 @@ def copy_and_swap(copy: Path, tell: Progress, *, address: str, at: datetime) -> 
 
 
 def _swap(connection: Connection, new: str, schema: str, kept: str) -> str:
-    """Move the tables and functions of `schema` that `new` has too to a schema `kept`, and those of `new` to `schema`.
-    Return `kept`; empty: there were no such tables."""
+    """Move `schema`'s tables and functions that `new` has to `kept`, and `new`'s to `schema`; return `kept` or ""."""
     with connection.transaction():
         tables = {row[0] for row in connection.execute(_RELATIONS, [new])}
         old = [row[0] for row in connection.execute(_RELATIONS, [schema]) if row[0] in tables]

@@ -59,8 +59,7 @@ class AsyncEntities(AsyncEpisodes):
 
     @reads
     def sorted_entities(self, tx: Tx, sort: EntitySort, *, offset: int = 0, limit: int = 100) -> Sequence[Entity]:
-        """List a page of entities in an order, such as `name`, or `-facts` for those of most facts first; `offset` is
-        how many come before the page."""
+        """List entities in an order, such as `name`, or `-facts` for most facts first, after `offset` ones."""
         if (graph := find_graph(tx, self._owner)) is None:
             return ()
         return tx.of(Entities).list_sorted(graph.id, sort, offset=offset, limit=limit)

@@ -60,8 +60,7 @@ class FactTexts:
     def forget_unread(
         self, tx: Tx, agent_id: AgentId, redactor: Redactor, at: datetime, *, news: bool
     ) -> Sequence[CorrectionItem]:
-        """Delete episodes with the text that wait for extraction; return the data that undoes it. With `news`, notices
-        about changed facts with the text are dropped too."""
+        """Delete waiting episodes with the text, with `news` also notices; return the data that undoes it."""
         if (graph := tx.of(Graphs).find_by_agent(agent_id)) is None:
             return ()
         texts = changed_texts(tx, graph.id) if news else {}

@@ -231,8 +231,8 @@ class AsyncFacts(AsyncEntities):
         return with_entities(tx, graph, facts)[0]
 
     async def update(self, fact_id: FactId, **changes: Unpack[FactFields]) -> FactHit:
-        """Correct a fact: `text`, `valid_at`, `invalid_at`, `rating`, and so on. The version before stays in its
-        history. Raises: InvalidInput, NotFound."""
+        """Correct a fact's `text`, `valid_at`, `invalid_at`, `rating` ...; its history stays. Raises: InvalidInput,
+        NotFound."""
         return await self.edit(fact_id, changes)
 
     @writes

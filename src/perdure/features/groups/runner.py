@@ -25,7 +25,7 @@ from perdure.engine.log.interrupts import to_the_end
 from perdure.engine.ports import in_effect
 from perdure.engine.records.leases import is_dead
 from perdure.engine.records.run_request import check_input
-from perdure.engine.workers.background import LineWorker
+from perdure.engine.workers.background import KeyedWorker
 from perdure.engine.workers.worker import Worker
 from perdure.features.groups.driver import TurnDriver, find_run
 from perdure.features.groups.log import Finish, GroupLog, LiveSpeech, LiveTurn, Speak, load_group_log, next_action
@@ -57,7 +57,7 @@ class GroupRunner:
     def __init__(self, app: App, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._runner, self._settings, self._is_dead = app.ports, app.runner, app.settings, is_dead
         self._live: WeakValueDictionary[tuple[GroupId, int], LiveTurn] = WeakValueDictionary()
-        self._drivers = LineWorker[GroupId]("the turns", self._drive)
+        self._drivers = KeyedWorker[GroupId]("the turns", self._drive)
         self._driving: dict[tuple[GroupId, int], TurnDriver] = {}
         self._recovery = Worker("taking over turns of groups", self.recover, RECOVERY_S)
         app.ports.signals.on("group_turns", self._recovery.wake)
@@ -144,7 +144,7 @@ class GroupRunner:
                 yield GroupTurnEnded(state.turn)
                 return
             else:
-                here = turn.group_id in self._drivers.lines
+                here = turn.group_id in self._drivers.keys_at_work
                 await wait_for(changed, WATCH_S if here else self._ports.settings.poll_s)
 
     async def _find_speech(
@@ -160,7 +160,7 @@ class GroupRunner:
             if (run_id := state.places[place][0].run_id) is not None:
                 with contextlib.suppress(NotFound):
                     run = await self._ports.store.read(lambda tx: tx.runs.get(run_id))
-        elif state.turn.group_id not in self._drivers.lines:  # a driver here is about to follow it
+        elif state.turn.group_id not in self._drivers.keys_at_work:  # a driver here is about to follow it
             run = await self._ports.store.read(find_run, state.turn, speaker)
         return None if run is None else (speaker, run, self._runner.follow(run))
 
@@ -178,7 +178,11 @@ class GroupRunner:
         now = self._ports.clock.now()
         for turn, agents in await self._ports.store.read(_list_unended):
             free = turn.lease_until is None or turn.lease_until < now or self._is_abandoned(turn)
-            if free and turn.group_id not in self._drivers.lines and (turn.cancel_requested or self._can_run(agents)):
+            if (
+                free
+                and turn.group_id not in self._drivers.keys_at_work
+                and (turn.cancel_requested or self._can_run(agents))
+            ):
                 self._start_driving(turn.group_id)
 
     def _can_run(self, agents: Sequence[Agent]) -> bool:
@@ -189,7 +193,7 @@ class GroupRunner:
     def _is_abandoned(self, turn: GroupTurn) -> bool:
         """Whether no process works on a claimed turn: its process is dead, or its driver in this one failed."""
         if turn.lease_owner == self._ports.owner:
-            return turn.group_id not in self._drivers.lines
+            return turn.group_id not in self._drivers.keys_at_work
         return turn.lease_owner is not None and self._is_dead(turn.lease_owner)
 
     def _start_driving(self, group_id: GroupId) -> None:

@@ -17,6 +17,7 @@ from functools import partial
 
 from perdure.app import App
 from perdure.core.agents import Agent
+from perdure.core.conversations import ConversationKey
 from perdure.core.errors import (
     ApprovalPending,
     Conflict,
@@ -32,11 +33,11 @@ from perdure.core.messages import Message, Text
 from perdure.core.runs import Run, RunOptions
 from perdure.core.tasks import end_tasks
 from perdure.domain.agents.profile import PASSES
-from perdure.engine.log.run_log import Line, RunLog
+from perdure.engine.log.run_log import RunLog
 from perdure.engine.ports import Ports, as_requested, in_effect
 from perdure.engine.reading import AGAIN_MAX, Reading, ReadingChanged
 from perdure.engine.records.run_request import NewMessage, RunRequest, with_run
-from perdure.engine.workers.background import LineWorker
+from perdure.engine.workers.background import KeyedWorker
 from perdure.engine.workers.worker import Worker
 from perdure.features.groups.companions import find_companion, list_companion_groups
 from perdure.features.groups.feature import COMPANION, COMPANION_OF
@@ -73,7 +74,7 @@ class Companions:
         self._ports, self._runner, settings = app.ports, app.runner, app.settings
         tokens, retry_s = settings.companion_tokens, settings.companion_retry_s
         self._limits = PassLimits(steps=settings.companion_steps, tokens=tokens, retry_s=retry_s)
-        self._worker = LineWorker[AgentId]("companions", self._work)
+        self._worker = KeyedWorker[AgentId]("companions", self._work)
         self._running: dict[tuple[AgentId, int], asyncio.Task[Pass | None]] = {}
         self._retries: dict[AgentId, asyncio.TimerHandle] = {}
         self._looking = Worker("looking for companions that have something to do", self._look, LOOK_S)
@@ -105,10 +106,10 @@ class Companions:
             self._start(pass_).add_done_callback(lambda _: self.look(agent_id))
         return pass_
 
-    def _note_run(self, line: Line, agent: Agent | None, ended: RunLog) -> None:
+    def _note_run(self, conversation_key: ConversationKey, agent: Agent | None, ended: RunLog) -> None:
         """Begin what is due for an agent whose run has ended, if it has a companion; None: nobody knows here."""
         if agent is None or agent.settings.get(COMPANION):
-            self.look(line[0])
+            self.look(conversation_key[0])
 
     async def _look(self) -> None:
         """Begin the passes that are due: at the first look those of all agents, later those that other processes left.
@@ -121,7 +122,7 @@ class Companions:
         else:
             until = self._ports.clock.now() - timedelta(seconds=self._ports.settings.lease_s)
         for pass_ in await store.read(lambda tx: tx.of(Passes).list_unended(limit=LEFT_MAX, until=until)):
-            if pass_.agent_id not in self._worker.lines:
+            if pass_.agent_id not in self._worker.keys_at_work:
                 self.look(pass_.agent_id)
         self._is_first_look = False
 

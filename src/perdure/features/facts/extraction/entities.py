@@ -51,8 +51,7 @@ class Entities:
 
 
 def valid_entities(batch: ReadBatch, extraction: Extraction, dropped: Counter[str]) -> Entities:
-    """Return the entities of an answer that may be stored, the speakers first, each with the known entity that it is.
-    `dropped` gains reasons with counts for the others."""
+    """Return the entities that may be stored, speakers first, resolved to known ones. `dropped`: gains reasons."""
     valid: list[NewEntity] = []
     relations = {fact.relation.replace("_", " ").casefold() for fact in extraction.facts}
     speaker = speaker_of(batch.turns)

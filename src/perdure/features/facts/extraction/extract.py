@@ -12,9 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from perdure.core.conversations import ConversationKey
 from perdure.core.errors import Conflict, ModelError, ModelReplyInvalid, NotFound, StoreError
 from perdure.core.ids import AgentId
-from perdure.engine.log.run_log import Line
 from perdure.engine.ports import in_effect
 from perdure.engine.reading import AGAIN_MAX
 from perdure.engine.workers.background import AT_ONCE, Piece, PutBack
@@ -39,12 +39,12 @@ BATCHES_MAX = 1_000
 
 
 async def extract_due(
-    ports: FactPorts, line: Line, *, rest: bool = False, piece: Piece | None = None
+    ports: FactPorts, conversation_key: ConversationKey, *, rest: bool = False, piece: Piece | None = None
 ) -> Sequence[Fact]:
     """Extract the batches of a conversation that are due; return the new facts.
 
     Args:
-        line: agent and number of the conversation.
+        conversation_key: agent and number of the conversation.
         rest: whether also a batch that is not full, passages of the agent's own archive, and texts that wait in its
             graph.
         piece: makes a context for each step of background work, in which it ends if a caller asks for the same
@@ -52,22 +52,23 @@ async def extract_due(
     Raises: ModelError, ModelNotFound, NotFound, StoreError; Conflict: what is read changes all the time.
     """
     if piece is None:
-        with ports.waiting.take(line), ports.background.foreground.person():
-            return await _extract_all(ports, line, AT_ONCE, lambda: False, rest=rest)
-    return await _extract_all(ports, line, piece, lambda: line in ports.waiting.taken, rest=rest)
+        with ports.waiting.take(conversation_key), ports.background.foreground.person():
+            return await _extract_all(ports, conversation_key, AT_ONCE, lambda: False, rest=rest)
+    return await _extract_all(
+        ports, conversation_key, piece, lambda: conversation_key in ports.waiting.taken, rest=rest
+    )
 
 
 async def _extract_all(
-    ports: FactPorts, line: Line, piece: Piece, is_taken: Callable[[], bool], *, rest: bool
+    ports: FactPorts, conversation_key: ConversationKey, piece: Piece, is_taken: Callable[[], bool], *, rest: bool
 ) -> Sequence[Fact]:
-    """Extract batch by batch until nothing is due, or `is_taken` says that another task extracts the conversation. The
-    other parameters, and errors, are those of `extract_due`."""
+    """Extract until nothing is due, or `is_taken` says that another task does. Others, and errors: as `extract_due`."""
     facts: list[Fact] = []
 
     async def load() -> LoadedBatch | None:
         """Load the next batch, unless another task extracts the conversation."""
         async with piece():
-            return None if is_taken() else await ports.store.read(load_batch, *line, rest=rest)
+            return None if is_taken() else await ports.store.read(load_batch, *conversation_key, rest=rest)
 
     for _ in range(BATCHES_MAX):
         try:
@@ -77,11 +78,19 @@ async def _extract_all(
         except Exception as error:
             if may_pass(error):
                 raise
-            count = await ports.store.write(lambda tx: tx.of(Episodes).count_line_tries(*line, at=ports.clock.now()))
+            count = await ports.store.write(
+                lambda tx: tx.of(Episodes).count_line_tries(*conversation_key, at=ports.clock.now())
+            )
             if count < WHOLE_TRIES:
                 raise
-            turns = await extract_singly(ports, line, rest=rest, last=False)
-            log.warning("%d turns of conversation %s of %s are left out of facts: %s", turns, line[1], line[0], error)
+            turns = await extract_singly(ports, conversation_key, rest=rest, last=False)
+            log.warning(
+                "%d turns of conversation %s of %s are left out of facts: %s",
+                turns,
+                conversation_key[1],
+                conversation_key[0],
+                error,
+            )
             continue
         if found is None:
             break
@@ -89,24 +98,23 @@ async def _extract_all(
     if rest and not is_taken():
         try:
             facts += await _extract_waiting(
-                ports, lambda tx: tx.of(Graphs).find_by_agent(line[0]), line[0], piece, is_taken
+                ports, lambda tx: tx.of(Graphs).find_by_agent(conversation_key[0]), conversation_key[0], piece, is_taken
             )
         except ModelError as error:  # texts that programs gave must not fail this conversation's extraction
             if may_pass(error) and piece is not AT_ONCE:
                 raise
-            log.warning("texts of %s wait: %s: %s", line[0], type(error).__name__, error)
-            ports.waiting.note(line)
+            log.warning("texts of %s wait: %s: %s", conversation_key[0], type(error).__name__, error)
+            ports.waiting.note(conversation_key)
     if is_taken():
         return facts
-    await summarize_due(ports, line[0], piece)
+    await summarize_due(ports, conversation_key[0], piece)
     return facts
 
 
 async def extract_texts(
     ports: FactPorts, graph: Graph, agent_id: AgentId | None, own: Sequence[Episode]
 ) -> Sequence[Fact]:
-    """Extract these texts and documents; return the facts that are new. Then extract some texts that earlier calls have
-    left; errors of these are only logged.
+    """Extract these texts; return the new facts. Then extract some that were left; errors of those are logged.
 
     Args:
         agent_id: whose settings count; None: the defaults.
@@ -191,14 +199,14 @@ async def _extract_waiting(
     return facts
 
 
-async def extract_singly(ports: FactPorts, line: Line, *, rest: bool, last: bool) -> int:
+async def extract_singly(ports: FactPorts, conversation_key: ConversationKey, *, rest: bool, last: bool) -> int:
     """Extract the turns of a conversation's next batch one by one; skip those that fail, and return how many. `rest`:
     as in `load_batch`. At the `last` try a turn is skipped even after an error that may pass, such as an unreachable
     model. Raises: ModelError, NotFound, StoreError."""
 
     async def load(most: int | None = 1) -> LoadedBatch | None:
         """Load the next turn, or up to `most` turns."""
-        return await ports.store.read(load_batch, *line, rest=rest, most=most)
+        return await ports.store.read(load_batch, *conversation_key, rest=rest, most=most)
 
     whole = await load(None)
     left_out, turns = 0, 0 if whole is None else len(whole.batch.turns)
@@ -212,7 +220,12 @@ async def extract_singly(ports: FactPorts, line: Line, *, rest: bool, last: bool
         except Exception as error:
             if may_pass(error) and not last:
                 raise
-            log.info("a turn of conversation %s of %s can't be extracted: %s", line[1], line[0], error)
+            log.info(
+                "a turn of conversation %s of %s can't be extracted: %s",
+                conversation_key[1],
+                conversation_key[0],
+                error,
+            )
         if found is None and (loaded := await load()) is not None:
             left_out += await ports.store.write(pass_over, loaded, ids=ports.ids, at=ports.clock.now())
     return left_out
@@ -245,7 +258,7 @@ async def _extract(ports: FactPorts, load: Load, piece: Piece = AT_ONCE) -> Sequ
             else:
                 loaded, extraction = await _call(ports, loaded, extractor)
         except ModelError as error:
-            if loaded.line is None and not may_pass(error) and await _passes_over(ports, loaded):
+            if loaded.conversation_key is None and not may_pass(error) and await _passes_over(ports, loaded):
                 return ()
             raise
         batch = loaded.batch
@@ -264,8 +277,8 @@ async def _extract(ports: FactPorts, load: Load, piece: Piece = AT_ONCE) -> Sequ
 
 
 async def _passes_over(ports: FactPorts, loaded: LoadedBatch) -> bool:
-    """Count that texts could not be extracted; return whether it was a single one that failed too often, which is
-    marked as extracted then. Raises: StoreError."""
+    """Count a failure; return whether a single text failed too often, and is marked as extracted. Raises:
+    StoreError."""
     graph_id, seqs = loaded.episodes[0].graph_id, [episode.seq for episode in loaded.episodes]
     if len(seqs) > 1 or loaded.episodes[0].tries + 1 < TRIES:
         await ports.store.write(lambda tx: tx.of(Episodes).count_tries(graph_id, seqs))

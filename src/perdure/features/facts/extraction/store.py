@@ -48,7 +48,7 @@ def store_plan(
     if not _reading(loaded).holds(tx):
         return None
     _mark_extracted(tx, loaded, at=at)
-    if loaded.line is not None:  # of a changed message they were counted before
+    if loaded.conversation_key is not None:  # of a changed message they were counted before
         count_citations(tx, loaded.graph, loaded.messages)
     if loaded.agent is None or (loaded.messages and not any(one.run_id for one in loaded.messages)):
         plan = with_name_alone(loaded.batch, plan)  # no run has put the name into a block
@@ -138,18 +138,18 @@ def pass_over(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> int:
 
 def _graph_of(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> Graph:
     """Return the graph of a batch, which is created if its agent has none. Raises: NotFound."""
-    if loaded.line is not None:
-        return graph_of_agent(tx, loaded.line[0], ids=ids, at=at)
+    if loaded.conversation_key is not None:
+        return graph_of_agent(tx, loaded.conversation_key[0], ids=ids, at=at)
     return tx.of(Graphs).get(loaded.episodes[0].graph_id)
 
 
 def _mark_extracted(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> None:
     """Store that a batch is extracted: its episodes, or its conversation up to its last row."""
-    if loaded.line is None:
+    if loaded.conversation_key is None:
         seqs = [episode.seq for episode in loaded.episodes]
         tx.of(Episodes).mark_extracted(loaded.episodes[0].graph_id, seqs, at=at)
     else:
-        tx.of(Episodes).put_last_seq(*loaded.line, loaded.upto_seq, at=at)
+        tx.of(Episodes).put_last_seq(*loaded.conversation_key, loaded.upto_seq, at=at)
 
 
 def _reading(loaded: LoadedBatch) -> Reading:
@@ -333,8 +333,7 @@ class _Storing:
         self.sources += [(fact.first_seq, episode.seq) for episode in supports]
 
     def _find_same(self, planned: PlannedFact, supports: Sequence[Episode]) -> Fact | None:
-        """Return the believed fact of the same scope with the same content and time, which may have come since the
-        batch was read; None: there is none."""
+        """Return the believed fact of the same scope, content and time, which may be newer than the batch; or None."""
         ends, scope = (self.entities[planned.subject], self.entities[planned.object]), set(scope_of(supports[0]))
         at = planned.valid_at or supports[-1].occurred_at
         for fact in self.tx.of(Facts).list_between(self.graph.id, *ends, planned.relation, limit=SAME_MAX):

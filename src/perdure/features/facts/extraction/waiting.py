@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from perdure.core.conversations import ConversationKey
 from perdure.core.ids import EpisodeId
-from perdure.engine.log.run_log import Line
 
 TRIES, WHOLE_TRIES = 5, 3
 """How often a text is tried that can't be extracted, and a whole batch of turns before each is tried alone."""
 
 
 @dataclass(slots=True)
-class LineBacklog:
+class ConversationBacklog:
     """What of a conversation waits for extraction, as far as this process knows.
 
     Attributes:
@@ -37,32 +37,31 @@ class Waiting:
     """The backlogs of this process.
 
     Attributes:
-        lines: conversation -> its backlog; not there: nothing waits.
+        backlogs: conversation -> its backlog; not there: nothing waits.
         wake: called about each change with the conversation and whether it is due at once; None: nothing is extracted.
         taken: conversation -> how many callers have it extracted now, and wait for it.
         texts: the episodes that are extracted just now.
     """
 
     def __init__(self) -> None:
-        self.lines: dict[Line, LineBacklog] = {}
-        self.wake: Callable[[Line, bool], None] | None = None
-        self.taken: Counter[Line] = Counter()
+        self.backlogs: dict[ConversationKey, ConversationBacklog] = {}
+        self.wake: Callable[[ConversationKey, bool], None] | None = None
+        self.taken: Counter[ConversationKey] = Counter()
         self.texts: Counter[EpisodeId] = Counter()
 
     @contextlib.contextmanager
-    def take(self, line: Line) -> Iterator[None]:
-        """Inside the context, keep the background from extracting a conversation, so that no model is asked twice;
-        afterwards the background returns to what was left."""
-        self.taken[line] += 1
+    def take(self, conversation_key: ConversationKey) -> Iterator[None]:
+        """Inside the context, keep the background from extracting a conversation; afterwards it does what is left."""
+        self.taken[conversation_key] += 1
         is_done = False
         try:
             yield
             is_done = True
         finally:
-            self.taken[line] -= 1
+            self.taken[conversation_key] -= 1
             self.taken += Counter()  # without those that are 0
-            if not is_done or line in self.lines:
-                self.note(line)
+            if not is_done or conversation_key in self.backlogs:
+                self.note(conversation_key)
 
     @contextlib.contextmanager
     def take_texts(self, ids: Iterable[EpisodeId]) -> Iterator[None]:
@@ -74,11 +73,11 @@ class Waiting:
         finally:
             self.texts -= taken
 
-    def note(self, line: Line, *, turns: int = 0, tokens: int = 0, now: bool = False) -> None:
+    def note(self, conversation_key: ConversationKey, *, turns: int = 0, tokens: int = 0, now: bool = False) -> None:
         """Note that so much was said in a conversation, or that its agent got a text; `now`: extract it at once."""
         if self.wake is None:
             return
-        backlog = self.lines.setdefault(line, LineBacklog())
+        backlog = self.backlogs.setdefault(conversation_key, ConversationBacklog())
         backlog.turns += turns
         backlog.tokens += tokens
-        self.wake(line, now)
+        self.wake(conversation_key, now)

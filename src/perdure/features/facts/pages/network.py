@@ -31,8 +31,7 @@ pages = Pages()
 
 @pages.get("/agents/{agent_id}/facts/graph", "facts/graph.html")
 async def graph(request: Request, library: AsyncPerdure) -> Data:
-    """The entities with most facts, and the facts between them that are true on `day`, counted from the year 1.
-    Positions are the same on every day."""
+    """The entities with most facts, and the facts true on `day` (counted from the year 1); positions never change."""
     agent_id, query = agent_id_of(request), request.query_params
     agent = await library.all_agents.resolve(agent_id)
     found = await library.agent_of(agent_id).facts.network()

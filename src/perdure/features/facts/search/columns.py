@@ -126,8 +126,7 @@ class FactColumns:
 
 
 def load_fact_columns(tx: Tx, graph_id: GraphId, before: FactColumns | None = None) -> FactColumns:
-    """Load the columns of all versions of a graph's facts; `before` are columns of it that were loaded earlier, of
-    which only changes are loaded. Raises: NotFound."""
+    """Load all versions of a graph's facts as columns; `before`: older columns of it, to update. Raises: NotFound."""
     rows = tx.of(Facts).columns(graph_id, after_version=-1 if before is None else before.version)
     if before is not None and not rows:
         return before

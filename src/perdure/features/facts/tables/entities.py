@@ -103,8 +103,7 @@ class Entities(Table):
         limit: int = 100,
         merged: bool = False,
     ) -> Sequence[Entity]:
-        """Return entities with numbers between `above` and `below`, both excluded, in order of creation; with `merged`
-        also those that were merged into others."""
+        """Return entities with numbers between `above` and `below`, in order; with `merged` also merged ones."""
         conditions = Conditions(*(() if merged else ("merged_into IS NULL",)))
         conditions.between("seq", above, below)
         where = f"{conditions} ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT :limit"
@@ -153,8 +152,7 @@ class Entities(Table):
     def list_communities(
         self, graph_id: GraphId, *, due: bool | None = None, after: int = 0, limit: int = 100
     ) -> Sequence[Community]:
-        """Return communities with numbers above `after`, in order; `due`: only those whose summary is out of date, or
-        with False is not."""
+        """Return communities with numbers above `after`, in order; `due`: whether their summary is out of date."""
         which = "" if due is None else f" AND summary_due = {int(due)}"
         index = "communities_due" if due else ""
         where = f"seq > :after{which} ORDER BY seq LIMIT :limit"

@@ -23,8 +23,7 @@ class Episodes(Table):
     """The episodes of graphs, and how far conversations were extracted, in one transaction."""
 
     def add(self, episodes: Sequence[Episode]) -> Sequence[Episode]:
-        """Add episodes of one graph; return them in order with their numbers. If the graph has one with the same `ref`,
-        that one is returned instead. Raises: NotFound."""
+        """Add episodes of one graph, unless it has the `ref`; return them numbered, in order. Raises: NotFound."""
         if not episodes:
             return ()
         graph_id = episodes[0].graph_id

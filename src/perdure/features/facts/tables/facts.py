@@ -197,8 +197,7 @@ class Facts(Table):
         return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
 
     def list_among(self, graph_id: GraphId, entities: Sequence[int], *, limit: int) -> Sequence[Fact]:
-        """Return the believed facts whose subject and object are both among these entities, the newest first; none that
-        is only proposed or archived."""
+        """Return the believed active facts whose subject and object are both among these entities, newest first."""
         conditions = fact_conditions(FactFilter())
         listed = ", ".join("?" * len(entities)) or "NULL"
         conditions.add(f"f.subject IN ({listed}) AND f.object IN ({listed})", *entities, *entities)

@@ -53,7 +53,7 @@ class LoadedBatch:
     Attributes:
         graph: None: the agent has none yet.
         agent: None: the batch is of a graph's texts, for no agent.
-        line: agent and number of the conversation; -1 - n stands for archive number n. None: it has waiting episodes.
+        conversation_key: agent and number of the conversation; -1 - n stands for archive n. None: waiting episodes.
         from_seq, upto_seq: it reads the rows after and up to these of the conversation or archive.
         messages: one for each turn, in order; a batch has these, or `passages`, or `episodes`.
         sources: number of a turn -> what its facts may come from besides its speaker, if there is anything.
@@ -65,7 +65,7 @@ class LoadedBatch:
     graph: Graph | None
     settings: AgentFacts
     agent: Agent | None = None
-    line: tuple[AgentId, int] | None = None
+    conversation_key: tuple[AgentId, int] | None = None
     from_seq: int = -1
     upto_seq: int = -1
     messages: Sequence[Message] = ()
@@ -112,12 +112,12 @@ def count_waiting(tx: Tx, agent_id: AgentId) -> int:
 
 def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
     """Load the turns of a batch as they are now; None: they are not to be extracted any more. Raises: NotFound."""
-    if loaded.line is None:
+    if loaded.conversation_key is None:
         own = [episode.seq for episode in loaded.episodes]
         graph = tx.of(Graphs).get(loaded.episodes[0].graph_id)
         by = None if loaded.agent is None else loaded.agent.id
         return load_text_batch(tx, graph, by, own=own, known=False, timezone=loaded.timezone)
-    agent_id, seq = loaded.line
+    agent_id, seq = loaded.conversation_key
     if (opened := _open_batch(tx, agent_id)) is None:
         return None
     agent, empty = opened
@@ -156,9 +156,9 @@ def _load_turns(
         most: the most turns; None: the agent's setting.
         upto_seq: the last row of a batch that is loaded again; None: of a new one.
     """
-    line, settings = (agent.id, conversation_seq), empty.settings
-    last, limit = tx.of(Episodes).last_seq(*line), settings.batch_turns * 10
-    ends = [first_open_seq(tx, *line), None if upto_seq is None else upto_seq + 1]
+    conversation_key, settings = (agent.id, conversation_seq), empty.settings
+    last, limit = tx.of(Episodes).last_seq(*conversation_key), settings.batch_turns * 10
+    ends = [first_open_seq(tx, *conversation_key), None if upto_seq is None else upto_seq + 1]
     rows = tx.messages.list(
         agent.id,
         conversation_seq=conversation_seq,
@@ -171,10 +171,10 @@ def _load_turns(
     if not (is_full or len(rows) == limit or (rest and messages)):
         return None
     if not messages:  # many calls of tools in a row
-        return replace(empty, line=line, from_seq=last, upto_seq=upto)
-    before = _load_before(tx, *line, last + 1) if last >= 0 else ()
+        return replace(empty, conversation_key=conversation_key, from_seq=last, upto_seq=upto)
+    before = _load_before(tx, *conversation_key, last + 1) if last >= 0 else ()
     loaded = _read_messages(tx, agent, empty, messages, [*before, *rows], known=upto_seq is None)
-    return replace(loaded, line=line, from_seq=last, upto_seq=upto)
+    return replace(loaded, conversation_key=conversation_key, from_seq=last, upto_seq=upto)
 
 
 def _fill(
@@ -235,8 +235,8 @@ def _load_passages(
     archive = find_own_archive(tx, agent.id)
     if archive is None:
         return None
-    line = (agent.id, -1 - archive.number)  # conversations have the other numbers
-    last, most = tx.of(Episodes).last_seq(*line), most or empty.settings.batch_turns
+    conversation_key = (agent.id, -1 - archive.number)  # conversations have the other numbers
+    last, most = tx.of(Episodes).last_seq(*conversation_key), most or empty.settings.batch_turns
     rows = [
         row for row in tx.passages.page(archive.id, above=last, limit=most) if upto_seq is None or row.seq <= upto_seq
     ]
@@ -244,7 +244,7 @@ def _load_passages(
         return None
     passages, upto, _ = _fill(rows, _is_own, _tokens_of, empty.settings, most)
     loaded = _read_passages(tx, agent, empty, passages, known=upto_seq is None)
-    return replace(loaded, line=line, from_seq=last, upto_seq=upto)
+    return replace(loaded, conversation_key=conversation_key, from_seq=last, upto_seq=upto)
 
 
 def _is_own(passage: Passage) -> bool:
