@@ -226,7 +226,7 @@ class EmbeddingMismatch(InvalidInput):
 
 
 class SourceInvalid(InvalidInput):
-    """A tool's source does not parse, or lacks what a tool needs. `line` is None where that is the whole source."""
+    """A tool's source does not parse, or lacks something that a tool needs. `line`: where; None: the whole source."""
 
     def __init__(self, reason: str, *, line: int | None = None) -> None:
         super().__init__(reason if line is None else f"line {line}: {reason}")

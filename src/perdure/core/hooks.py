@@ -221,7 +221,7 @@ class HookInfo:
     if_it_fails: FailurePolicy = "go_on"
 
     def wants(self, payload: HookPayload) -> bool:
-        """Return whether the hook is called with this payload."""
+        """Return whether the hook has to be called with this payload."""
         if payload.point not in self.points:
             return False
         if not self.tools or not isinstance(payload, BeforeTool | AfterTool):

@@ -35,7 +35,8 @@ class TextKeeper(Protocol):
         """Return (place, id, name) for people of the row `key` of `owner_id` in `table`; None: the row is another's."""
 
     def forget(self, tx: Tx, archive_id: ArchiveId, seq: int, at: datetime) -> CorrectionItem | None:
-        """Hide the text `seq` of one of its archives, and return what undoing needs; None: it is hidden already."""
+        """Hide the text `seq` of one of its archives, and return the data that undoes it; None: it is hidden
+        already."""
 
     def forget_unread(
         self, tx: Tx, agent_id: AgentId, redactor: Redactor, at: datetime, *, news: bool
@@ -58,7 +59,7 @@ class TextKeeper(Protocol):
         """Return the ids of the memories that only this write supports."""
 
     def take_back(self, tx: Tx, write: MemoryWrite, at: datetime) -> CorrectionItem | None:
-        """Undo a write, and return what undoing this needs; None: what it wrote is gone already."""
+        """Undo a write, and return the data that undoes this again; None: what it wrote is gone already."""
 
     def find_write(self, tx: Tx, ref: str) -> tuple[str, datetime]:
         """Return (the id of the owner of the write `ref`, when it was made). Raises: NotFound."""

@@ -149,7 +149,7 @@ class ContextEngines:
             self.get(choice)
 
     def _make(self, choice: EngineChoice) -> EngineInUse:
-        """Make the engine of a setting. Raises: InvalidInput."""
+        """Construct the engine that a setting names. Raises: InvalidInput."""
         if choice.name == COMPOSITION:
             engine: object = self._compose(choice.options)
         else:

@@ -80,6 +80,7 @@ def _pack(outline: document_outline.Outline, document: Document, sizes: ChunkSiz
     text, starts, ends, numbers = document.text, outline.starts, outline.ends, outline.numbers
 
     def chunk(first: int, last: int, start: int, end: int, header: str) -> Chunk:
+        """Make the chunk of the lines `first` to `last`, with the text from `start` to `end`."""
         page = bisect_right(document.page_starts, numbers[first]) or None
         return Chunk(
             text=text[start:end],

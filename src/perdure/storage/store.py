@@ -115,9 +115,11 @@ class OrganisationStore(StoreOver):
         self._org_id = org_id
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the unit for this organisation over a snapshot."""
         return await self._store.read(_as_organisation, self._org_id, unit, args, kwargs)
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the unit for this organisation in a write transaction."""
         return await self._store.write(_as_organisation, self._org_id, unit, args, kwargs)
 
     async def close(self) -> None:

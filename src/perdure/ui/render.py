@@ -356,6 +356,7 @@ def ago(moment: datetime | str | None) -> str:
 
 
 def _time(moment: datetime | str) -> datetime:
+    """Return a time, given as one or as text."""
     return datetime.fromisoformat(moment) if isinstance(moment, str) else moment
 
 

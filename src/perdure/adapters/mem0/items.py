@@ -48,8 +48,8 @@ def fields_of(fact: Fact, created_at: datetime, home: tzinfo) -> Mapping[str, An
 
 
 def scaled(hits: Sequence[FactHit]) -> Sequence[tuple[FactHit, float]]:
-    """Return (hit, score) with scores from 0 to 1, which can be compared between searches: how much of the query the
-    best hits contain, times the hit's share of the best score."""
+    """Return (hit, score) with scores from 0 to 1 that compare between searches: the part of the query that the best
+    hits contain, times the hit's share of the best score."""
     if not hits:
         return ()
     shares = [0.0 if hit.why is None else min(1.0, max(hit.why.words, hit.why.cosine or 0.0)) for hit in hits]

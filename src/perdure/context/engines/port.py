@@ -119,7 +119,7 @@ class Compressor:
     name: ClassVar[str] = ""
 
     def shorten(self, situation: Situation) -> Stub | None:
-        """Return which messages to show in part before any leaves the view; None: there are no others to shorten."""
+        """Return which messages to show in part before any leaves the view; None: there is nothing to shorten."""
         return None
 
     def summarise(self, situation: Situation, removal: Evict) -> str | None:
@@ -147,7 +147,7 @@ class StubResults(Compressor):
         self._keep, self._chars = keep_results, chars
 
     def shorten(self, situation: Situation) -> Stub | None:
-        """The stubs of all older results that take less room as stubs; None: there are none, or none can be opened."""
+        """Return which older tool results to cut, where that saves room; None: none, or the agent can't open them."""
         if not situation.can_open:
             return None
         results = [row for row in (*situation.pinned, *situation.rows) if row.role == "tool"]

@@ -67,5 +67,5 @@ def _json(value: object) -> str:
 
 
 def _plain(text: str) -> str:
-    """Replace what would end the section or the line."""
+    """Replace characters that would end the section or the line."""
     return text.replace("<", "‹").replace(">", "›").replace("\n", " ")

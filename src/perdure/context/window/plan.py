@@ -267,7 +267,7 @@ def swap(situation: Situation) -> Evict | None:
 
 
 def plan_unsent(situation: Situation) -> Evict | Merge | None:
-    """Plan what prepared summaries can do for a view whose prefix is not sent yet: then it costs nothing."""
+    """Plan how to use prepared summaries in a view whose prefix was not sent yet, so that its change costs nothing."""
     merge = plan_merge(situation)
     return swap(situation) or (merge if merge is not None and merge.prepared else None)
 
@@ -442,7 +442,7 @@ def _plan_stubs(situation: Situation, rows: Sequence[Message], tokens_to_save: f
 
 
 def _level(sizes: Sequence[int], less: float) -> float:
-    """Return the size to which the largest must shrink so that the sum is `less` smaller; 0 if that is impossible."""
+    """Return the size to which the largest of `sizes` must shrink so that their sum falls by `less`; 0: impossible."""
     above = 0
     for count, size in enumerate(sizes, 1):
         above += size

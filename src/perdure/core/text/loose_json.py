@@ -126,7 +126,7 @@ class _Reader:
         return (found[0], True) if found else ("", False)
 
     def _goes_on(self) -> bool:
-        """Skip commas, and return whether what stands before or after them lets an object or array go on or end."""
+        """Skip commas; return whether the object or array can continue or end here, by what surrounds them."""
         before = self._text[self.at - 1]
         sign = self._next()
         while sign == ",":

@@ -89,7 +89,7 @@ class _Lines:
 
 
 class _Anchor(NamedTuple):
-    """The first line of the text that an anchor of a hunk names; `is_only_one`: no later line fits it too."""
+    """The first line of the text that matches a hunk's anchor; `is_only_one`: no later line matches it."""
 
     line: int
     is_only_one: bool

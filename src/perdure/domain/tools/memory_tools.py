@@ -104,7 +104,7 @@ def _check_new_label(tx: Tx, call: MemoryCall, label: str) -> None:
 
 
 def _form(label: str) -> str:
-    """Return a label in lower case without marks, so that labels that look alike are equal."""
+    """Return the form of a label in which labels that look alike are equal."""
     return match_form(plain_form(label)).strip()
 
 

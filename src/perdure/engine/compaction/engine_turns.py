@@ -59,7 +59,7 @@ class EngineTurns:
         await self._ports.engine_calls.close()
 
     async def _tell(self, agent: Agent | None, ended: RunLog) -> None:
-        """Tell the agent's engine of a run. What fails is in the log of the process."""
+        """Pass a finished run to the agent's context engine; errors are logged."""
         run = ended.run
 
         def load(tx: Tx) -> tuple[Agent, Conversation]:
@@ -83,8 +83,8 @@ class EngineTurns:
 
 @asynccontextmanager
 async def subagent_call(ports: Ports, call: CallContext, target: AgentId, message: str) -> AsyncIterator[list[str]]:
-    """Tell the engine of the calling agent before and after the block, which adds the reply to the list it gets. An
-    engine that fails here is quarantined for the run of the call; the message is sent all the same."""
+    """Notify the calling agent's context engine before and after the block, which adds the reply to the list it gets.
+    An engine that fails is quarantined for the run of the call; the message is sent all the same."""
     calls, reply = ports.engine_calls, list[str]()
     if not call.run_id or not calls.engines.has_foreign:
         yield reply
@@ -125,7 +125,7 @@ PLANS_MAX = 64
 
 
 def engine_conversation(conversation: Conversation) -> EngineConversation:
-    """Return the conversation as context engines are told of it."""
+    """Return the conversation in the form that context engines get."""
     return EngineConversation(
         agent_id=conversation.agent_id, conversation_id=conversation.id, conversation_seq=conversation.seq
     )

@@ -362,7 +362,7 @@ async def _reply(task: SummaryTask, request: ModelRequest, ports: Ports, *, unti
 
 
 async def _full_reply(model: Model, request: ModelRequest) -> ModelReply:
-    """Return the reply that ends the model's answer; one without parts if there is none."""
+    """Return the reply at the end of the model's answer; one without parts if it ended without."""
     reply: ModelReply | None = None
     async for piece in model.respond(request):
         if isinstance(piece, ModelReply):

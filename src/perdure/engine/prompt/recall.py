@@ -56,7 +56,7 @@ class RecallPlan:
 
 
 class RecallFirst(Exception):
-    """Nothing was stored: memory is to be searched first, as `plan` says."""
+    """Nothing was stored: memory has to be searched first, by `plan`, and the unit run again."""
 
     def __init__(self, plan: RecallPlan) -> None:
         super().__init__(plan)

@@ -260,7 +260,7 @@ def is_sent_again(tx: Tx, active: Run, drafts: Sequence[Draft], options: RunOpti
 
 
 def _contents(rows: Sequence[Draft | Message]) -> list[tuple[object, ...]]:
-    """Return what callers have said in these rows, to compare it."""
+    """Return the texts of callers in these rows, in a form that can be compared."""
     return [(row.role, row.name, row.sender_id, row.parts) for row in rows if row.kind == "message"]
 
 

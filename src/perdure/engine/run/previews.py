@@ -18,7 +18,7 @@ from perdure.storage.tx import Tx
 
 
 class _Preview(PerdureError):
-    """Ends the transaction of a preview, so that nothing of it is kept, and brings the edits out of it."""
+    """Raised to end a preview's transaction without a commit; carries the edits out of it."""
 
     def __init__(self, edits: Sequence[MemoryEdit]) -> None:
         super().__init__("the edits of a preview are not kept")

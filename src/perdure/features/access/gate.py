@@ -80,8 +80,8 @@ class StoreGate(Gate):
         return principal
 
     def _recall(self, headers: Mapping[bytes, bytes]) -> Principal | None:
-        """Who a request is for, by what this process knew last of its key, without the store. A request without a key
-        is for `LOCAL` if the store had no keys. None: nothing is known."""
+        """Return who a request is for, by what this process knew last of its key, without the store. Without a key:
+        `LOCAL`, if the store had no keys. None: nothing is known."""
         for text in keys_in(headers):
             if (principal := self.ring.recall(text)) is not None:
                 return principal

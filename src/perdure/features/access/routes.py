@@ -95,7 +95,8 @@ def _check_default(request: Request) -> None:
 
 
 def _check_own(request: Request, org_id: str) -> None:
-    """Raises: NotFound: the request's key is neither of this organisation nor of the default one, which sees all."""
+    """Raises: NotFound: the request's key belongs neither to this organisation nor to the default one, which sees
+    all."""
     if principal_of(request).org_id not in (org_id, DEFAULT_ORG):
         raise NotFound("org", org_id)
 

@@ -96,7 +96,7 @@ class SessionUpdates:
         self._open.clear()
 
     def _rest(self, message_id: MessageId, kind: str, text: str) -> str:
-        """What was not streamed of a text."""
+        """Return the end of a text that was not streamed."""
         streamed = self._streamed.get((message_id, kind), "")
         return text[len(streamed) :] if text.startswith(streamed) else ""
 

@@ -104,7 +104,7 @@ def parse_messages(
 
 
 def _is_compiled(text: str, agent: Mapping[str, Any]) -> bool:
-    """Whether the text of a system message is only the agent's prompt with its blocks, which nobody said."""
+    """Whether a system message is only the agent's compiled prompt, which nobody said."""
     prompt = agent.get("system")
     return _COMPILED in text and isinstance(prompt, str) and bool(prompt.strip()) and text.startswith(prompt.strip())
 

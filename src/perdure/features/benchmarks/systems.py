@@ -29,12 +29,12 @@ PAGE = 10_000
 
 @cache
 def texts() -> Mapping[str, Mapping[str, str]]:
-    """The prompts, and what the systems are, in words."""
+    """Return the prompts of the systems, and their descriptions."""
     return tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 
 
 class System(Protocol):
-    """What answers questions about a case. `tools`: the only tools that it may call; None: all that it has."""
+    """One way of answering questions about a case. `tools`: the only tools that it may call; None: all that it has."""
 
     tools: Sequence[str] | None
 

@@ -286,7 +286,7 @@ def _without_above(cells: list[str]) -> list[str] | None:
 
 
 def with_above(above: str, cell: str) -> str:
-    """Return the whole cell of one that may begin with a boundary: then it goes on from the whole cell above."""
+    """Return a whole cell; one that begins with a boundary mark begins as the cell above, up to its last such mark."""
     return above.rpartition(cell[0])[0] + cell if cell and cell[0] in BOUNDARIES else cell
 
 

@@ -262,7 +262,7 @@ def _record(
 
 
 def _undo(record: UndoRecord) -> str:
-    """Take the change of one file back; return what was done. Raises: InvalidInput."""
+    """Undo the change of one file; return a line that says what was done. Raises: InvalidInput."""
     path, now = Path(record.path), read_file(Path(record.path))
     check_writable(path, None if record.project is None else Path(record.project))
     before = None if record.before is None else base64.b64decode(record.before)
@@ -288,7 +288,7 @@ def _undo(record: UndoRecord) -> str:
 
 
 def _without_entries(path: Path, data: bytes, record: UndoRecord, earlier: bytes | None) -> bytes:
-    """Return a file without the entries; what stood in their places earlier is put back. Raises: InvalidInput."""
+    """Return a file's bytes without our entries, with the earlier values in their places. Raises: InvalidInput."""
     text, before = decode(path, data), decode(path, earlier or b"")
     try:
         for format, names, mark in record.entries:

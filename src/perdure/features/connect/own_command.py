@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def own_command() -> list[str]:
-    """Return how this program is started by another one, which may know no PATH and no environment of ours."""
+    """Return the command by which another program can start this one, whatever its PATH and environment."""
     script = Path(sys.argv[0])
     if script.name == "perdure" and script.is_absolute() and os.access(script, os.X_OK):
         return [str(script)]

@@ -23,7 +23,7 @@ pages = Pages()
 
 
 async def load(request: Request, library: AsyncPerdure) -> Data | None:
-    """The state of the server's backup; None: whoever sent the request may not see what is of all organisations."""
+    """Return the state of the server's backup; None: the sender may not see data of all organisations."""
     return Backup.of(request).shape() if is_whole_server(request) else None
 
 

@@ -56,7 +56,7 @@ class RestoreReport:
 
 @contextmanager
 def _backup_hints() -> Iterator[None]:
-    """In errors about damage, replace what helps with a damaged store by what helps with a damaged backup."""
+    """Inside the context, let errors about damage give advice for a damaged backup, not for a damaged store."""
     try:
         yield
     except StoreDamaged as error:

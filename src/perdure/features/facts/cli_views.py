@@ -75,7 +75,7 @@ def state_of(fact: Fact) -> str:
 
 
 async def search_facts(searching: Searching) -> MoreHits:
-    """The facts that `perdure search` shows beside other hits; none if tags are asked for, which facts don't have."""
+    """Return the facts for `perdure search`, beside other hits; none if it asks for tags, which facts lack."""
     hits: Hits[FactHit] | None = None
     if searching.agent is not None and not searching.tags:
         hits = await searching.agent.facts.search(

@@ -87,8 +87,8 @@ def load_companion(tx: Tx, group: Group) -> CompanionState:
 
 
 def with_turns_counter(tx: Tx, group: Group) -> Group:
-    """Return the group with `turns_counter`: turns since the last pass of its companion, or -1 before the first turn,
-    as Letta counts; groups without a companion are unchanged."""
+    """Return the group with `turns_counter`: turns since its companion's last pass, -1 before the first one; groups
+    without a companion are unchanged."""
     if group.kind not in SLEEPTIME_KINDS or group.manager_agent_id is None:
         return group
     state = load_companion(tx, group)
@@ -170,7 +170,7 @@ def begin_pass(tx: Tx, agent_id: AgentId, cause: PassCause, *, ids: Ids, at: dat
 
 
 def _task(tx: Tx, group: Group, agent_name: str, labels: Sequence[str]) -> Sequence[str]:
-    """What the companion of a group is told to do, if it is of a kind that a feature brings; else nothing."""
+    """Return the instructions for a companion of a kind that a feature adds; empty for other kinds."""
     kind = kind_of_companion(tx.agents.get(group.agent_ids[0]))
     return [line for lines in PASS_TASK(kind, agent_name, labels) for line in lines]
 

@@ -253,7 +253,7 @@ def entry_shapes(entry: core.GroupMessage, message: Message | None, display: Dis
 
 
 def _notice(entry: core.GroupMessage) -> str:
-    """What the transcript says of an agent that said nothing itself."""
+    """Return what the transcript says about an agent that did not speak."""
     if is_deleted(entry, None):
         return f"{entry.sender_name} said something that was deleted."
     if entry.kind in ("silence", "choice"):

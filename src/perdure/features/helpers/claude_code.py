@@ -31,7 +31,7 @@ _NO_EFFECT: Final[Mapping[str, str]] = {
 
 
 def field_notes(definition: Definition) -> Iterator[str]:
-    """Yield what of a definition has no effect, or another one than in Claude Code."""
+    """Yield notes on fields of a definition that have no effect here, or another one than in Claude Code."""
     for note in definition.notes:
         found = _UNKNOWN.search(note)
         why = found and _NO_EFFECT.get(snake_case(found[1]))

@@ -199,7 +199,7 @@ def _is_name_of_model(text: str) -> bool:
 
 
 def _place(handle: str, parent: str) -> str:
-    """Return where a model is, seen from the parent's."""
+    """Return in words where a model is: at the parent's provider, or known at another one."""
     provider = place_of(handle)[0]
     return f"at {provider}" if provider == place_of(parent)[0] else f"that is known, at {provider}"
 

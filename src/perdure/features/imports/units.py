@@ -78,7 +78,7 @@ def find_agent(tx: Tx, key: str, name: str | None) -> Agent | None:
 
 
 def note_moved(tx: Tx, agent_id: AgentId, chains: Sequence[Sequence[str]]) -> None:
-    """Note that an agent gets what the first of each of these agents had, which it may have from the next one."""
+    """Store that an agent takes over what the first agent of each chain had, maybe through the next ones."""
     tx.of(ImportedItems).put(agent_id, {MOVED + " ".join(chain): "" for chain in chains})
 
 
@@ -206,7 +206,7 @@ def _rename(tx: Tx, conversation: Conversation, found: SourceConversation, input
 
 
 def _title(found: SourceConversation) -> str | None:
-    """Return the title of a conversation of the source as one has it here."""
+    """Return the title of a source's conversation, in the form that conversations have here."""
     return " ".join(found.title.split())[:SUMMARY_CHARS] or None
 
 

@@ -39,9 +39,11 @@ class AgentKind(Kind):
         return only_id("agents", thing.name, [one for one in found if DISCARDED not in one.tags] or found)  # type: ignore[no-any-return]
 
     def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        """Return the fields of an agent, as a manifest has them."""
         return describe_agent(work, work.tx.agents.get(AgentId(id_)))
 
     def create(self, work: ApplyWork, thing: Thing) -> str:
+        """Create the agent that a manifest describes; return its id."""
         fields = thing.fields
         agent_type = fields.get("agent_type", DEFAULT_AGENT_TYPE)
         base = (*DEFAULT_TOOLS.get(agent_type, ()), *ARCHIVAL_TOOLS) if fields.get("base_tools", True) else ()
@@ -58,6 +60,7 @@ class AgentKind(Kind):
         return self.change(work, agent.id, thing, {*flatten(fields)} - {"model"})
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+        """Give the agent the changed fields of the manifest; return its id."""
         agent_id, fields = AgentId(id_), thing.fields
         check_forgotten(work.tx, agent_id, thing)
         changes: Any = changed_fields(fields, changed & {*_FIELDS})
@@ -100,6 +103,7 @@ class AgentKind(Kind):
         return DISCARDED in work.tx.agents.get(AgentId(id_)).tags
 
     def restore(self, work: ApplyWork, id_: str) -> None:
+        """Show a hidden agent again, without the mark."""
         tags = tuple(tag for tag in work.tx.agents.get(AgentId(id_)).tags if tag != DISCARDED)
         changes: AgentChanges = {"hidden": False, "tags": tags}
         update_agent(work.tx, AgentId(id_), changes, author=work.author, at=work.inputs.now)

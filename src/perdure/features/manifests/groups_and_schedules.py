@@ -27,6 +27,7 @@ class GroupKind(Kind):
     """Groups. One that is taken out is hidden, and keeps its transcript."""
 
     def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        """Return the fields of a group, as a manifest has them."""
         group = work.tx.of(Groups).get(id_)
         found: dict[str, Any] = {"kind": group.kind} | {name: getattr(group, name) for name in _LIMITS}
         found["agents"] = [work.agent_name(one) for one in group.agent_ids]
@@ -39,6 +40,7 @@ class GroupKind(Kind):
         return create_group(work.tx, new, ids=work.ports.ids, at=work.inputs.now).id
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+        """Change the group, or replace it by another one of the new kind; return its id."""
         if "kind" in changed:  # a group of another kind is another group
             self.remove(work, id_)
             return self.create(work, thing)
@@ -65,6 +67,7 @@ class GroupKind(Kind):
         update_group(work.tx, GroupId(id_), {"hidden": False}, ids=work.ports.ids, at=work.inputs.now)
 
     def remove(self, work: ApplyWork, id_: str) -> str:
+        """Hide the group from lists."""
         update_group(work.tx, GroupId(id_), {"hidden": True}, ids=work.ports.ids, at=work.inputs.now)
         return f"lists leave it out; {id_} keeps its transcript until it is deleted"
 
@@ -73,6 +76,7 @@ class ScheduleKind(Kind):
     """Schedules of agents. One that changes is cancelled, and made anew."""
 
     def find(self, work: ApplyWork, thing: Thing) -> str | None:
+        """Return the id of the agent's schedule of this name."""
         if (id_ := super().find(work, thing)) is not None:
             return id_
         agent_id = work.agent(thing, "agent", thing.fields["agent"])
@@ -84,6 +88,7 @@ class ScheduleKind(Kind):
         return {"agent": work.agent_name(schedule.agent_id), **describe_schedule(schedule)}
 
     def create(self, work: ApplyWork, thing: Thing) -> str:
+        """Create the schedule that a manifest describes; return its id."""
         fields, tx, at = thing.fields, work.tx, work.inputs.now
         agent_id = work.agent(thing, "agent", fields["agent"])
         message = ScheduledMessage(parts=(Text(fields.get("message", "")),), role=fields.get("role", "system"))
@@ -110,6 +115,7 @@ class ScheduleKind(Kind):
         resume_schedule(work.tx, work.tx.of(Schedules).get(ScheduleId(id_)), at=work.inputs.now)
 
     def remove(self, work: ApplyWork, id_: str) -> str:
+        """Cancel the schedule."""
         work.tx.of(Schedules).cancel(work.tx.of(Schedules).get(ScheduleId(id_)), at=work.inputs.now)
         return "it is cancelled"
 

@@ -54,6 +54,7 @@ class ToolKind(Kind):
         return None if tool is None or tool.spec.kind != "custom" else tool.id
 
     def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:
+        """Return the source and options of a custom tool, as a manifest has them."""
         tool, code = work.tx.tools.get(ToolId(id_)), work.tx.tools.code(ToolId(id_))
         if code is None:
             raise NotFound("tool", id_)
@@ -68,6 +69,7 @@ class ToolKind(Kind):
         return create_tool(work.tx, new, work.new_id("tool"), cipher=work.ports.cipher, at=work.inputs.now).id
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+        """Update the changed fields of a tool; a new source also brings name and description."""
         changes: Any = changed_fields(thing.fields, changed)
         if "source" in changes:  # it brings a description and a name, unless they are given
             changes |= {"name": thing.name, "description": thing.fields.get("description")}
@@ -91,6 +93,7 @@ class BlockKind(Kind):
         return create_block(work.tx, work.new_id("block"), new, author=work.author, at=work.inputs.now).id
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+        """Update the changed fields of a block, unless its agents have forgotten a text in them."""
         for agent_id in work.tx.owners.list_agents("blocks", id_):
             check_forgotten(work.tx, agent_id, thing)
         changes = changed_fields(thing.fields, changed)
@@ -143,6 +146,7 @@ class McpServerKind(Kind):
     """MCP servers. None is asked for its tools here."""
 
     def find(self, work: ApplyWork, thing: Thing) -> str | None:
+        """Return the id of the server of this name."""
         server = work.tx.of(Servers).find_by_name(thing.name)
         return None if server is None else server.id
 
@@ -170,6 +174,7 @@ class McpServerKind(Kind):
         return register_server(work.tx, server, None, ids=work.ports.ids, at=at).id
 
     def change(self, work: ApplyWork, id_: str, thing: Thing, changed: set[str]) -> str:
+        """Update the changed fields of a server. Raises: InvalidInput: the transport differs."""
         fields: Any = changed_fields(thing.fields, changed)
         if "url" in fields and _keeps_key(fields["url"], work.tx.of(Servers).get(McpServerId(id_)).shown_url):
             del fields["url"]

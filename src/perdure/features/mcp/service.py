@@ -245,7 +245,7 @@ class AsyncMcp(AsyncPart):
         raise NotFound("tool", tool_id)
 
     async def approve_unless_changed(self, server_id: McpServerId, name: str) -> Tool:
-        """The tool that agents have for a tool of a server. A new or removed one is approved, never a changed one.
+        """Return the agents' tool for one of the server. A new or removed tool is approved, a changed one is not.
 
         Args:
             name: its name at the server, or the one that agents use.

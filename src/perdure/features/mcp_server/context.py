@@ -251,7 +251,7 @@ class NextSession:
         self._changed = asyncio.Event()
 
     async def tell(self, tool: str, agent_id: AgentId) -> None:
-        """Note that something has changed."""
+        """Note that memory has changed."""
         self._changed.set()
 
     @asynccontextmanager

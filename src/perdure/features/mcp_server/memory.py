@@ -148,10 +148,12 @@ class MemoryTools:
         return agent
 
     async def _memory_context(self, *, about: str = "", budget_tokens: int = BUDGET_TOKENS) -> str:
+        """Return what is remembered for the project, for the beginning of a session."""
         text = await MemoryReader(await self.readers(), self._count).context(budget_tokens, about)
         return text or "Nothing is remembered yet. memory_remember and note keep things for later sessions."
 
     async def _memory_search(self, *, query: str, budget_tokens: int = BUDGET_TOKENS) -> str:
+        """Return what memory holds about a query."""
         text = await MemoryReader(await self.readers(), self._count).recall(query, budget_tokens)
         return text or "Nothing was found."
 
@@ -252,6 +254,7 @@ class MemoryTools:
         return levels[0], await self._open(levels[0]), False
 
     async def _memory_list(self, *, kind: str, limit: int = 20, **which: Any) -> str:
+        """List remembered things of a kind."""
         if kind == "outputs":
             agent = await self._project.find()
             found = () if agent is None else await asyncio.to_thread((await self._outputs_of(agent)).list, limit)
@@ -338,6 +341,7 @@ class MemoryTools:
         return answer or "Nothing was found."
 
     async def _track(self, *, files: Sequence[str]) -> str:
+        """Count edits of files, for reminders to write a note."""
         await self._open()
         counter = await self._project.edits()
         for file in files:

@@ -145,7 +145,8 @@ class Repository:
         return out
 
     async def refuse(self, body: bytes, head: str, said: str) -> bytes:
-        """The answer to a push that was taken and is refused, which says this. The branch is at `head` again.
+        """Refuse a push that was taken, and return the answer, which says why. The branch is at `head` again. Raises:
+        GitFailed: it can't be refused, as no hook can run in the folder.
 
         Raises: GitFailed: it can't be refused, as no hook can run in the folder.
         """

@@ -71,7 +71,7 @@ def kind_of(path: str) -> FileKind:
 
 
 def path_problem(path: str) -> str:
-    """Why there can't be such a file; empty: there can."""
+    """Return why a file can't have this path; empty: it can."""
     if len(path.encode("utf-8", "replace")) > PATH_BYTES or _BAD_IN_PATH.search(path):
         return "its name is too long, or has characters that not every system takes"
     if any(not part or part.startswith(".") or part != part.strip() for part in path.split("/")):

@@ -207,7 +207,7 @@ def _open_memory(perdure: AsyncPerdure, where: NotePlace) -> ProjectMemory:
 async def _of_each(
     perdure: AsyncPerdure, where: NotePlace, find: Callable[[AsyncNotes], Awaitable[Sequence[T]]]
 ) -> list[tuple[MemoryLevel, T]]:
-    """What `find` finds in the notes of the project and in those behind it, each with its level."""
+    """Return the results of `find` in the notes of the project and of the global level, each with its level."""
     readers = await _open_memory(perdure, where).readers()
     return [(level, one) for level, owner in readers for one in await find(owner.notes)]
 

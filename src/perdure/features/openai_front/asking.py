@@ -73,7 +73,8 @@ class Asked:
 
     @property
     def _asks_by_system(self) -> bool:
-        """Whether a system text is the last message: one behind an answer asks about the chat before it."""
+        """Whether the last message is a system text, which asks about the chat before it, as chat programs do for
+        titles."""
         return self.body.messages[-1].role in ("system", "developer")
 
     async def with_earlier(self, chats: Chats, behind: str) -> Asked:

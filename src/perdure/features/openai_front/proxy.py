@@ -63,7 +63,7 @@ class Passing:
                 self.end()
 
     def end(self) -> None:
-        """Say that this was all."""
+        """Mark the end of the answer."""
         self._end.close()
 
     async def pieces(self) -> AsyncIterator[bytes]:

@@ -214,7 +214,7 @@ def _found(use: TextUse, row: Row) -> Found:
 
 
 def _holds(table: str, found: Found, redactor: Redactor) -> bool:
-    """Whether the text stands in a row, or a summary in the row says the same."""
+    """Whether a row contains the text, or is a summary that says the same."""
     return any(_redacted(table, name, text, redactor) != text for name, text in found.texts.items())
 
 

@@ -120,7 +120,7 @@ async def revert(request: Request, library: AsyncPerdure) -> Notice:
 
 
 def _describe(result: RevertResult) -> str:
-    """A sentence about what a revert took back, and what it left as it is and why."""
+    """Return a sentence about what a revert undid, and what it left and why."""
     counts = {"edit of blocks": result.blocks, "passage": result.passages, "fact": result.facts}
     many = {"edit of blocks": "edits of blocks"}
     done = ", ".join(plural(count, one, many.get(one, "")) for one, count in counts.items() if count)

@@ -255,7 +255,7 @@ def _quote_plain(source: Sequence[str]) -> list[str]:
 
 
 def _is_meant(key: str, value: str) -> bool:
-    """Whether a value that is no YAML was meant as such: a list, a block, an anchor, an alias or a tag."""
+    """Whether a value is meant as YAML beyond a plain text: a list, a block, an anchor, an alias or a tag."""
     begins = "|>&!" if FIELD_TYPES.get(snake_case(key)) == "text" else "|>&!{["
     return value[0] in begins or re.fullmatch(r"\*\w+", value) is not None
 

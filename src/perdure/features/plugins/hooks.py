@@ -80,7 +80,7 @@ class _CommandOfPlugin:
 
 
 def _event(event: str, payload: HookPayload, folder: Path) -> dict[str, Any]:
-    """The event as Claude Code tells it, and our own names of agent and tool."""
+    """Return the JSON that Claude Code gives a hook for this event, with our own names of agent and tool added."""
     shape: dict[str, Any] = {
         "session_id": payload.conversation_id,
         "transcript_path": "",

@@ -109,7 +109,7 @@ def unused_plugins(records: Mapping[str, PluginRecord], policy: Policy) -> Mappi
 
 
 def _why_by_itself(record: PluginRecord, records: Mapping[str, PluginRecord], policy: Policy) -> str:
-    """Why a plug-in is not in use, whether or not those that it needs are; empty: it could be."""
+    """Return why a plug-in is not in use, apart from its dependencies; empty: nothing prevents it."""
     if not record.is_enabled:
         return "it is disabled"
     if not policy.allows_plugin(record.name):

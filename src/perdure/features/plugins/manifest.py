@@ -141,7 +141,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path, *, name: str) -> Manifest:
-    """Return what a plug-in's folder says of itself; `name` is its name if it does not say one.
+    """Return the manifest of a plug-in's folder; `name`: its name if the manifest has none.
 
     Raises: FileInvalid: a file is no JSON or has something else than it should, with its name and line.
     """

@@ -43,7 +43,8 @@ class SkillNotFound(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class IndexLine:
-    """A line of the index. `key`: names it among what was seen; without the name, which may be erased."""
+    """A line of the index. `key`: identifies it among those a conversation has seen, without a name that may be
+    erased."""
 
     key: str
     name: str

@@ -68,9 +68,11 @@ class Recorder:
         raise NotImplementedError("requests of the SDKs are sent by httpx2")
 
     def transport2(self, verify: ssl.SSLContext) -> httpx2.AsyncBaseTransport:
+        """A transport that sends nothing, and keeps the body of the request."""
         import httpx2
 
         async def record(request: httpx2.Request) -> httpx2.Response:
+            """Keep the body of the request; answer it with an error."""
             self.body = await request.aread()
             return httpx2.Response(400)
 
@@ -90,11 +92,13 @@ def _http_client(timeout_s: float, guard: HostGuard | None) -> httpx2.AsyncClien
     from perdure.core.incoming.http_answers import bound_body
 
     async def note_request(request: httpx2.Request) -> None:
+        """Note the request's URL and size for the trace."""
         if (wire := WIRE.get()) is not None:
             wire["url"] = str(request.url)
             wire["bytes"] = int(request.headers.get("content-length", 0))
 
     async def note_response(response: httpx2.Response) -> None:
+        """Limit the size of the answer, and note its status for the trace."""
         wire = WIRE.get()
         notes = {} if wire is None else wire
         bound_body(
@@ -287,6 +291,7 @@ class DirectModel:
         clients: list[httpx2.AsyncClient] = []
 
         def make_provider(name: str) -> Provider[Any]:
+            """Make the SDK's provider of this name with our key, address and HTTP client."""
             kind = infer_provider_class(name)
             parameters = inspect.signature(kind.__init__).parameters
             options: dict[str, Any] = {"api_key": self._api_key, "base_url": self._base_url}

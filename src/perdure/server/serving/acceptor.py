@@ -125,6 +125,7 @@ class Acceptor:
             await asyncio.wait(self._unfinished)
 
     def _watch(self) -> None:
+        """Accept connections again."""
         if not self._is_closed:
             self._loop.add_reader(self._listener, self._accept)
 
@@ -181,5 +182,6 @@ class Acceptor:
             connection.close()
 
     def _forget(self, task: asyncio.Task[None]) -> None:
+        """Drop a finished task, and update the counts."""
         self._unfinished.discard(task)
         self.note()

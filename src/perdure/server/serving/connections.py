@@ -217,6 +217,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Count the bytes, and discard those after a refused request."""
         if self._discarded_bytes >= 0:
             self._discarded_bytes += len(data)
             if self._discarded_bytes > DISCARD_BYTES:
@@ -229,6 +230,7 @@ class Connection(HttpToolsProtocol):
             self.send_400_response("")
 
     def on_message_begin(self) -> None:
+        """Begin to count the head of a request."""
         self._head_bytes = self._header_count = 0
         self._in_head = True
         if self.cycle is not None:  # it was kept
@@ -245,6 +247,7 @@ class Connection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        """Begin a request: count its body from now on, and refuse too many requests in advance."""
         self._all.stop_waiting(self)
         self._silent_bytes = self._body_bytes = 0
         super().on_headers_complete()  # it raises for an address that it can't parse; then no request begins

@@ -201,6 +201,7 @@ class _Server(uvicorn.Server):
         self._signals = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Drain at the first SIGTERM, else end; at once at a second SIGINT."""
         # Uvicorn would raise the signal again, which would end the process before the store is closed.
         self._signals += 1
         if self._signals == 1 and sig == signal.SIGTERM and self._loop is not None:
@@ -225,6 +226,7 @@ class _Server(uvicorn.Server):
             self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, with acceptors of our own in place of uvicorn's."""
         await super().startup([])
         self._loop = asyncio.get_running_loop()
         for listener in sockets or ():

@@ -387,5 +387,5 @@ def otid(message_id: MessageId, index: int) -> str:
 
 
 def second(at: datetime) -> str:
-    """The date of a message as text: in UTC, to the second, with `+00:00`."""
+    """Return a message's date as text: in UTC, to the second, with `+00:00`."""
     return at.isoformat(timespec="seconds")

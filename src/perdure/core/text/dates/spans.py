@@ -158,7 +158,7 @@ def _with_portions(folded: str, phrases: list[Phrase]) -> list[Phrase]:
 
 
 def _part(resolve: Resolve, portion: str) -> Resolve:
-    """Return a function like `resolve` that returns only a part of its period; see `part_of`."""
+    """Return a function like `resolve`, but for a part of the period; see `part_of`."""
     return lambda clock: part_of(resolve(clock), portion)
 
 

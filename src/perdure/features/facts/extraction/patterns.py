@@ -237,7 +237,7 @@ class _Extraction:
     def _decide(
         self, statement: Statement, fact: ExtractedFact, subject: ExtractedEntity, object_: ExtractedEntity
     ) -> None:
-        """Add a fact with the decision that it means about an earlier fact of the batch, or about a known one."""
+        """Add a fact with the decision that follows from an earlier fact of the batch, or from a known one."""
         decision, place = self._other_in_batch(statement, fact)
         if place is not None:
             self._facts.append(replace(fact, decision=decision, replaces=place))

@@ -131,7 +131,7 @@ def localize(shape: Data, agent: Agent) -> Data:
 
 
 def facts_frame(agent: Agent, view: str) -> Data:
-    """What the pages of facts have in common; `view` is the tab that is shown, such as `list`."""
+    """The data that all pages of facts share; `view`: the tab that is shown, such as `list`."""
     return agent_frame(agent, "Facts", "facts") | {"view": view}
 
 

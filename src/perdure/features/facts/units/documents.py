@@ -10,8 +10,8 @@ from perdure.core.errors import InvalidInput
 
 
 def document_kind(text: str, kind: Literal["text", "json"] | None) -> Literal["text", "json"]:
-    """Return how a text is read: as `kind` says, or for None as JSON if it is an object or a list in JSON. Raises:
-    InvalidInput: it is no JSON object or list, and `kind` is `json`."""
+    """Return how to read a text: as `kind` says; for None as JSON if it is an object or list, else as text. Raises:
+    InvalidInput: `kind` is `json`, but it is no JSON object or list."""
     if kind == "text":
         return kind
     try:

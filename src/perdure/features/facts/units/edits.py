@@ -43,7 +43,7 @@ def ends_of_edit(tx: Tx, graph: Graph, fact: Fact, text: str, *, ids: Ids, at: d
 
 
 def names_in_place(before: str, after: str, subject: Entity, object_: Entity) -> tuple[str, str]:
-    """Return the new names of subject and object if the sentences differ only there; an equal name is empty."""
+    """Return the new names of subject and object; both empty if more of the sentence differs, one if it is the same."""
     places = {end: _find(before, entity) for end, entity in (("object", object_), ("subject", subject))}
     found = sorted((place, end) for end, place in places.items() if place is not None)
     if not found or (len(found) == 2 and found[0][0][1] > found[1][0][0]):

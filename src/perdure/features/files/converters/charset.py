@@ -214,7 +214,7 @@ def _plausibility(text: str, encoding: str) -> float:
 
 
 def _mean(counts: Counter[str], weights: Mapping[str, float]) -> float:
-    """The mean weight of characters by how often each occurs; of those without one, signs have 0.5, others -1."""
+    """Return the mean weight of characters, counted by occurrence; unlisted signs weigh 0.5, other characters -1."""
     whole = sum(
         count * weights.get(character.lower(), 0.5 if character in _SIGNS else -1.0)
         for character, count in counts.items()

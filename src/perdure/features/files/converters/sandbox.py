@@ -172,6 +172,7 @@ def _ending(code: int, limits: ReadLimits) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """No more than Python needs: where its modules are, how text is encoded. Nothing secret is there."""
+    """Return the variables of the child process: only what Python needs for its modules and text encoding, no
+    secrets."""
     path = [str(Path(entry).absolute()) for entry in sys.path if entry]
     return {"PYTHONPATH": os.pathsep.join(path), "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}

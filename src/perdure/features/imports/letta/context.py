@@ -67,7 +67,7 @@ class LettaContext:
             self.report.leave_out(f"lists of {kind} that the server does not give: {error!s:.200}")
 
     async def guard(self, kind: str, found: Object, step: Callable[[Object], Awaitable[None]]) -> None:
-        """Take one thing; if it can't be taken, say why, and go on. Raises: LettaUnreachable, StoreError."""
+        """Run the step for one object; if it fails, report why and go on. Raises: LettaUnreachable, StoreError."""
         try:
             await step(found)
         except (LettaUnreachable, StoreError):
@@ -83,7 +83,7 @@ class LettaContext:
         return await self.store.read(lambda tx: tx.of(ImportedItems).find(agent_id, [key]).get(key))
 
     async def note(self, agent_id: AgentId, key: str, value: str = "") -> None:
-        """Note something of an agent under a key. Raises: NotFound."""
+        """Store a note about an agent under a key. Raises: NotFound."""
         await self.store.write(lambda tx: tx.of(ImportedItems).put(agent_id, {key: value}))
 
     def id_of(self, kind: str, source_id: str) -> str:
@@ -145,7 +145,7 @@ class LettaContext:
 
 
 def why(error: Exception) -> str:
-    """Say what is wrong, in one line."""
+    """Return an error's reason on one line."""
     if isinstance(error, ValidationError):
         problem = error.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"

@@ -50,7 +50,7 @@ class LettaHistory:
         self.cursor = ""
 
     def take(self, page: Sequence[Object]) -> None:
-        """Take a page in."""
+        """Add a page of messages."""
         for one in page:
             if self._unit and not self._belongs(one):
                 self._close()
@@ -74,7 +74,7 @@ class LettaHistory:
         return kind in _ANSWER and one.get("id") == last.get("id")
 
     def _close(self) -> None:
-        """Turn the messages that belong together into those of an import, and begin anew."""
+        """Turn the wire messages collected so far into messages to import, and begin a new group."""
         unit, self._unit = self._unit, []
         self.cursor = str(unit[-1].get("id"))
         is_first, self._is_begun = not self._is_begun, True

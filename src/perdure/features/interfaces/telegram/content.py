@@ -34,7 +34,7 @@ class MessageContent:
 async def read_messages(
     messages: Sequence[telegram.Message], perdure: AsyncPerdure, agent: AsyncAgent, again: Again
 ) -> MessageContent | None:
-    """Return what the messages of an album say, or a single one; None: nothing that is taken. Raises: as below."""
+    """Return the content of an album, or of a single message; None: nothing supported. Raises: as `_read`."""
     found = [await _read(one, perdure, agent, again) for one in messages]
     taken = [one for one in found if one is not None]
     text = "\n\n".join(one.text for one in taken if one.text)

@@ -309,7 +309,7 @@ def _thread_ids(pid: int) -> list[str]:
 
 
 def _read(name: str) -> str:
-    """The beginning of a file below /proc, 64 kB. Raises: OSError."""
+    """Return the first 64 kB of a file below /proc. Raises: OSError."""
     fd = os.open(name, os.O_RDONLY, dir_fd=PROC_FD)
     try:
         return os.read(fd, 1 << 16).decode(errors="replace")
