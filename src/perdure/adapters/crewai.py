@@ -60,7 +60,7 @@ class PerdureStorage(OfArchive):
 
     @in_store
     async def touch_records(self, record_ids: list[str]) -> None:
-        """Note that records were recalled now, of those that are there."""
+        """Store that these records were recalled now; unknown ids are ignored."""
         archive, now = await self._store.archive(), _naive(datetime.now(UTC))
 
         def touch(passage: Passage) -> dict[str, Any]:

@@ -24,7 +24,7 @@ PART_CHARS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class SessionItem:
-    """A message of a session. `value` is its JSON as the framework writes it, `text` what searches find it by."""
+    """A message of a session. `value`: its JSON in the framework's form; `text`: its text for searches."""
 
     value: Mapping[str, Any]
     text: str

@@ -66,7 +66,7 @@ def nouns() -> Mapping[str, tuple[tuple[str, ...], str]]:
 
 @functools.cache
 def default_verbs() -> Mapping[str, str]:
-    """Noun -> the verb that runs where none is given, of nouns that have one."""
+    """Return noun -> the verb that runs when none is given; nouns without one are left out."""
     return {name: noun.default for one in find_features() for name, noun in one.nouns.items() if noun.default}
 
 

@@ -97,8 +97,8 @@ _MIX = 0x9E5
 
 
 def id_in_run(run_id: RunId, part: Literal["input", "step", "answer"], index: int, ids: Ids) -> str:
-    """Return the id of a run's input message by its place, of its step with this index, or of the message with which
-    the model answers in that step. It leads to the run, or is a fresh one where the run's id has no room for it."""
+    """Return the id of one of a run's own rows: of an input message by its index, or of a step or its answer by the
+    step's index. It contains the run's id, or is a fresh one if that leaves no room."""
     kind, numbers = _WITHIN_RUN[part]
     if not run_id.endswith("000") or index >= len(numbers):
         return ids.new(kind)

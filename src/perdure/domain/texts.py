@@ -21,7 +21,7 @@ TEXTS_CHANGED: Point[[Tx, Sequence[str], datetime], None] = Point("texts_changed
 
 
 class TextKeeper(Protocol):
-    """The memories of a feature, whose texts are in rows of its own tables and in archives that only it writes.
+    """A feature's own kind of memory, whose texts are in its tables and in archives that only it writes.
 
     Forgetting hides a text in a way that can be undone; erasing removes it from the store.
 
@@ -65,7 +65,7 @@ class TextKeeper(Protocol):
         """Return (the id of the owner of the write `ref`, when it was made). Raises: NotFound."""
 
     def read_write(self, tx: Tx, write: MemoryWrite) -> tuple[str, str, bool]:
-        """Return (name of a write, its text, whether some of what it wrote is still there)."""
+        """Return (title of a write, its text, whether any of it still exists)."""
 
     def list_sources(self, tx: Tx, ids: Sequence[str]) -> Sequence[Source]:
         """Return the untrusted sources of the memories with these ids."""

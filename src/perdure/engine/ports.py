@@ -269,7 +269,7 @@ characters that it sees."""
 async def show_result(
     outcome: ToolOutcome, tool: str, settings: Mapping[str, Any], limit_chars: int, ports: Ports
 ) -> ToolOutcome:
-    """Return what a foreign tool returned with what the model sees of it, before it is stored.
+    """Return a foreign tool's outcome with the form that the model will see, before it is stored.
 
     Args:
         settings: of the agent.

@@ -348,7 +348,7 @@ class AsyncAgentFeatures:
 
     @property
     def helpers(self) -> AsyncHelpers:
-        """The helpers of one agent: what definitions say, and what its tools and a policy make of it."""
+        """The helpers of one agent, as their definitions, the agent's tools and the policy allow."""
         from perdure.features.helpers.service import AsyncHelpers
 
         return AsyncHelpers(self._app, self._agent_id)

@@ -60,7 +60,8 @@ class LearnedTraits:
             self.on_change(handle)
 
     def stored(self, handle: str) -> dict[str, Any]:
-        """What is stored of a model, as JSON; not that it makes no calls, which its server's restart may change."""
+        """Return what to store about a model, as JSON; without "makes no calls", which a restart of its server may
+        change."""
         known = self._learned.get(handle, {})
         return {name: value for name, value in known.items() if (name, value) not in _UNSURE}
 

@@ -43,7 +43,7 @@ PAGE_CHANGES: Point[[AsyncPerdure, AgentId], Awaitable[Sequence[tuple[str, int]]
 
 
 async def feed_of(request: Request, library: AsyncPerdure) -> Mapping[str, str]:
-    """The `address` of the stream that a page follows, and `since`, the state from which it follows it."""
+    """Return the `address` of a page's event stream, and `since`, the state that the page shows."""
     named = request.path_params.get("agent_id") or request.query_params.get("agent", "")
     agent_id = AgentId(named) if is_id("agent", named) else None
     address = "/events" if agent_id is None else f"/events?agent={agent_id}"

@@ -75,7 +75,7 @@ Act = Callable[[Request, AsyncPerdure], Awaitable[Notice]]
 
 
 class DashboardPage:
-    """A page: its template, the function that loads its data, what features show on it, and if it follows changes."""
+    """A page: its template, the function that loads its data, sections of features, and whether it updates itself."""
 
     def __init__(self, load: Load, template: str, sections: Sequence[Section] = (), *, is_live: bool = False) -> None:
         self._load, self._template, self._sections, self._is_live = load, template, sections, is_live

@@ -190,7 +190,7 @@ class PerdureSaver(OfArchive, base.BaseCheckpointSaver[str]):
         await (await self._store.archive()).delete_where(tags=list(tags), tag_match="all")
 
     async def _remove_checkpoints(self, gone: Sequence[Passage], kept: Sequence[Passage]) -> None:
-        """Remove checkpoints of one thread, with the writes that follow them and the values that none of `kept` has."""
+        """Remove checkpoints of one thread with their writes, and the values that no checkpoint of `kept` uses."""
         values = await self._value_names(gone) - await self._value_names(kept)
         for passage in gone:
             thread_id, namespace, _, checkpoint_id = passage.metadata["name"]

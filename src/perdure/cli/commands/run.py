@@ -257,7 +257,7 @@ def _is_argument(about: object) -> bool:
 
 
 def group_of(noun: str, *modules: str) -> Any:
-    """The group of the commands that begin with a noun, or are one word if it is empty, as these modules have them.
+    """Return the group of commands of a noun, or the commands of one word for "", from these modules.
 
     Args:
         modules: below `perdure.cli.commands`; the whole name of one in a feature.

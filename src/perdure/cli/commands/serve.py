@@ -242,8 +242,8 @@ async def _serve(config: ServerConfig, view: TextView, *, browse: bool, files: W
 
 
 async def open_library(settings: Settings, files: WorkerLine | None) -> AsyncPerdure:
-    """Open the store. A worker that replaces a dead one waits for the database, as its end stops the others. Raises:
-    PerdureError."""
+    """Open the store. A worker that replaces a dead one waits for the database, as its own end would stop the others.
+    Raises: PerdureError."""
     pause_s, is_logged = WAIT_S, False
     while True:
         try:

@@ -52,7 +52,7 @@ async def set_model(agent: AsyncAgent, handle: str, app: App) -> AsyncAgent:
 
 
 async def ask_for_models(handle: str, models: ModelRegistry) -> None:
-    """Ask the providers which models they have, unless the handle is one that needs none; at most 3 s."""
+    """List the providers' models, unless the handle needs none of them; for at most 3 s."""
     if handle not in models.own_handles:
         await models.refresh()
 
@@ -170,7 +170,7 @@ async def choose_model(perdure: AsyncPerdure, view: Output) -> None:
 
 
 async def greet(target: ChatAgent, view: Output, *, place: str, reason: str) -> None:
-    """Show which agent answers, and what it remembers or, for a new one, where its memory is.
+    """Show which agent answers, what it remembers and, for a new one, where its memory is stored.
 
     Args:
         place: where the store is.

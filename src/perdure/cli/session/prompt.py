@@ -75,6 +75,7 @@ class PromptLines:
         )
 
     async def read(self) -> str | None:
+        """Return the next message; None at the end of input, or after a double Ctrl-C."""
         while True:
             try:
                 keys, self._keys = self._keys, []

@@ -116,7 +116,7 @@ class Scored(Protocol):
 
 
 def score_shape(hit: Scored) -> dict[str, Any]:
-    """The score of what a search found, and why it was found where that is known."""
+    """The score of a search hit and, if known, why it was found."""
     return {"score": hit.score} | ({"why": asdict(hit.why)} if hit.why is not None else {})
 
 

@@ -166,7 +166,7 @@ class RunRenderer:
         )
 
     def _show_result(self, result: ToolResult) -> None:
-        """Show a call with its result on one line, or with the places that it read."""
+        """Show a call on one line, with its result or the places that it read."""
         call = self._calls.pop(result.call_id, None) or ToolCall(result.call_id, result.name, "")
         if result.question is not None:
             return  # the agent's message has the question

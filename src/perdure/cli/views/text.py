@@ -86,7 +86,7 @@ class TextView(Terminal, view.Output):
 
 
 def pending_view(call: PendingCall, place: str = "") -> RenderableType:
-    """A waiting call: its tool, its id, and its arguments one a line; `place` says which of several it is."""
+    """A waiting call: its tool, id, and arguments, one on each line; `place`: its number if several wait."""
     who = "for the program that sent the message" if call.awaits_client else "for you"
     head = Text.assemble(
         ("⚙ ", "yellow"),

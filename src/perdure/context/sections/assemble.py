@@ -233,7 +233,7 @@ class View:
 def _visible_rows(
     rows: Sequence[Message], prefix: Prefix, stubs: Mapping[int, int], day: date | None
 ) -> tuple[list[Message], date | None]:
-    """Return the rows as requests with this prefix show them, and the newest date that they or rows before them tell.
+    """Return the rows as requests with this prefix show them, and the newest date mentioned so far.
 
     Args:
         stubs: row number -> characters, for rows that are shown in part.

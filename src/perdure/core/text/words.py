@@ -188,7 +188,7 @@ def _parse(text: str) -> Query:
 
 
 def part_clauses(text: str) -> tuple[Clause, ...]:
-    """Return clauses that match each text of which `text` is a part that begins where a word does; empty: no words.
+    """Return clauses that match every text which contains `text` from the beginning of a word on; empty: no words.
 
     The last word may go on behind the part, so it is looked for as a prefix of at least three letters: too many words
     begin with fewer. If it is shorter, or if the first word may have begun before the part, others have to do.

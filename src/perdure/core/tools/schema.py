@@ -183,8 +183,8 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a tool's arguments as it is stored: of type object if that is one of its types, and without
-    keywords that are null, which is how Go writes an empty list. Raises: InvalidInput: nested too deep."""
+    """Return the schema of a tool's arguments in stored form: of type object if it allows that, and without null
+    keywords, which is how Go writes an empty list. Raises: InvalidInput: nested too deep."""
     kinds = schema.get("type")
     try:
         plain: dict[str, Any] = _without_nulls(schema)

@@ -73,7 +73,7 @@ def _library() -> Mapping[str, Any]:
 
 @functools.cache
 def _calls() -> Mapping[str, Callable[..., Any]]:
-    """Return name without its module -> the function that makes what a call of it makes."""
+    """Return name of a function or class, without its module -> what to call in place of it."""
     import pydantic
 
     return {

@@ -108,7 +108,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[Message]]
 
 
 def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
-    """Return the corrections by which the agent, or others in a block or graph that it shares, forgot a text."""
+    """Return the corrections that made an agent forget a text: its own, and others' in shared blocks or graphs."""
     found = {(one.agent_id, one.number): one for one in tx.corrections.forgotten(agent_id)}
     owners = tx.owners.list(agent_id)
     blocks = [id_ for table, id_ in owners if table == "blocks"]

@@ -63,8 +63,8 @@ def range_sources(
 
 
 def sources_of_messages(tx: Tx, messages: Sequence[Message]) -> tuple[Source, ...]:
-    """Return the sources of the texts of these messages: those that they brought themselves and, for an agent's words,
-    all that had entered its conversation before. Raises: NotFound."""
+    """Return the sources of these messages: those that they brought and, for the agent's messages, all that had entered
+    the conversation before. Raises: NotFound."""
     return tuple(dict.fromkeys(source for found in sources_by_message(tx, messages).values() for source in found))
 
 

@@ -415,8 +415,8 @@ def cut_return(text: str, limit: int) -> str:
 def give_up_pending(
     tx: Tx, conversation: Conversation, why: str, inputs: UnitInputs
 ) -> tuple[Run, Sequence[StoredEvent]] | None:
-    """Give every open call of a conversation the result that it was not run, and cancel the run that had stopped at
-    them. Return that run and its new events; None: no call waits. `why`: the reason, in words for the model."""
+    """End all open calls of a conversation with the result that they were not run, and cancel the run that stopped at
+    them; return it and its new events, or None if no call waits. `why`: the reason, in words for the model."""
     pending = find_pending(tx, conversation)
     if pending is None:
         return None
@@ -434,9 +434,9 @@ def give_up_pending(
 
 
 def tools_of(tx: Tx, run: Run, *, own_names: Collection[str] = ()) -> dict[str, Tool]:
-    """Return the tools that a run's calls can be of, by name: the agent's own, those that the engine offers if there
-    are any, and the caller's, which take the place of others of their names. `own_names`: names that the caller's tools
-    don't take, because a person was asked to approve the agent's own."""
+    """Return the tools that a run's calls may use, by name: the agent's, the engine's if it offers any, and the
+    caller's, which replace others of the same name. `own_names`: names that the caller's tools don't replace, because a
+    person was asked to approve the agent's own."""
     own = {tool.spec.name: tool for tool in tx.tools.list_by_agent(run.key.agent_id)}
     client: dict[str, Tool] = {}
     if run.client_tools is not None:

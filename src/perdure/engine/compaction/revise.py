@@ -99,7 +99,7 @@ def _rows_behind(tx: Tx, node: SummaryNode) -> Sequence[Message]:
 
 @dataclass(frozen=True, slots=True)
 class Due(Generic[T]):
-    """A summary that a model is to write: where it goes, what it stands for, and who writes it."""
+    """A summary that a model has to write: its place, its messages, and its writer."""
 
     place: T
     removal: Evict | Merge

@@ -390,7 +390,7 @@ def _source_of(task: SummaryTask, removal: Evict | Merge, previous: str, ports: 
 
 
 def engine_summary(removal: Evict | Merge, text: str, counter: TokenCounter) -> Summary:
-    """Return the summary that a context engine wrote, with the items behind it that it leaves out, as far as fits."""
+    """Return the summary that a context engine wrote, followed by important items that it lacks, as far as they fit."""
     if isinstance(removal, Evict):
         span = (removal.messages[0].seq, removal.messages[-1].seq)
         source = SourceText(text, text, extract(removal.messages), span)

@@ -133,8 +133,8 @@ def _place(tx: Tx, source: Conversation, message_id: MessageId) -> int:
 
 
 def _seen_by_copy(tx: Tx, source: Conversation, blocks: Mapping[str, BlockId]) -> dict[str, int]:
-    """Return the versions that a fork's log shows: those of its source, with copies of isolated blocks (id -> id of the
-    copy) in their place, without blocks with an edit that the source has not seen, so that the fork is told of it."""
+    """Return the block versions that a fork's log shows: the source's, with copies in place of isolated blocks (id ->
+    id of the copy). A block edited since the source saw it is left out, so that the fork is told of the edit."""
     seen = {key: version for key, version in source.seen.items() if key not in blocks}
     for block_id, copy in blocks.items():
         if source.seen.get(block_id) == tx.blocks.get(BlockId(block_id)).version:

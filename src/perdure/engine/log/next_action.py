@@ -113,7 +113,7 @@ def next_action(log: RunLog) -> Action:
 
 
 def _has_spoken(log: RunLog, answer: Message) -> bool:
-    """Whether the agent has said what it wanted by `send_message`, in a loop that goes on after other calls."""
+    """Whether the agent has answered by `send_message`, in a loop that otherwise goes on after calls."""
     if log.rule_scope is not None:
         state = rule_state(log.rule_scope, log.past_calls, answer=answer.seq)
         if state.goes_on or state.missing:
@@ -189,7 +189,7 @@ def _heartbeat(log: RunLog, answer: Message, state: RuleState) -> Action | None:
 
 
 def _remind(log: RunLog, answer: Message, demand: str, *, kind: str = "ToolRuleViolated") -> Action:
-    """Return the request that tells the model what its rules or its loop demand; the end of the run after `REMINDERS`.
+    """Return the request that reminds the model of what its rules or loop demand; after `REMINDERS`, the run's end.
 
     Args:
         demand: what the model has to do, as a command.

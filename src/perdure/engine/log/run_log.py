@@ -34,7 +34,7 @@ Tell = Callable[[Sequence[StoredEvent | Delta]], None]
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A call that has no result yet, the message that holds it, and the decision of a person about it."""
+    """A call without a result, its message, and a person's decision about it."""
 
     call: ToolCall
     message: Message

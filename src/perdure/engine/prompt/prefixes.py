@@ -208,8 +208,8 @@ def _in_prefix(versions: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def store_prefix(tx: Tx, conversation: Conversation, memory: MemoryState, prefix: Prefix) -> Prefix:
-    """Store a compiled prefix: from now on the conversation's requests begin with it, and clients are shown it. Return
-    it with its number, and with what is different from the one before."""
+    """Store a compiled prefix, with which the conversation's requests begin from now on and which clients are shown.
+    Return it with its number, and the differences from the one before."""
     if conversation.prefix_seq is not None:
         before = tx.prefixes.get(prefix.agent_id, conversation.prefix_seq)
         prefix = replace(prefix, changes=(*prefix.changes, *_list_changes(tx, before, prefix)))

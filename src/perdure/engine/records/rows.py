@@ -179,7 +179,7 @@ class CallIds:
         return tuple(new_parts)
 
     def _add(self, call_id: str | None, avoid: Collection[str] = ()) -> str:
-        """Use the model's id, or one like it that no other call has; return it."""
+        """Reserve the model's id for a call, changed if another call has it; return it."""
         base = (call_id or "call")[:ID_CHARS_MAX]
         unique, count = base, 1
         while unique in self.used or unique in avoid:
@@ -246,8 +246,7 @@ def find_known(tx: Tx, request: RunRequest, *, now: datetime) -> Run | None:
 
 
 def is_sent_again(tx: Tx, active: Run, drafts: Sequence[Draft], options: RunOptions) -> bool:
-    """Return whether the active run of a conversation was begun by exactly these messages, none of which has an id of
-    its client's that would tell it from the first one."""
+    """Return whether the active run was begun by these same messages, and no client's id tells the two apart."""
     if options != active.options or active.resumes is not None or any(draft.otid for draft in drafts):
         return False
     before: Sequence[Draft | Message]

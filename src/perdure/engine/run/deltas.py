@@ -77,8 +77,8 @@ def request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> Sequence[Cancel
 
 
 def withdraw(tx: Tx, run_id: RunId, inputs: UnitInputs) -> tuple[Run, Sequence[StoredEvent], str]:
-    """End a run that waits behind another one, so that its messages never come into the log; return it, its new events
-    and what the messages say. Raises: NotFound; Conflict: it does not wait any more."""
+    """End a run that waits behind another one, so that its messages never enter the log; return it, its new events and
+    the text of its messages. Raises: NotFound; Conflict: it does not wait any more."""
     tx.agents.lock(tx.runs.get(run_id).key.agent_id)
     run = tx.runs.get(run_id)
     waiting = tx.runs.waiting_input(run.key)

@@ -103,7 +103,7 @@ def _load_tools(tx: Tx, run: Run, calls: Sequence[OpenCall]) -> tuple[Agent, dic
 
 @dataclass(slots=True)
 class _ToolPhase:
-    """The tool phase of a run: its tools, what calls of them wait for, and its log after each transaction."""
+    """The tool phase of a run: its tools, whom their calls wait for, and its log after each transaction."""
 
     log: RunLog
     agent: Agent

@@ -226,7 +226,7 @@ _SEARCH_TOOLS: Mapping[str, Callable[..., Awaitable[ToolOutcome]]] = {
 
 @functools.cache
 def search_tools() -> Mapping[str, Callable[..., Awaitable[ToolOutcome]]]:
-    """Return the tools that search, by name: those of this module, and those of features, which may import it."""
+    """Return the search tools by name: those of this module, and those of features."""
     return {**_SEARCH_TOOLS, **feature_tools(searching=True)}
 
 

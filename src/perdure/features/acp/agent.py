@@ -66,7 +66,7 @@ async def begin(agent: AsyncAgent, cwd: str, *, copy_of: Conversation | None = N
 
 
 def folder_of(conversation: Conversation) -> str:
-    """The folder that it was begun in, which its description is; empty: not in an editor."""
+    """Return the folder of an editor's session, which is kept as the description; empty: not an editor's."""
     description = str(conversation.settings.get("description") or "")
     return description if PurePath(description).is_absolute() else ""
 
@@ -82,7 +82,7 @@ def session_info(conversation: Conversation) -> schema.SessionInfo:
 
 
 async def model_options(perdure: AsyncPerdure, agent: AsyncAgent, conversation: Conversation) -> Options:
-    """The models that a session can have, with the one that it has. Raises: NotFound: the agent is gone."""
+    """Return the models that a session can use, with its present one. Raises: NotFound: the agent is gone."""
     own = (await perdure.agent(agent.id)).info.model  # others can have changed it
     current = conversation.settings.get(MODEL) or own
     options = [

@@ -223,8 +223,8 @@ class Import:
         self._tools[file_id] = here.tool.id
 
     async def _add_from_source(self, name: str, tool: Mapping[str, Any], here: ToolState | None) -> ToolState:
-        """Make a tool from its source in the file and return it, or `here`, a tool that has its name already. That one
-        stays as it is, or gets the source when all else is done. Raises: InvalidInput, ValidationError."""
+        """Make a tool from its source in the file; return it, or `here`, the existing tool of its name. That one is not
+        changed, or only when all else is done. Raises: InvalidInput, ValidationError."""
         new = ToolIn.model_validate(dict(tool))
         if unset := sorted(key for key, value in (new.environment or {}).items() if not value):
             self.warnings.append(f"tool {name!r:.80} lacks values of {', '.join(unset)}, which no file holds")

@@ -136,7 +136,7 @@ def unpack_text(text: str) -> str:
 
 
 def _unused(id_: str, used: set[str]) -> str:
-    """Return the id, with a number behind it if it is `used`, and add it to those."""
+    """Return the id, with a number added if it is in `used`, and put it there."""
     number, found = 1, id_
     while found in used:
         number += 1

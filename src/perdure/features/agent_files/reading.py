@@ -190,7 +190,7 @@ class FileAgent:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The fields of the agent that the body of a request for a new agent takes as they are."""
+        """The agent's fields that can be passed on unchanged in a request for a new agent."""
         return {
             name: value
             for name, value in self.fields.items()

@@ -10,7 +10,7 @@ OLD = ".old"
 
 
 def restore_replaced(target: Path) -> None:
-    """Put a folder back under its name, if an export was killed that had put it aside and no other one in its place."""
+    """Move a folder back, if an export was killed after moving it aside and before replacing it."""
     if target.exists() or not target.name or not target.parent.is_dir():
         return
     beside = [one for one in target.parent.iterdir() if one.suffix == OLD and one.stem.startswith(f".{target.name}.")]

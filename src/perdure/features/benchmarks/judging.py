@@ -83,9 +83,8 @@ def is_exact(question: CaseQuestion, answer: str) -> bool:
 
 
 def f1_of(question: CaseQuestion, answer: str) -> float:
-    """Return the harmonic mean of the share of the right answer's words that are said, and of the said ones in it, as
-    LoCoMo's own evaluation computes it: of an answer that is a list the mean over its parts, each beside the part of
-    the answer that is nearest to it."""
+    """Return the F1 of an answer's words against the right answer's, as LoCoMo's own evaluation computes it; for a
+    list, the mean over its parts, each with the nearest part of the answer."""
     if question.kind == ABSTENTION:
         return float(says_not_said(answer))
     parts = _parts(question, answer)

@@ -16,7 +16,7 @@ from perdure.ui.render import Data, Section
 
 
 async def load(request: Request, library: AsyncPerdure) -> list[Data]:
-    """Return for each program its command and what that writes to which file, or what a person has to do by hand."""
+    """Return for each program the command that connects it and what that writes, or the steps to do by hand."""
     address = str(request.base_url).rstrip("/")
     environment: Mapping[str, str] = {}
     if is_of_this_machine(request.scope):  # whose programs find this server's memory only where it is

@@ -69,7 +69,7 @@ def _others(text: str, names: Sequence[str]) -> str:
 
 
 def _parts(text: str, names: Sequence[str]) -> tuple[str, str, str]:
-    """Return (what is before the table, the table with its sub-tables, what is behind it); all before: there is none.
+    """Return (text before the table, the table with its sub-tables, text after it); without the table all is before.
 
     Empty lines and comments before the next table belong to that one.
     """

@@ -26,7 +26,7 @@ rested longer than providers keep a prefix; another model; or the provider did n
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A new prefix of requests: its number, the code of why it is new, and what differs from the one before."""
+    """A rewritten prefix: its number, the code of the reason, and the differences from the one before."""
 
     prefix_seq: int
     reason: str
@@ -212,9 +212,8 @@ def request_cost(
     rewrites: Sequence[Rewrite],
     prices: Prices,
 ) -> RequestCost:
-    """Return what the model call of a step cost. `segments` are the parts of its request in order, with estimates of
-    their tokens; `before` is the request before it in the conversation, if there is one, and `rewrites` are the
-    prefixes that are new since then."""
+    """Return the cost of a step's model call. `segments`: the parts of its request in order, with estimated tokens;
+    `before`: the conversation's former request, if any; `rewrites`: the prefixes that are new since then."""
     usage, recipe = step.usage, step.recipe
     certified = (recipe.tokens or sum(segment.tokens for segment in segments)) - recipe.overcount
     measured = usage.input_tokens > 0

@@ -43,7 +43,7 @@ def safe_name(text: str, otherwise: str) -> str:
 
 
 def unused_name(name: str, used: set[str]) -> str:
-    """Return the name, with a number behind it if it is `used` in any case, and add it to those."""
+    """Return the name, with a number added if `used` has it in any case, and put it there."""
     number, found = 1, name
     while found.casefold() in used:
         number += 1

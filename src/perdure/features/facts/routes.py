@@ -261,7 +261,7 @@ async def update_entity(entity_id: EntityIdIn, body: wire.EntityChangesIn, libra
 
 @router.post("/v1/entities/{entity_id}/merge")
 async def merge_entity(entity_id: EntityIdIn, body: wire.EntityMergeIn, library: Library) -> wire.EntityShape:
-    """Say that an entity is the same as another one, which gets its facts and names, and is returned."""
+    """Merge an entity into another one, which gets its facts and names, and is returned."""
     return wire.EntityShape.make(await library.facts.merge_entities(entity_id, body.into))
 
 

@@ -30,7 +30,7 @@ pages = Pages()
 
 @pages.get("/agents/{agent_id}/files", "agent_files.html")
 async def files(request: Request, library: AsyncPerdure) -> Data:
-    """The agent's folders with their files, the folders that it could have, and with `q` what its files say of it."""
+    """The agent's folders with their files, other folders, and with `q` the passages of its files that match."""
     own, query = agent_of(request, library), request.query_params.get("q", "").strip()
     agent = await library.all_agents.resolve(own.id)
     folders = [folder.info for folder in await own.files.folders()]
@@ -134,7 +134,7 @@ async def _store_in_new(
 
 
 async def _new_folder(library: AsyncPerdure, name: str) -> AsyncFolder:
-    """A new folder of this name; with a number where others have it, such as one that was made at the same time."""
+    """Return a new folder of this name, with a number added if the name is taken."""
     number = 1
     while True:
         with contextlib.suppress(AlreadyExists):

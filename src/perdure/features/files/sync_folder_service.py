@@ -54,7 +54,7 @@ class Folders(Part):
         ]
 
     def delete(self, folder_id: FolderId) -> None:
-        """Take the folder from all agents and remove it with its files, those that are put into it meanwhile included.
+        """Detach the folder from all agents, and remove it with all files, also those added meanwhile.
 
         Raises: NotFound; StoreFull, StoreError: the text of its files can't be removed now; it is, once it can be, and
             the folder by another call.
@@ -125,7 +125,7 @@ class AgentFiles(Part):
     _inner: AsyncAgentFiles
 
     def attach(self, folder: str, *, open_files: bool = True) -> None:
-        """Give the agent a folder, by name or id; with its first one it gets the tools that read files.
+        """Attach a folder, by name or id; with its first folder an agent gets the tools that read files.
 
         Args:
             open_files: open its files, and those that are added later, while there is room for them.

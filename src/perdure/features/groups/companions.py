@@ -241,7 +241,7 @@ def delete_companions(tx: Tx, agent: Agent, at: datetime) -> Sequence[AgentId]:
 
 
 def follow_blocks(tx: Tx, agent_id: AgentId) -> None:
-    """Attach an agent's blocks to its companion, but for labels that it has, and detach those that the agent lost."""
+    """Attach an agent's blocks to its companion, except labels that it has, and detach those the agent lost."""
     group = find_companion(tx, agent_id)
     if group is None:
         return

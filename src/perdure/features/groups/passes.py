@@ -230,7 +230,7 @@ def pass_sources(tx: Tx, pass_: Pass) -> tuple[Source, ...]:
 
 
 def narrow_pass(tx: Tx, pass_: Pass, read: PassInput) -> Pass:
-    """Store that a pass is about the messages up to the last one that fits, which is in `read`; return the pass."""
+    """Limit a pass to the messages up to the last one that fits, which is in `read`; return the pass."""
     if not read.is_full or read.last is None:
         return pass_
     return tx.of(Passes).narrow(pass_, upto_seq=read.last.seq, last_message_id=read.last.id)

@@ -167,8 +167,8 @@ async def list_messages(
 
 @router.post("/v1/groups/{group_id}/messages/cancel")
 async def cancel_messages(group_id: GroupIdIn, library: Library) -> dict[str, str]:
-    """Cancel the turn of the group that goes on, with the runs of its speakers, and those that wait behind it. Answers
-    with the number of each turn -> `cancelled`, or its status if it has ended meanwhile. 409 if there is none."""
+    """Cancel the active turn of the group, with its speakers' runs, and the waiting ones. Answers with number of a turn
+    -> `cancelled`, or its status if it has ended. 409: there is none."""
     turns = await library.groups.by_id(group_id).cancel()
     if not turns:
         raise Conflict(f"there is nothing to cancel: group {group_id} has no turn that goes on or waits")

@@ -339,8 +339,8 @@ class AsyncGroupById(AsyncPart):
         )
 
     async def detach_block(self, block_id: BlockId) -> AsyncGroup:
-        """Take a block that the group shares from those of its agents that have it because of the group. Raises:
-        NotFound, also if the group does not share it."""
+        """Stop sharing a block in the group; agents that have it only through the group lose it. Raises: NotFound, also
+        if the group does not share it."""
         check_text("block_id", block_id)
 
         def without(group: GroupInfo) -> GroupChanges:

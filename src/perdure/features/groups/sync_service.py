@@ -166,8 +166,8 @@ class GroupById(Part):
         return Group(self._portal, self._portal.run(self._inner.attach_block(block_id)))
 
     def detach_block(self, block_id: BlockId) -> Group:
-        """Take a block that the group shares from those of its agents that have it because of the group. Raises:
-        NotFound, also if the group does not share it."""
+        """Stop sharing a block in the group; agents that have it only through the group lose it. Raises: NotFound, also
+        if the group does not share it."""
         return Group(self._portal, self._portal.run(self._inner.detach_block(block_id)))
 
     def delete(self) -> None:

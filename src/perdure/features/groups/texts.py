@@ -91,7 +91,7 @@ def build_input(
 
 
 def labels_of(plan: GroupPlan, entries: Sequence[GroupMessage] = ()) -> Mapping[AgentId, str]:
-    """Agent -> what it is called: its name, with its id where another one, or the user, has the same."""
+    """Return agent -> its label: its name, with its id if another agent, or the user, has the same name."""
     names = {entry.sender_id: entry.sender_name for entry in entries if entry.sender_id is not None}
     names |= {member.agent_id: member.name for member in plan.members}
     counts = Counter([USER.casefold(), *(name.casefold() for name in names.values())])
@@ -148,8 +148,8 @@ def _closing(plan: GroupPlan, speaker: Speaker, labels: Mapping[AgentId, str], *
 def _render_entry(
     entry: GroupMessage, messages: Mapping[MessageId, Message], labels: Mapping[AgentId, str], names: Collection[str]
 ) -> str:
-    """An entry behind its speaker's name, `[Anna] ...`; empty: its message was deleted. A line of it that begins with
-    one of `names` in brackets, as if that one spoke, gets a backslash. `labels`: what agents are called."""
+    """Return an entry after its speaker's name, `[Anna] ...`; empty: its message was deleted. A line that begins like
+    another speech, with one of `names` in brackets, gets a backslash. `labels`: how agents are called."""
 
     def quote(text: str) -> str:
         """Put a backslash before each line that looks like another speech."""

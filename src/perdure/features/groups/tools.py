@@ -200,8 +200,8 @@ def _list_targets(tx: Tx, me: AgentId, match_all: Sequence[str], match_some: Seq
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """One call of a tool that begins runs of agents: how often agents have passed a message on before it, one because
-    of the other (`hops`), and the run in which that began (`origin`)."""
+    """A tool call that begins runs of other agents, with the number of such calls before it in one chain (`hops`), and
+    the run in which that chain began (`origin`)."""
 
     ports: Ports
     runner: Runner

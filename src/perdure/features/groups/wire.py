@@ -168,8 +168,8 @@ def _as_said_by(speaker: core.Speaker, shape: dict[str, Any]) -> dict[str, Any]:
 
 
 def group_response(reply: GroupReply, display: Display) -> dict[str, Any]:
-    """The response to a message for a group, not streamed: the messages of all speakers, in order, and in place of one
-    who failed, or after what it said, why it did."""
+    """The response to a message for a group, not streamed: the messages of all speakers in order, with the reason where
+    one failed."""
     return {
         "messages": [shape for one in reply.replies for shape in _reply_shapes(one, display)],
         "stop_reason": _stop_shape(reply.turn),

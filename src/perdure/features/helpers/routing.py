@@ -143,7 +143,7 @@ def family_of(handle: str) -> ModelFamily | None:
 
 
 def _members(family: ModelFamily, known: Sequence[str], is_there: Callable[[str], bool]) -> Sequence[str]:
-    """Return the models of a family that are known, or else those of its list that can be used."""
+    """Return the known models of a family; if none is known, those of its list that can be used."""
     return [one for one in known if family.has(one)] or [one for one in family.models if is_there(one)]
 
 

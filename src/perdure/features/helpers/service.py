@@ -33,7 +33,7 @@ class HelperRoute:
 
 
 class AsyncHelpers(AsyncPart):
-    """The helpers of one agent: what definitions say, and what its tools and a policy make of it.
+    """The helpers of one agent, as their definitions, the agent's tools and the policy allow.
 
     The agent can call them as long as it has the tool `run_helper`.
     """

@@ -8,8 +8,8 @@ from perdure.server.wire.shapes import WireShape, computed
 
 
 class HelperShape(WireShape, of=Helper, fields="name layer memory problem"):
-    """A helper. `problem`: why it can't be called; empty: it can. `missing`: tools that its definition names and that
-    are not there. `notes`: what of its definition has no effect."""
+    """A helper. `problem`: why it can't be called, or empty. `missing`: unknown tools in its definition. `notes`: parts
+    of its definition without effect."""
 
     description: str = computed(lambda helper: helper.definition.description)
     plugin: str | None = computed(lambda helper: helper.definition.plugin or None)

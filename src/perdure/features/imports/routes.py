@@ -17,9 +17,9 @@ class ImportCountShape(WireShape, of=ItemCount, fields="new already"):
 
 
 class ImportShape(WireShape, of=ImportReport, fields="source"):
-    """What an import did, or would do. `agents`: name -> id of those that get something, empty where one is not made
-    yet; `withdrawn`: messages of a branch that the source has left since; `changed`: memories with another text,
-    and conversations with another title there since; `left_out`: why -> how many."""
+    """The result of an import, or of a dry run. `agents`: name -> id of those that get something (empty: not created
+    yet); `withdrawn`: messages that the source no longer has; `changed`: memories with a new text, and conversations
+    with a new title; `left_out`: reason -> count."""
 
     agents: dict[str, str]
     conversations: ImportCountShape

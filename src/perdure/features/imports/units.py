@@ -42,10 +42,9 @@ PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a conversation of a source stands here: `done`, all of it is; `deleted`, a person has deleted it. So many of
-    its messages are `new`, and so many that an earlier import brought are `withdrawn`. `messages`: those of the source,
-    with the ids under which they go into it. `renamed`: it has another title at the source, and still the imported one
-    here."""
+    """The state of a source's conversation here: `done` (complete) or `deleted` by a person; how many messages are
+    `new`, or `withdrawn` (imported, but gone from the source). `messages`: the source's, with their ids here.
+    `renamed`: it has a new title at the source, and still the imported one here."""
 
     state: Literal["new", "open", "done", "deleted"]
     new: int = 0

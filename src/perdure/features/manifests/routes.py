@@ -18,8 +18,8 @@ FILES_MAX, FILE_CHARS, PATH_CHARS = 100, 1_000_000, 300
 
 
 class ManifestIn(WireRequest):
-    """Files of agents and the Python files that they name, by their paths. `prune`: also take out of use what the files
-    had once, and have no more; `digest`: that of the plan that was looked at, so that nothing else is applied."""
+    """Manifest files, and Python files that they name, by path. `prune`: remove what an earlier version of the files
+    had; `digest`: of the plan that was reviewed, so that no other one is applied."""
 
     files: Annotated[
         dict[Annotated[str, Field(min_length=1, max_length=PATH_CHARS)], Annotated[str, Field(max_length=FILE_CHARS)]],

@@ -29,8 +29,8 @@ class Manifests(Part):
         return self._portal.run(self._inner.plan(files, prune=prune))
 
     def apply(self, files: Files | FileSet, *, prune: bool = False, plan: Plan | str | None = None) -> Plan:
-        """Make agents and what they use as files describe them, and return what changed: all in one transaction, or
-        nothing. Then new MCP servers are read whose tools agents are to have.
+        """Bring agents and what they use into the state that files describe, in one transaction, and return the
+        changes. Then list new MCP servers' tools, if agents are to have some.
 
         Args:
             files: a file, a folder of them, or texts by their paths.

@@ -115,6 +115,7 @@ class ArchiveKind(Kind):
     """Archives."""
 
     def find(self, work: ApplyWork, thing: Thing) -> str | None:
+        """Return the id of the file's archive, by its id or name."""
         return super().find(work, thing) or find_archive(work, thing.name)
 
     def describe(self, work: ApplyWork, id_: str) -> dict[str, Any]:

@@ -126,7 +126,7 @@ async def show_server(view: Output, perdure: AsyncPerdure, server: Server) -> No
 
 
 def _tool_line(tool: McpTool) -> str:
-    """A tool, its status, and what it is for or what is wrong with it."""
+    """Return a line about a tool: its name, status, and purpose or problem."""
     definition = tool.pinned or tool.seen
     about = "" if definition is None else definition.description.strip().partition("\n")[0][:100]
     return visible(f"{tool.local_name}  {tool.status}  {tool.problem or about}")

@@ -143,7 +143,8 @@ class MemoryReader:
         )
 
     def _shares(self, sections: Sequence[tuple[int, str]], room: int) -> Sequence[int]:
-        """How many tokens each section (weight, text) gets: as many as it needs, or its share of what others leave."""
+        """Return how many tokens each section (weight, text) gets: what it needs, or its share of what the others
+        leave."""
         needs = [self.counter.count(text) + SPACE_TOKENS for _, text in sections]
         weights = [weight for weight, _ in sections]
         given, total = [0] * len(sections), sum(weights)

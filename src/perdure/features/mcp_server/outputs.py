@@ -282,7 +282,7 @@ def ask_output(text: str, arguments: dict[str, Any], budget: Budget) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShellRun:
-    """A shell line with what it printed, and a sentence that says how it ended."""
+    """A shell command with its output, and a sentence about how it ended."""
 
     line: str
     output: str

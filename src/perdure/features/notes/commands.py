@@ -213,7 +213,7 @@ async def _of_each(
 
 
 async def _find_note(perdure: AsyncPerdure, text: str, where: NotePlace) -> tuple[AsyncNotes, Note]:
-    """The note that a text means, with the notes that it is one of. Raises: NotFound, InvalidInput."""
+    """Return the note that a text names, with the notes of its agent. Raises: NotFound, InvalidInput."""
     readers = await _open_memory(perdure, where).readers()
     _, owner, note = await find_note(readers, text, hint="`perdure note list` shows those that there are")
     return owner.notes, note

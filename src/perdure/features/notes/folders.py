@@ -67,7 +67,7 @@ def digest(path: str | Path) -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that only its owner enters, with those above it. Raises: OSError."""
+    """Create a folder that only its owner can enter, and its parents. Raises: OSError."""
     if not folder.is_dir():
         if not folder.parent.is_dir():
             make_folder(folder.parent)

@@ -42,7 +42,7 @@ GLOBAL_BLOCKS = (
 async def find_note(
     readers: Sequence[tuple[MemoryLevel, AsyncAgent]], text: str, *, hint: str
 ) -> tuple[MemoryLevel, AsyncAgent, Note]:
-    """The note that a text means, as `AsyncNotes.find` takes it, with the first of these agents that has it. Raises:
+    """Return the note that a text names, as for `AsyncNotes.find`, with the first of these agents that has it. Raises:
     NotFound, with this hint; InvalidInput: it may be one of several."""
     for level, agent in readers:
         with suppress(NotFound):

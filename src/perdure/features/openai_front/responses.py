@@ -53,8 +53,8 @@ class ItemList(TypedDict):
 
 
 class ResponseWriter(AnswerWriter):
-    """Writes an answer as OpenAI's responses API has it. `id_`: of the run that makes it, or of the message that it
-    answers, by which it is found again; `echo`: what it shows of its request."""
+    """Writes an answer in the form of OpenAI's responses API. `id_`: of its run, or of the message that it answers, for
+    finding it again; `echo`: the part of the request that it repeats."""
 
     named = True
 

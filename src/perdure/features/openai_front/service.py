@@ -99,9 +99,9 @@ class Chats(AsyncPart):
 async def with_lost_results(
     agent: AsyncAgentById, answers: Sequence[Answer], conversation: ConversationId | None = None
 ) -> tuple[Answer, ...] | None:
-    """The answers, and one that says that no result came for each call of the caller that waits without one: else an
-    agent would refuse each message of a program that has forgotten its calls. None: there are none. In a
-    `conversation` of a chat program, results of calls that do not wait are left out: another model made them."""
+    """Return the answers, with "no result came" for each of the caller's waiting calls that has none: else a program
+    that has forgotten its calls could send no message. None: there are none. In a chat program's `conversation`,
+    results of calls that don't wait are dropped: another model made them."""
     given = {answer.call_id for answer in answers}
     waiting = await agent.pending(conversation=conversation)
     lost = [call.call_id for call in waiting if call.awaits_client and call.call_id not in given]

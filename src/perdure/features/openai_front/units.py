@@ -67,7 +67,7 @@ class ChatUnits:
     inputs: UnitInputs
 
     def find_place(self, tx: Tx, said_in: str, *, answer: str = "", most_chars: int | None = None) -> ChatPlace:
-        """Return where a request goes on; note that it does, and add what that conversation lacks of what was said.
+        """Return in which conversation a request goes on; store that, and what the conversation lacks of the chat.
 
         Args:
             said_in: the id of the run that is to answer it; empty: none is, and the request's messages are added, too.
@@ -127,9 +127,8 @@ class ChatUnits:
         return place.conversation, place.is_full
 
     def find_answered(self, tx: Tx) -> tuple[Conversation, Run | None]:
-        """Return (the conversation whose calls a request without new messages answers: of those that it may go on, the
-        one that waits for these results, or else has the calls; the run that has answered them already, behind one that
-        failed). Raises: NotFound, InvalidInput."""
+        """Return (the conversation whose calls a request without new messages answers, preferring one where they still
+        wait; the run that has answered them already, after a failed one). Raises: NotFound, InvalidInput."""
         ids, found = {*self.chat.results}, list[tuple[Conversation, Sequence[Message]]]()
         if self.chat.anchor.behind is not None:
             run = self._run(tx, self.chat.anchor.behind)

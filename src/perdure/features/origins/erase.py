@@ -89,7 +89,7 @@ async def erase(
 
 
 class ErasureWorker(Worker):
-    """Finishes the erasures that no living process carries out, and leaves its own to others as it is closed."""
+    """Finishes erasures whose process is gone; at its own end it releases those that it has."""
 
     def __init__(self, app: App) -> None:
         super().__init__("erasing texts", partial(finish_erasures, app.ports), RECOVERY_S)

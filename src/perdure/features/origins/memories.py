@@ -113,7 +113,7 @@ class MemoryOrigins:
     def _write(
         self, author: Author, version: BlockVersion | Passage, text: str | None, *, call_id: str | None
     ) -> Write:
-        """Build a write from who wrote what, with the call and the messages before it, as far as the log has them."""
+        """Build a write from its author, with the call and the messages before it, as far as the log has them."""
         call_message: Message | None = None
         if author.message_id is not None:
             with suppress(NotFound):

@@ -89,8 +89,8 @@ class Defined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionProblem:
-    """Why a file defines nothing; others still work. `line` is counted from 1; 0: no line is to blame. `names`: those
-    that it would define, by its path and by what can be read of it; none: it may be any."""
+    """Why a file defines nothing; other files still work. `line`: from 1; 0: no certain line. `names`: the names that
+    it may have meant to define; empty: any."""
 
     path: Path
     line: int

@@ -65,7 +65,7 @@ class ActivePlugin:
         return self.record.name
 
     def roots(self, kind: DefinitionKind) -> Sequence[Path]:
-        """The folders and files with its definitions of a kind, without those that lie in another one."""
+        """Return the folders and files with its definitions of a kind, without those inside another one."""
         roots = [self.folder / root for root in self.record.roots.get(kind, (kind,))]
         return [one for one in roots if not any(one != other and one.is_relative_to(other) for other in roots)]
 

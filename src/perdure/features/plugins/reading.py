@@ -80,7 +80,7 @@ def read_source(source: DefinitionSource) -> Iterator[Definition | DefinitionPro
 
 
 def _find_files(source: DefinitionSource) -> Iterator[tuple[str, os.stat_result | str]]:
-    """(path below the root, its state or what is wrong with it) of each file that may be a definition, sorted."""
+    """Return (path below the root, its state or its problem) of each possible definition file, sorted."""
     try:
         state = source.root.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -169,7 +169,7 @@ class AsyncPlugins(AsyncPart):
         return await self.get(name)
 
     async def remove(self, name: str) -> None:
-        """Remove a plug-in with all that it brought; of one that is not installed, what it left in this store. Raises:
+        """Remove a plug-in with all that it brought; if it is not installed, what it left in this store. Raises:
         NotFound: there is nothing of it; InvalidInput: another one needs it."""
         settings, app = self._app.settings, self._app
         record, folder = load_records(settings).get(name), plugins_folder(settings)

@@ -59,6 +59,6 @@ class Plugins(Part):
         return self._portal.run(self._inner.disable(name))
 
     def remove(self, name: str) -> None:
-        """Remove a plug-in with all that it brought; of one that is not installed, what it left in this store. Raises:
+        """Remove a plug-in with all that it brought; if it is not installed, what it left in this store. Raises:
         NotFound: there is nothing of it; InvalidInput: another one needs it."""
         self._portal.run(self._inner.remove(name))

@@ -50,8 +50,8 @@ class Proposals(Table):
         return self._read(str(where), limit, **where.params)
 
     def find_equal(self, proposal: Proposal, state: ProposalState) -> Proposal | None:
-        """Return the newest proposal in this state that makes the same change of the same thing; of a block, which
-        several agents may share, a refused one is found whichever of them made it."""
+        """Return the newest proposal in this state with the same change of the same thing; for a block, which agents
+        may share, also a refused one of another agent."""
         where = Conditions("p.kind = :kind", "p.target_id = :target_id", "p.state = :state")
         if (proposal.kind, state) != ("block", "refused"):
             where.equal("p.agent_id", proposal.agent_id)

@@ -180,8 +180,8 @@ class Schedules(Table):
     def put_next(
         self, schedule: Schedule, status: ScheduleStatus, next_at: datetime | None, *, at: datetime
     ) -> Schedule:
-        """Store whether a schedule fires, and when it does next; return it. If it was changed since it was read, it
-        stays as it is. Raises: TooMany: it fires again, and the agent has enough others."""
+        """Store whether and when a schedule fires next; return it. One that was changed since it was read is left
+        alone. Raises: TooMany: it fires again, and the agent has enough others."""
         if status == "active":
             self._check_room(schedule)
         changed = replace(schedule, status=status, next_at=next_at, updated_at=at)

@@ -79,7 +79,7 @@ def in_place(tx: Tx, agent: Agent, new: NewEntry, before: Skill | None) -> NewEn
 
 
 def write_constitution(tx: Tx, agent_id: AgentId, *, author: Author, ids: Ids, at: datetime) -> None:
-    """Give an agent its block of L0, which it can't change, if it has none."""
+    """Give an agent the read-only block of rules for skills (L0), if it has none."""
     if tx.blocks.find(agent_id, CONSTITUTION) is None:
         new = NewBlock(
             label=CONSTITUTION,

@@ -56,9 +56,9 @@ def make_command(definition: Definition, tools: Collection[str], policy: Policy)
 
 
 def expand(command: SlashCommand, arguments: str, words: Sequence[str] | None = None, *, limit_chars: int) -> str:
-    """Return the text that a command stands for: `$ARGUMENTS` is all of its arguments as they were written, `$1` the
-    first of them, as is `$ARGUMENTS[0]`. A text with `$0` counts all of its numbers from 0. Where it has no place for
-    them, they stand at its end. What the arguments hold is not looked at again.
+    """Return a command's text with its arguments filled in: `$ARGUMENTS` is all of them as written, `$1` or
+    `$ARGUMENTS[0]` the first; a text with `$0` counts from 0. Without such a place they are added at the end. Arguments
+    are not expanded again.
 
     Args:
         words: the arguments one by one; None: as a shell would part them, quotes keep words together.

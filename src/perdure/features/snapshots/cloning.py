@@ -100,7 +100,7 @@ async def clone_agent(
 
 
 async def _remove_given_up(source: AgentId, ports: Ports) -> None:
-    """Remove the clones of an agent that a process which died has left."""
+    """Remove unfinished clones of an agent, left by a process that died."""
     before = ports.clock.now() - GIVEN_UP_AFTER
     where = AgentFilter(tags=(UNFINISHED,), hidden=True)
     found = await ports.store.read(lambda tx: tx.agents.page(where=where, limit=1_000))
@@ -207,8 +207,8 @@ async def _copy_blocks(original: _Original, ports: Ports) -> None:
 
 
 def _copied_blocks(tx: Tx, moment: Moment) -> Sequence[tuple[BlockAt, int | None]]:
-    """Return the blocks of a moment, and as they are now those that only other conversations show, each with the number
-    of the conversation that alone has it."""
+    """Return the blocks of a moment, and the present blocks that only other conversations show, each with the number of
+    the conversation that it belongs to."""
     source, line, labels = moment.agent_id, moment.conversation_seq, [at.label for at in moment.blocks]
     alone = {at.label for at in moment.blocks if at.isolated}
     own = [at for at in moment.blocks if not at.isolated]

@@ -78,8 +78,8 @@ class NewIds:
     blocks: Mapping[str, str]
 
     def of(self, id_: str, run_id: str | None = None) -> str:
-        """The id of the copy of a conversation, run, message or step. One whose id leads to its run (None: to that of
-        its id) has one that leads to the copied run."""
+        """Return the id of the copy of a conversation, run, message or step; an id that contains its run's id (default:
+        as read from it) gets the copied run's."""
         kind = _KINDS[id_.partition("-")[0]]
         if kind == "run":
             return derived_run_id(self.target, id_)
@@ -242,7 +242,7 @@ class AgentRows(Table):
             self._run("UPDATE blocks SET version = :version WHERE id = :id", id=block_id, version=version)
 
     def finish(self, agent_id: AgentId, moment: Moment) -> None:
-        """Set the counters of an agent that has the log of another one up to a moment, and end what is not in it."""
+        """Set the counters of an agent that got another one's log up to a moment, and end what is unfinished in it."""
         own, upto = own_agent(self._db, self._org_id, agent_id), moment.upto_seq
         self._run(
             "UPDATE agents SET message_seq = :upto + 1, words_seq = :upto + 1,"

@@ -186,7 +186,7 @@ def _readable() -> Iterator[None]:
 def restore_document(
     tx: Tx, agent_id: AgentId, document: SnapshotDocument, inputs: UnitInputs, *, author: Author, shared: bool
 ) -> Restored:
-    """Bring an agent back to a snapshot of it that was one object, as `restore` does with one that is kept.
+    """Restore an agent from a snapshot document, as `restore` does from a stored snapshot.
 
     Raises: InvalidInput: it is of another agent, or no agent can be so; SnapshotDiffers: the agent's log is another
         one, so nothing is changed; ConversationBusy, NotFound.

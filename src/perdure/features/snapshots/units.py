@@ -286,7 +286,7 @@ def _put_view(work: _Work, conversation: Conversation, rows: Sequence[Message], 
 
 
 def _version_now(work: _Work, key: str, version: int) -> int:
-    """Return which version of a block the log has shown, where a new one has the value of that of the moment."""
+    """Return the version of a block to note as shown, if a new version restores the moment's value."""
     at = next((one for one in work.moment.blocks if one.id == key), None)
     return work.versions.get(key, version) if at is not None and at.version == version else version
 

@@ -71,9 +71,9 @@ class AsyncApproval(AsyncRequests):
 
     @reads
     def pending(self, tx: Tx, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
-        """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
-        there are any, the conversation takes answers only. Else those of the helpers that work for it, whose answers
-        are given here too. Raises: InvalidInput, NotFound."""
+        """The waiting calls of a conversation (default: the agent's first), in the order of the model's answer; it
+        takes only answers while there are any. Without any, the waiting calls of helpers that work for it, to be
+        answered here too. Raises: InvalidInput, NotFound."""
         found = find_conversation(tx, self.id, conversation)
         if found.pending_run_seq is not None or tx.runs.find_active(*found.key) is None:
             return pending_calls(tx, found)

@@ -136,8 +136,8 @@ class AsyncConversations(AsyncAgentPart):
     def named_conversations(
         self, tx: Tx, *, archived: bool = False, limit: int = 50
     ) -> Sequence[tuple[Conversation, str]]:
-        """The agent's conversations in which something was said last, newest first, its first one among them, or the
-        archived ones; each with the text of its first message if it has no summary, else an empty text."""
+        """The agent's conversations by their last message, newest first, including its first one, or the archived ones;
+        each with the text of its first message, empty if it has a summary."""
         check_limit(limit)
         where = ConversationFilter(agent_id=self._id, archived=archived)
         found = [*tx.conversations.page(where, order="last_message", limit=limit)]

@@ -21,8 +21,8 @@ LISTED_SLASHES: Point[[App, AgentId], Awaitable[Mapping[str, str]]] = Point("lis
 async def find_slash(
     app: App, agent_id: AgentId, text: str, conversation: ConversationId | None = None
 ) -> tuple[str, RunOptions] | None:
-    """Return what is sent for a text that a person typed in a conversation, by default the agent's first one, and the
-    options of its run; None: it is no command."""
+    """Return what a slash command in a person's text sends, and the options of its run, for a conversation (default:
+    the agent's first); None: it is no command."""
     if text.startswith("/") and not text.startswith("//"):
         for found in SLASH_TEXT(app, agent_id, text, conversation):
             if (read := await found) is not None:

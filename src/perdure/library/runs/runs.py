@@ -134,8 +134,8 @@ class AsyncRuns(AsyncReplays):
     async def messages_of_run(
         self, run_id: RunId, page: Page, show: Callable[[Run, Message], Sequence[T]], *, id_of: Callable[[T], str]
     ) -> Sequence[T]:
-        """A page of what `show` makes of the run's messages, those of the caller and those of a conversation that was
-        reset included; what it makes of one message is not split. Raises: NotFound."""
+        """A page of `show(message)` for a run's messages, the caller's and reset ones included; the results for one
+        message are not split. Raises: NotFound."""
 
         def read(tx: Tx) -> Sequence[T]:
             """Return the page of what is shown of the run's messages."""

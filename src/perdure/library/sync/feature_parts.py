@@ -309,7 +309,7 @@ class AgentFeatures:
 
     @property
     def helpers(self) -> Helpers:
-        """The helpers of one agent: what definitions say, and what its tools and a policy make of it."""
+        """The helpers of one agent, as their definitions, the agent's tools and the policy allow."""
         from perdure.features.helpers.sync_service import Helpers
 
         return Helpers(self._portal, self._inner.helpers)

@@ -61,7 +61,7 @@ class AsyncSecrets(AsyncPart):
 
 
 class SandboxVariables(AsyncPart):
-    """The configuration of the sandbox, of which there is one, with its variables."""
+    """The organisation's one sandbox configuration, with its variables."""
 
     @writes
     def put(self, tx: Tx, settings: Mapping[str, Any] | None, config_id: SandboxId | None = None) -> SandboxConfig:

@@ -27,8 +27,8 @@ EXAMPLE = "openai/text-embedding-3-small"
 
 @dataclass(frozen=True, slots=True)
 class EmbedderChoice:
-    """The embedder; None is lexical-only: search by words and their stems. `reason`: where it comes from, or why there
-    is none and what to do, as a part of a sentence."""
+    """The embedder (None: search by words only). `reason`: where it comes from, or why there is none and what helps, as
+    a part of a sentence."""
 
     embedder: Embedder | None
     reason: str

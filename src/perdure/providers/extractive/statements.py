@@ -159,8 +159,8 @@ def _asides(sentence: Sentence) -> Sequence[tuple[Sentence, re.Match[str] | None
 def _corrected(
     sentence: Sentence, match: re.Match[str], earlier: Sequence[Sequence[Statement]], now: datetime
 ) -> Statement | None:
-    """Return the statement that a correction makes of the one that it fits; None: it fits none, or one of several.
-    `match` has the new value, and perhaps the old one or a preposition; `earlier`: the statements of each sentence."""
+    """Return an earlier statement as a correction changes it; None: it fits none, or several. `match`: the new value,
+    and maybe the old one or a preposition; `earlier`: the statements of each sentence."""
     said = {name.partition("_")[0]: name for name, value in match.groupdict().items() if value}
     value, old = sentence.cut(*match.span(said["v"])).text, _tidy(match[said["old"]]) if "old" in said else ""
     relations = _PREPOSITIONS.get(match[said["at"]].lower()) if "at" in said else None

@@ -110,7 +110,7 @@ class AnswerReader:
         return [delta for data in self._sse.feed(chunk) for delta in self._event(data)]
 
     def end_loop(self, *, is_read: bool) -> None:
-        """End an answer that repeats itself, before it does; a person who reads it learns that it is cut."""
+        """End an answer before the text that it repeats, with a note that it is cut."""
         for pieces in (self._text, self._reasoning):
             if (start := loop_start(whole := "".join(pieces))) is not None:
                 pieces[:] = [whole[:start]]

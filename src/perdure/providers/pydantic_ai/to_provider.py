@@ -175,7 +175,7 @@ class _Writer:
 
 
 def _legal_id(call_id: str) -> str:
-    """The id if providers accept it, else a legal one that depends on it alone."""
+    """Return the id if providers accept it, else a legal one derived from it."""
     if _CALL_ID.fullmatch(call_id):
         return call_id
     digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]

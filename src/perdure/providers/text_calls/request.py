@@ -129,7 +129,7 @@ def python_calls(text: str, tools: Tools, *, any_name: bool = False) -> tuple[To
 
 
 def _parse(text: str) -> ast.expr | None:
-    """The expression that a text is in Python; None: it is none."""
+    """Return the syntax tree of a text that is a Python expression; None: it is none."""
     if len(text) > _PARSED_CHARS:
         return None
     try:

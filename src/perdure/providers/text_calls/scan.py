@@ -103,8 +103,8 @@ class _Unclear(Exception):
 
 @dataclass(slots=True)
 class _Span:
-    """Reads the calls and envelopes at the beginning of a text, with all that stands around and between them. Each of
-    its readers moves `at` behind what it has read, and returns whether it has read something.
+    """Reads the calls and engine envelopes at the beginning of a text, with everything around them. Each reading method
+    moves `at` past what it read, and returns whether it read anything.
 
     Args:
         any_name: whether a call of an unknown tool counts.

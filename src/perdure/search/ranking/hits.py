@@ -81,7 +81,7 @@ class PassageHit:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """Other words for a message, by which it is found too: those of a memory that comes from it, with its id."""
+    """Other words by which a message is found: those of a memory made from it, with the memory's id."""
 
     id: str
     text: str
@@ -154,7 +154,7 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallScope:
-    """The memory that a recall searches, and the text that it makes of it.
+    """The memory that a recall searches, and the form of the text that it returns.
 
     Args:
         budget_tokens: the most tokens of the text.

@@ -82,7 +82,7 @@ def without_names(text: str, names: Sequence[str]) -> str:
 
 
 def _find_names(text: str, names: tuple[str, ...]) -> tuple[tuple[int, int, int | None], ...]:
-    """Find all names in the text: (where a name begins, where it and its 's end, its index)."""
+    """Find all names in the text: (start of a name, its end including 's, its index)."""
     pattern, numbers = _name_pattern(names)
     if pattern is None:
         return ()

@@ -121,7 +121,7 @@ class Gate:
         Raises: ScopeTooSmall."""
 
     async def note(self, scope: Scope, action: str, object_id: str) -> None:
-        """Record what a request has done, where its path does not say that; `note_success` does it by the path."""
+        """Write what a request did to the audit log, if its path does not say that; see `note_success`."""
 
     async def start(self) -> None:
         """Begin the gate's background work, in the running event loop."""

@@ -116,7 +116,7 @@ _ID = re.compile(r"[a-z_]+-[0-9a-f]{8}-.*")
 
 
 def unknown_path_detail(path: str, routes: Sequence[BaseRoute]) -> str:
-    """The text of the 404 for a path that no route has, with the nearest one that there is."""
+    """Return the text of the 404 for an unknown path, with the nearest known path."""
     shown = path if len(path) <= SHOWN_CHARS else f"{path[:SHOWN_CHARS]}..."
     detail = f"Unknown path: this server has no {shown!r}"
     near = _nearest(path, routes) if len(path) <= SHOWN_CHARS else None

@@ -152,7 +152,7 @@ _Text = Annotated[str, Field(max_length=SUMMARY_CHARS)]
 
 
 class _ConversationFields(WireRequest):
-    """The fields of a conversation: texts about it, and what it has in place of its agent's."""
+    """The fields of a conversation: its texts, and settings that replace its agent's."""
 
     summary: _Text | None = None
     description: _Text | None = None

@@ -120,7 +120,7 @@ class AnswerIn(WireRequest):
 
 
 def pending_shape(pending: Pending | None) -> dict[str, Any] | None:
-    """The request for approval that an agent waits for, with those of its calls that have no answer yet."""
+    """The request for approval that an agent waits for, with its unanswered calls."""
     if pending is None:
         return None
     waiting = {waiting.call.call_id for waiting in pending.waiting}
@@ -145,7 +145,7 @@ _IMPORT: Mapping[str, Any] = {
 
 
 class ClientSkill(WireRequest):
-    """A skill of the client's environment. The model is told that it is there, and reads it by itself."""
+    """A skill in the client's environment: the model is told of it, and reads it there."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     description: Annotated[str, Field(max_length=5_000)]

@@ -99,7 +99,7 @@ class WireShape(dict[str, Any]):
     @classmethod
     @functools.cache
     def _plan(cls) -> Mapping[str, tuple[Any, Callable[[Any], Any] | None]]:
-        """Name of each field, in order -> (its value if that is always the same, else the function that reads it)."""
+        """Name of each field, in order -> (its constant value, or the function that reads it)."""
         hints = cls._hints()
         values = {name: one for name, one in cls._unlisted.items() if not isinstance(one, _Computed)}
         for name, path in cls._paths.items():

@@ -65,7 +65,7 @@ class Database(Protocol):
         """Whether all that this transaction reads of the vectors of scope `number` is committed and of one moment."""
 
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
-        """The condition that a column equals one of many numbers, and its parameter, which has this name."""
+        """Return the condition that a column equals one of many numbers, and the parameter `name` for it."""
 
     def signal(self, topic: str) -> None:
         """Send a topic to other processes after the commit, if the database can: its kind, a space, and what it is

@@ -42,7 +42,7 @@ def unindex_words(db: Database, table: str, number: int, rows: Sequence[Words]) 
 
 
 def _rebuilt_rows(db: Database, table: str, number: int, rows: Sequence[Words]) -> Sequence[Words]:
-    """The rows of scope `number`, of these, that belong to the finished part of a new index, if one is being built."""
+    """Return those of scope `number`'s rows that a new index, if one is being built, contains already."""
     if db.removes_by_number:
         return ()
     found = db.rows(

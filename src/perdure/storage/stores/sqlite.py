@@ -241,7 +241,7 @@ def _lower(value: object) -> str | None:
 
 
 def scrub(connection: sqlite3.Connection, path: Path) -> None:
-    """Rewrite the file without its free space, and empty its log, so that nothing that was removed is in either.
+    """Rewrite the file without free space, and empty its log, so that nothing removed can be found in either.
 
     Raises: StoreBusy: another process reads or writes at all times; StoreFull: no room for a second file; StoreError.
     """

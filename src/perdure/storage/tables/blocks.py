@@ -240,7 +240,7 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
                 self.delete(replaced)
 
     def list_agents(self, block_ids: Sequence[str]) -> Mapping[str, Sequence[AgentId]]:
-        """Block -> the agents that have it, also those of which only a conversation has it, in order of their ids."""
+        """Return block -> the agents that have it, maybe in one conversation only, ordered by id."""
         own = "EXISTS (SELECT 1 FROM blocks b WHERE b.id = x.block_id AND b.org_id = :org_id)"
         having = f"SELECT block_id, agent_id FROM {{}} x WHERE {{{{keys}}}} AND {own} AND {_OWN_X}"
         sql = f"{having.format('agent_blocks')} UNION {having.format('conversation_blocks')} ORDER BY 2"
@@ -328,7 +328,7 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         return shown_blocks(self._db, self._org_id, columns, [agent_id], conversation_seq, label)[agent_id]
 
     def _check_labels(self, block: Block) -> None:
-        """Check that no agent with this block has another one of its label, which is new. Raises: AlreadyExists."""
+        """Check that no agent with this block has another block of its new label. Raises: AlreadyExists."""
         if self._db.for_update:  # as in `attach`
             self._rows(
                 "SELECT a.id FROM agent_blocks x JOIN agents a ON a.id = x.agent_id WHERE x.block_id = :id"

@@ -105,7 +105,7 @@ def with_revisions(db: Database, messages: Sequence[Message]) -> Sequence[Messag
 
 
 def _revised(message: Message, parts: str, name: str | None) -> Message:
-    """The message with the parts of a revision, and its name if it has one, both as the columns store them."""
+    """Return the message with a revision's parts, and its name if it has one, as the columns store them."""
     return replace(message, parts=parts_of(parts), name=message.name if name is None else row_format.restore(name))
 
 

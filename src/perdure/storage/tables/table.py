@@ -329,7 +329,7 @@ def _digest(id_: str) -> str:
 
 
 def deleted_org(org_id: OrgId) -> str:
-    """The id of the organisation that holds what another one has deleted until all its rows are removed."""
+    """Return the id under which an organisation's deleted things are kept until all their rows are removed."""
     return f"{org_id}{_DELETED}"
 
 

@@ -126,8 +126,8 @@ class Upkeep(Table):
     def check_entities(
         self, *, after: tuple[str, int] = ("", -1), limit: int = 1_000, repair: bool = False
     ) -> CheckResult[tuple[str, int]]:
-        """Compare the next `limit` entities of graphs, behind (graph, entity), with the facts that name them and with
-        the names that lead to them; `repair` derives both again."""
+        """Compare the next `limit` entities of graphs, after (graph, entity), with their facts and the index of names;
+        `repair` rebuilds both."""
         for result in COMPARE(self._db, self._org_id, after, limit, repair):
             return result
         return CheckResult((), None, 0)

@@ -116,7 +116,7 @@ def tree_bytes(folder: Path) -> int:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder and what is in it, file by file, never past the device that it lies on. Raises: OSError."""
+    """Remove a folder with its contents, file by file, without leaving its device. Raises: OSError."""
     device = folder.lstat().st_dev
     folders = [folder]
     for inner in folders:

@@ -65,8 +65,8 @@ async def erase(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/conversations/blocks/{label:path}", shows=chat)
 async def write_block(request: Request, library: AsyncPerdure) -> Notice:
-    """Write a block's value, as on the page of the agent's memory; where the conversation has a block of its own in the
-    place of the agent's, write that one."""
+    """Write a block's value as on the memory page; if the conversation has its own block in place of the agent's, write
+    that."""
     if (own := await _own_block(request, library)) is not None:
         form = await form_of(request)
         version, changes = form.get("version", ""), {"value": form.get("value", "")}

@@ -78,7 +78,7 @@ def agent_frame(agent: Agent, title: str, tab: str) -> Data:
 
 
 def run_shape(run: Run, usage: Usage | None = None) -> Data:
-    """What lists of runs show. `usage`: the tokens so far of a run that goes on, which its row has only at its end."""
+    """Return a run for lists. `usage`: the tokens so far of an unfinished run, as its row has them only at its end."""
     own = ("id", "conversation_id", "status", "stop_reason", "created_at")
     return {
         **attributes(run, *own, agent_id="key.agent_id", steps="step_count"),

@@ -41,7 +41,7 @@ async def pictures_of(
 
 
 async def picture(request: Request) -> Response:
-    """A picture that a message of the agent holds, or one that waits in the conversation that the query names."""
+    """A picture in a message of the agent, or in a waiting message of the query's conversation."""
     library, place = library_of(request), request.path_params["place"]
     try:
         agent, message_id = agent_of(request, library), MessageId(request.path_params["message_id"])

@@ -69,7 +69,7 @@ async def _blocks(library: AsyncPerdure, blocks: Sequence[Block]) -> list[Data]:
 
 
 async def _passages(library: AsyncPerdure, hits: Sequence[PassageHit]) -> list[Data]:
-    """What the page shows of passages: each with its beginning, the name of its archive and an agent that has that."""
+    """Return passages for the page, each with its beginning, its archive's name and an agent that has the archive."""
     owners: dict[ArchiveId, tuple[str, AgentId | None]] = {}
     for archive_id in dict.fromkeys(hit.passage.archive_id for hit in hits):
         archive = (await library.archives.get(archive_id)).info

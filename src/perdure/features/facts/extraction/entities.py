@@ -204,7 +204,7 @@ def _clean(value: Any) -> Any:
 
 
 def _with_speakers(batch: ReadBatch, entities: Sequence[NewEntity]) -> list[NewEntity]:
-    """Return the entities with the trusted users who speak before the others, also users that are not among them."""
+    """Return the entities with the speaking, trusted users first, whether or not the model named them."""
     speakers: list[NewEntity] = []
     others = list(entities)
     for speaker in dict.fromkeys(turn.speaker for turn in batch.turns if turn.is_user and turn.trust in TRUSTED):

@@ -93,8 +93,8 @@ def _within_policy(loaded: LoadedBatch, plan: FactPlan) -> FactPlan:
 def _writes_of(
     loaded: LoadedBatch, plan: FactPlan, graph: Graph, episodes: Sequence[Episode], *, at: datetime
 ) -> Sequence[MemoryWrite]:
-    """Return records of where the facts of a plan come from, one for each episode that supports some of them and has
-    sources. `episodes` are those of the batch's turns."""
+    """Return a record of the origin of a plan's facts for each episode that supports some and has sources. `episodes`:
+    those of the batch's turns."""
     if loaded.policy == "allow":
         return ()
     numbers = sorted({number for planned in plan.facts for number in planned.turns if number in loaded.sources})

@@ -79,7 +79,7 @@ class Entities(Table):
         return [by_seq[seq] for seq in dict.fromkeys(seqs) if seq in by_seq]
 
     def list_current(self, graph_id: GraphId, seqs: Sequence[int]) -> Mapping[int, Entity]:
-        """Return number -> entity; of one that was merged, the entity that it was merged into, however often."""
+        """Return number -> entity, or the entity that it was merged into, followed to the last one."""
         found = {entity.seq: entity for entity in self.list_by_seqs(graph_id, sorted(set(seqs)))}
         while after := {one.merged_into for one in found.values() if one.merged_into is not None} - found.keys():
             found |= {entity.seq: entity for entity in self.list_by_seqs(graph_id, sorted(after))}

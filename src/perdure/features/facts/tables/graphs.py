@@ -154,8 +154,8 @@ class Graphs(NounTable[Graph]):
         return rule
 
     def list_rules(self, graph_id: GraphId) -> Sequence[FactRule]:
-        """Return the rules about what must not be remembered in a graph, in order, with the names of their entities. A
-        rule about an entity that was merged is about the one that it was merged into."""
+        """Return the rules about what a graph must not remember, in order, with the names of their entities; a merged
+        entity counts as the one it was merged into."""
         sql = (
             f"SELECT {_RULE.columns_of('r')}, e.merged_into, e.name FROM fact_rules r LEFT JOIN entities e"
             f" ON e.graph_id = r.graph_id AND e.seq = r.entity WHERE r.graph_id = :graph_id AND {OWN_GRAPH}"

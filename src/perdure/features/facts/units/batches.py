@@ -79,9 +79,9 @@ class LoadedBatch:
 def load_batch(
     tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = True, most: int | None = None
 ) -> LoadedBatch | None:
-    """Load the next turns of a conversation that extraction has not read, with what is known about them, at most `most`
-    of them. None: no batch is due, or extraction is off, paused or bypassed. With `rest` fewer turns than a full batch
-    do, and if there are none, the next passages of the agent's archive. Raises: NotFound."""
+    """Load up to `most` turns of a conversation that extraction has not read, with what is known about them. None: no
+    batch is due, or extraction is off, paused or bypassed. With `rest`, also fewer turns than a full batch, or else
+    passages of the agent's archive. Raises: NotFound."""
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
     if (opened := _open_batch(tx, agent_id)) is None or conversation.settings.get(EPHEMERAL):
         return None

@@ -30,7 +30,7 @@ PLACEHOLDER = "Memory"
 
 
 def count_citations(tx: Tx, graph: Graph | None, messages: Sequence[Message]) -> None:
-    """Count one use of each fact of the graph, if there is one, and passage that an answer among the messages cites."""
+    """Count a use of each of the graph's facts, and of each passage, that an answer among the messages cites."""
     answers = [(one, one.run_seq) for one in messages if one.role == "assistant" and one.run_seq is not None]
     if not answers:
         return

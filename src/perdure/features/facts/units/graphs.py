@@ -323,9 +323,8 @@ def add_episode(
     occurred_at: datetime,
     at: datetime,
 ) -> Episode:
-    """Add a text or, with kind `json`, a JSON document, whose facts are extracted in the background; return it.
-    `scope` says whose it is, such as `user_id`, and its facts have it too; it was said when it `occurred_at`, and `at`
-    is now. Raises: InvalidInput, TooMany: of its scope."""
+    """Add a text or, with kind `json`, a JSON document, for extraction in the background; return it. `scope`: whose
+    facts it holds, such as `user_id`; `occurred_at`: when it was said. Raises: InvalidInput, TooMany: of its scope."""
     check_scope(tx, scope)
     id_ = EpisodeId(ids.new("episode"))
     episode = Episode(
@@ -378,8 +377,8 @@ FACT_MAX_CHARS = 2_000
 
 
 def _about_current(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> Sequence[Fact]:
-    """Return facts whose subjects and objects are the entities that those of `facts` were merged into, if they were.
-    Raises: NotFound: an entity that does not exist; InvalidInput: subject and object were merged."""
+    """Return facts with merged entities replaced by those that they were merged into. Raises: NotFound: an entity that
+    does not exist."""
     seqs = {seq for fact in facts for seq in (fact.subject, fact.object)}
     found = tx.of(Entities).list_current(graph.id, sorted(seqs))
     if missing := seqs - found.keys():

@@ -78,8 +78,8 @@ def take_imported(
     ids: Ids,
     at: datetime,
 ) -> None:
-    """Have extraction pass over the imported messages of a conversation, or passages of an archive, with the ids
-    `texts`; if they are `wanted`, have it read those that it has passed over."""
+    """Exclude the imported messages of a conversation, or passages of an archive, from extraction; if `wanted`, include
+    those excluded before. `texts`: their ids."""
     line = place.seq if isinstance(place, Conversation) else -1 - place.number
     last = tx.of(Episodes).last_seq(agent_id, line)
     after, end = (-1, last) if wanted else (last, None)

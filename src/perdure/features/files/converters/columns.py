@@ -88,8 +88,8 @@ def _split_at(line: str, start: int) -> _Row | None:
 
 
 def _is_prose(rows: Sequence[_Row]) -> bool:
-    """Whether two columns are running text: full lines of words that end in one column where they don't in the other.
-    Cells of a table are short, or end and begin in the same rows."""
+    """Whether two columns are running text: full lines that don't end in the same rows. Cells of a table are short, or
+    begin and end in the same rows."""
     last = max((at for at, (left, right) in enumerate(rows) if left and right), default=0)
     rows = rows[: last + 1]
     both = sum(bool(left and right) for left, right in rows)

@@ -95,7 +95,7 @@ def group(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """`text` on one line, as it is shown, with a space between a power or an index and what follows it."""
+    """Return `text` on one line, with a space between a power or index and the text after it."""
     text = _SPACE.sub(" ", _TIMES.sub("·", text)).translate(_INVISIBLE)
     return " ".join(_SCRIPT.sub(r"\1 ", text).split())
 

@@ -35,7 +35,7 @@ class ForgottenTexts:
         return found
 
     async def without(self, agent_id: AgentId, passages: Sequence[Passage]) -> Sequence[Passage]:
-        """Return those passages in which nothing is that the agent has forgotten since they were written."""
+        """Return the passages that contain nothing which the agent has forgotten since they were written."""
         for correction, redactor in await self._redactors(agent_id):
             passages = [
                 one for one in passages if one.occurred_at > correction.created_at or not redactor.finds(one.text)

@@ -38,7 +38,7 @@ _SETTINGS = tuple({*AGENT_FIELDS, "max_tokens", "parallel_tool_calls"} - {*_FIEL
 
 @dataclass(frozen=True, slots=True)
 class AgentPlan:
-    """An agent to make, with the companion that it gets and what is to be noted of it."""
+    """An agent to create, with its companion and the notes to store about it."""
 
     new: NewAgent
     companion: CompanionKind | None

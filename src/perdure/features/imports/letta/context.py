@@ -126,8 +126,8 @@ class LettaContext:
         create: Callable[[], Awaitable[T]],
         get: Callable[[str], Awaitable[T]] | None = None,
     ) -> T:
-        """Make a thing with the id that it has at the server, or with another one where that is taken; with `get`,
-        return the one that another copy of the server has made meanwhile. Raises: as `create`."""
+        """Create an object with the id it has at the server, or another one if that is taken; with `get`, return one
+        that was created from another copy of the server meanwhile. Raises: as `create`."""
         try:
             for self._is_taken in (False, True):
                 self.ids.kept[kind] = self.id_of(kind, source_id)

@@ -142,7 +142,7 @@ def _calls(one: Object, base: str) -> Iterator[dict[str, Any]]:
 
 
 def _call_id(value: Any, base: str) -> str:
-    """Return the id of a call, so that no other one of the conversation has it."""
+    """Return a call's id, changed if another call of the conversation has it."""
     id_ = str(value)
     return id_ if len(id_) >= _SHORT_CHARS else f"{id_}-{hash_of(base)[:8]}"
 

@@ -64,7 +64,7 @@ class AgentParts:
     # --- folders, archives and passages
 
     async def _folders(self, _: Object) -> None:
-        """Give the agent those of its folders that it was never given."""
+        """Attach the agent's folders that no earlier import attached."""
         async for one in self._server.items(path_of("agents", self._source_id, "folders")):
             key, here = f"letta folder {one['id']}", self._context.folders.get(one["id"])
             if here and not self._dry and not await self._is_known(key):
@@ -72,8 +72,8 @@ class AgentParts:
                 await self._context.note(self._id, key)
 
     async def _archives(self, _: Object) -> None:
-        """Make the agent's archives that it was never given, give it them, and take the passages of all of them from
-        where the last import has ended."""
+        """Create and attach the agent's archives that no earlier import made, and copy the passages of all, from where
+        the last import ended."""
         context = self._context
         async for one in self._server.items("/v1/archives/", {"agent_id": self._source_id}):
             key = f"letta archive {one['id']}"
@@ -177,8 +177,8 @@ class AgentParts:
             raise LettaRefused(0, "it lists messages from the newest on only: upgrade it to 0.16 first")
 
     async def _store_messages(self, history: LettaHistory, here: ConversationId | None, key: str, done: int) -> int:
-        """Store the messages that are whole, note how far that is, with `done` before them, and return how many they
-        are. Raises: ConversationBusy, ApprovalPending."""
+        """Store the complete messages, note how far that is, counting `done` before them; return how many they are.
+        Raises: ConversationBusy, ApprovalPending."""
         messages, history.messages = history.messages, []
         new = len(messages)
         ids = message_ids(self._id, here, messages) if here is not None else []

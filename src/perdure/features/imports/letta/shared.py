@@ -93,7 +93,7 @@ async def take_mcp_server(context: LettaContext, found: Object) -> None:
 
 
 async def take_folder(context: LettaContext, found: Object) -> None:
-    """Make a folder where it is not here, and add the texts of files whose names it lacks. Raises: LettaRefused."""
+    """Create a folder if it does not exist here, and add the files whose names it lacks. Raises: LettaRefused."""
     fields: dict[str, Any] = {
         name: text_in(found.get(name)) or None for name in ("name", "description", "instructions")
     }

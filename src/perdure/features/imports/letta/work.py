@@ -70,7 +70,7 @@ class LettaWork:
     # --- agents
 
     async def _agent(self, listed: Object) -> None:
-        """Make an agent where it is not here, and take what is its own."""
+        """Create an agent if it does not exist here, and copy what belongs to it."""
         source_id, report, context = listed["id"], self._report, self._context
         here = await context.store.read(lambda tx: tx.of(ImportedItems).find_owner(units.agent_key(source_id)))
         if source_id in self._companions:
@@ -108,7 +108,7 @@ class LettaWork:
         kept_blocks(state, here, context)  # raises if one can't be made
 
         async def create() -> AgentId:
-            """Make it with the ids that it and its blocks are to have."""
+            """Create the agent, with the ids kept for it and its blocks."""
             blocks, inputs = kept_blocks(state, here, context), context.app.ports.inputs()
             return await context.store.write(units.make_agent, source_id, plan, blocks, inputs)
 
@@ -130,7 +130,7 @@ class LettaWork:
     # --- what is no agent's own
 
     async def _lonely_archive(self, found: Object) -> None:
-        """Take an archive that no agent has, with its passages where the server gives them."""
+        """Copy an archive that no agent has, with its passages if the server returns them."""
         context = self._context
         if found["id"] in context.archives:
             return

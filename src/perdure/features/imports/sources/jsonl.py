@@ -66,8 +66,8 @@ def _agent(files: SourceFiles, folder: PurePosixPath) -> Iterator[SourceItem]:
 
 
 def _lines(files: SourceFiles, name: str, *, is_own: bool = False) -> Iterator[SourceItem]:
-    """Yield what the lines of a file say, with `is_own` one that `perdure export` has written; lines of one
-    conversation that follow one another are one. Raises: InvalidInput."""
+    """Yield the items of a file's lines, with `is_own` in the form of `perdure export`; adjacent lines of one
+    conversation become one item. Raises: InvalidInput."""
     talk: SourceConversation | None = None
     messages: list[ImportedMessage] = []
     otherwise = files.modified_at(name)
@@ -130,7 +130,7 @@ def _timed(messages: Sequence[ImportedMessage], otherwise: datetime) -> Sequence
 def _whole(
     talk: SourceConversation | None, messages: Sequence[ImportedMessage], *, is_own: bool
 ) -> Iterator[SourceItem]:
-    """Yield a conversation with its messages, each call of which has its result behind it, or waits at the end."""
+    """Yield a conversation whose calls are each followed by their result, or wait at its end."""
     waiting = _count_unfinished(messages) if is_own else 0
     end = len(messages) - waiting
     kept = [*_answered(messages[:end]), *messages[end:]]

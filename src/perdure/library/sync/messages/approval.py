@@ -24,9 +24,9 @@ class Approval(Requests):
     _inner: AsyncApproval
 
     def pending(self, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
-        """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
-        there are any, the conversation takes answers only. Else those of the helpers that work for it, whose answers
-        are given here too. Raises: InvalidInput, NotFound."""
+        """The waiting calls of a conversation (default: the agent's first), in the order of the model's answer; it
+        takes only answers while there are any. Without any, the waiting calls of helpers that work for it, to be
+        answered here too. Raises: InvalidInput, NotFound."""
         return self._portal.run(self._inner.pending(conversation=conversation))
 
     def pending_edits(self, call: PendingCall) -> Sequence[MemoryEdit]:

@@ -39,8 +39,8 @@ class Conversations(AgentPart):
         return self._portal.run(self._inner.conversations(limit=limit, after_seq=after_seq))
 
     def named_conversations(self, *, archived: bool = False, limit: int = 50) -> Sequence[tuple[Conversation, str]]:
-        """The agent's conversations in which something was said last, newest first, its first one among them, or the
-        archived ones; each with the text of its first message if it has no summary, else an empty text."""
+        """The agent's conversations by their last message, newest first, including its first one, or the archived ones;
+        each with the text of its first message, empty if it has a summary."""
         return self._portal.run(self._inner.named_conversations(archived=archived, limit=limit))
 
     def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:

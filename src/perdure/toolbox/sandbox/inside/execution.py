@@ -323,7 +323,7 @@ def _convert(target: Any, value: Any) -> Any:
 
 
 def _convert_to_one_of(choices: tuple[Any, ...], value: Any) -> Any:
-    """The value as the first choice that it already is an instance of, else as the first that it converts to."""
+    """Return the value as the first choice that it is an instance of, else as the first that it converts to."""
     if value is None and type(None) in choices:
         return None
     if type(value) in choices:

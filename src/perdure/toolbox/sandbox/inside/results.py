@@ -188,7 +188,7 @@ class _Walk:
 
 
 def _sort_set(values: Iterable[object]) -> list[object]:
-    """A set in an order that is the same each time, where its values have one."""
+    """Return a set as a list in a stable order, if its values can be sorted."""
     items = list(values)
     order: Callable[[Any], Any] = str if any(isinstance(value, str) for value in items) else lambda value: value
     try:
