@@ -136,7 +136,6 @@ def store_option(*, hidden: bool) -> Any:
             hidden=hidden,
         ),
     ) -> None:
-        """Take the option `--store`."""
         raise AssertionError("unreachable: it lends its option")
 
     return typer.main.get_command(one).params[0]

@@ -378,7 +378,7 @@ FACT_MAX_CHARS = 2_000
 
 def _about_current(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> Sequence[Fact]:
     """Return facts with merged entities replaced by those that they were merged into. Raises: NotFound: an entity that
-    does not exist."""
+    does not exist; InvalidInput: subject and object were merged."""
     seqs = {seq for fact in facts for seq in (fact.subject, fact.object)}
     found = tx.of(Entities).list_current(graph.id, sorted(seqs))
     if missing := seqs - found.keys():
