@@ -46,8 +46,7 @@ class SessionArchive(ArchiveStore):
         return await self._values(await self._load(session, limit=limit))
 
     async def append(self, session: str, items: Sequence[SessionItem]) -> None:
-        """Append messages to a session; up to 500, of 250,000 characters together, all or none. Raises:
-        InvalidInput."""
+        """Append messages to a session: up to 500, of 250,000 characters in all, or none. Raises: InvalidInput."""
         async with self._in_order:
             await self._append(session, items)
 

@@ -147,8 +147,7 @@ class AsyncSessions(OfGraph):
         return AddMemoryResponse(context=(await self.get(session_id)).context if return_context else None)
 
     async def get(self, session_id: str, *, lastn: int | None = None, min_rating: float | None = None) -> Memory:
-        """Return the facts about the session's user that are relevant to its last messages, as one context and one by
-        one.
+        """Return the facts about the session's user that are relevant to its last messages, also as one context.
 
         Args:
             lastn: how many messages to return.

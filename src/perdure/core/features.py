@@ -103,8 +103,7 @@ class OrgTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveUse:
-    """Archives of a table's rows, such as those with files' passages: only these change them; they are deleted
-    together.
+    """Archives of a table's rows, such as those with files' passages: only these change them, and end with them.
 
     Args:
         columns: the columns of the table with the ids of archives.

@@ -35,8 +35,7 @@ class TextKeeper(Protocol):
         """Return (place, id, name) for people of the row `key` of `owner_id` in `table`; None: the row is another's."""
 
     def forget(self, tx: Tx, archive_id: ArchiveId, seq: int, at: datetime) -> CorrectionItem | None:
-        """Hide the text `seq` of one of its archives, and return the data that undoes it; None: it is hidden
-        already."""
+        """Hide the text `seq` of one of its archives; return the data that undoes it, or None if it is hidden."""
 
     def forget_unread(
         self, tx: Tx, agent_id: AgentId, redactor: Redactor, at: datetime, *, news: bool

@@ -60,8 +60,7 @@ class LearnedTraits:
             self.on_change(handle)
 
     def stored(self, handle: str) -> dict[str, Any]:
-        """Return what to store about a model, as JSON; without "makes no calls", which a restart of its server may
-        change."""
+        """Return what to store of a model, as JSON; not "makes no calls", which its server's restart may change."""
         known = self._learned.get(handle, {})
         return {name: value for name, value in known.items() if (name, value) not in _UNSURE}
 

@@ -31,6 +31,7 @@ class Listeners:
         self._listeners = tuple(one for one in self._listeners if one is not listener)
 
     def during(self, work: Work) -> AbstractContextManager[object]:
+        """Report the work to all listeners."""
         reports = [report for one in self._listeners if (report := one.during(work)) is not NOTHING]
         if len(reports) < 2:
             return reports[0] if reports else NOTHING

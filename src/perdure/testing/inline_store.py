@@ -68,11 +68,13 @@ class InlineStore(StoreBase):
         return str(self._path)
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the unit in the caller's thread, after the fault that a test planned."""
         await self._fault("read")
         async with self._write_lock if self._reader is self._connection else nullcontext():
             return self._read(lambda tx: unit(tx, *args, **kwargs))
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the unit in a transaction in the caller's thread, after the fault that a test planned."""
         await self._fault("write")
         async with self._write_lock:
             ((result, raised),) = await self._transact([lambda tx: unit(tx, *args, **kwargs)])

@@ -97,7 +97,7 @@ class ChatSession:
         return self._exit_code()
 
     async def send(self, text: str, options: RunOptions = NO_OPTIONS) -> int:
-        """Send one message, also one that begins with /; of `options` only the model and tools count. Return the exit
+        """Send a message, also one that begins with /; only model and tools of `options` count. Return the exit
         code."""
         with self._interruptible(), self._show_errors():
             await self.say(text, options)

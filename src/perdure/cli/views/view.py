@@ -183,8 +183,7 @@ class AgentRow:
 
 @dataclass(frozen=True, slots=True)
 class ConversationRow:
-    """A conversation in a list. `first_text`: its first message, if it lacks a summary; `current`: the chat is in
-    it."""
+    """A conversation in a list. `first_text`: its first message, without a summary; `current`: the chat is in it."""
 
     info: Conversation
     first_text: str

@@ -48,8 +48,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a prefix is sent: agent, conversation (`default`: the first), and when it was compiled, in the agent's
-    zone."""
+    """Where a prefix is sent: agent, conversation (`default`: the first), and when it was compiled, in local time."""
 
     agent_id: AgentId
     conversation: str
@@ -190,8 +189,7 @@ class View:
         return self.rows[-1].seq + 1 if self.rows else self.prefix.from_message_seq
 
     def following(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the conversation's messages that come after the last one of the view; none if numbers between are
-        missing.
+        """Return the conversation's messages after the last one of the view; none if numbers between are missing.
 
         An agent's rows are numbered without gaps, so a gap is a row of another conversation, or one that the caller
         has not read.

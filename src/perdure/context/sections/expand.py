@@ -113,8 +113,7 @@ def parse_lines(text: str) -> LineSpan:
 
 
 def _span(text: str, argument: str, how: str, least: int = 1) -> RowSpan:
-    """Parse `20..30`, `20..`, `..30` or `20`, from `least`. Raises: ToolError: names `argument`, and `how` to write
-    it."""
+    """Parse `20..30`, `20..`, `..30` or `20`, from `least`. Raises: ToolError, naming `argument` and `how` to write."""
     plain = "".join(text.split()).strip("\"'`")
     match, problem = _SPAN.fullmatch(plain), "can't be used"
     if match is not None:

@@ -80,8 +80,7 @@ def expected_calls(runs: Sequence[int], *, runs_max: int = RUNS_MAX) -> float:
 
 
 def pays_to_rewrite(*, removed: int, kept: int, calls: float) -> bool:
-    """Whether `calls` further calls save more by not reading `removed` tokens than it costs to cache the `kept` tokens
-    anew."""
+    """Whether `calls` more calls save more by not reading `removed` tokens than caching `kept` tokens anew costs."""
     return removed * READ_PRICE * calls > kept * (WRITE_PRICE - READ_PRICE)
 
 

@@ -366,8 +366,7 @@ def _extend_to_turn(
 
 
 def plan_merge(situation: Situation) -> Merge | None:
-    """Plan to merge the oldest nodes of the lowest level that has too many; if all take too much room, the fullest
-    level's."""
+    """Plan to merge the oldest nodes of the lowest level with too many; if all are too large, of the fullest level."""
     levels = [tuple(group) for _, group in groupby(situation.nodes, key=lambda node: node.level)]
     limit = min(situation.summaries.condensed_target_tokens, summary_limit(situation.certificate.budget_tokens))
     merge_count = situation.summaries.condensed_min_fanout

@@ -78,8 +78,7 @@ def find_own_block(tx: Tx, call: MemoryCall, label: str) -> Block:
 def edit_own_block(
     tx: Tx, call: MemoryCall, label: str, edit: Callable[[Block], Block], *, whole: bool = False
 ) -> MemoryEdit:
-    """Change a block of the agent by `edit`, a pure function. Raises: BlockNotFound, BlockReadOnly, BlockProtected; as
-    `edit`.
+    """Change a block of the agent by `edit`, a pure function. Raises: BlockNotFound, BlockReadOnly, BlockProtected.
 
     Args:
         whole: the edit replaces all of the value, whatever it is. Then the model must have been shown that value, or

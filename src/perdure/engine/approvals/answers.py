@@ -96,8 +96,7 @@ def find_all_pending(tx: Tx, conversations: Sequence[Conversation]) -> Mapping[C
 
 
 def approval_pending(tx: Tx, conversation: Conversation, *, what: str = "send a new message") -> ApprovalPending:
-    """Return the error of a conversation with waiting calls. `what`: what the caller wanted, as a verb with its
-    object."""
+    """Return the error of a conversation with waiting calls. `what`: the refused action, a verb with its object."""
     pending = find_pending(tx, conversation)
     assert pending is not None
     calls = [f"{one.call.name}, {one.call.call_id}" for one in pending.waiting]

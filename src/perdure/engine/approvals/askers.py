@@ -34,8 +34,7 @@ def helpers_waiting(tx: Tx, keys: Collection[ConversationKey]) -> Mapping[Conver
 
 
 def find_asker(tx: Tx, run: Run) -> Run:
-    """Return the run that called a helper's run, followed up to one that is no helper's; another run is returned
-    itself."""
+    """Return the run that called a helper's run, through all helpers between; another run is returned itself."""
     while run.options.helper and run.options.caller is not None:
         with suppress(NotFound):  # it was deleted with its agent
             run = tx.runs.get(run.options.caller, hidden=True)

@@ -59,8 +59,7 @@ def split_repeated_answers(
 
 
 def last_decisions(tx: Tx, conversation: Conversation) -> tuple[str, ...]:
-    """Return the calls that a person decided last: of the waiting ones, else before the newest run if it resumed
-    there."""
+    """Return the calls a person decided last: of the waiting ones, else before the newest run if it resumed there."""
     pending = find_pending(tx, conversation)
     if pending is not None:
         return _decision_ids(pending.rows)

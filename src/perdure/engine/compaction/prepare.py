@@ -50,8 +50,8 @@ class Preparations:
         return self._worker.tasks
 
     def note_run(self, conversation_key: ConversationKey, agent: Agent | None, ended: RunLog) -> None:
-        """Prepare summaries in the background, if the last request filled its window enough. `agent`: as requests saw
-        it."""
+        """Prepare summaries in the background, if the last request filled its window enough. `agent`: as it was
+        sent."""
         if agent is None or not ended.steps:
             return
         if self._ports.background.mode == "never" or self._ports.engine_calls.engines.of(agent).engine.owns_compaction:

@@ -181,8 +181,7 @@ class SummaryTask:
         return self.agent.model if self.is_own or handle is None or models.find(handle) is None else handle
 
     def reading(self, conversation_seq: int, removal: Evict | Merge) -> Reading:
-        """Return what the writer of a summary is shown: leaving messages, earlier summaries, maybe the agent's
-        prefix."""
+        """Return what the writer of a summary is shown: leaving messages, earlier summaries, maybe the prefix."""
         agent_id = self.agent.id
         nodes = (*self.nodes, *(removal.nodes if isinstance(removal, Merge) else removal.absorbed))
         rows = () if isinstance(removal, Merge) else removal.messages

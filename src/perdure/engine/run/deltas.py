@@ -64,8 +64,7 @@ Cancelled = tuple[Run, Sequence[StoredEvent], Run | None]
 
 
 def request_cancel(tx: Tx, run_id: RunId, inputs: UnitInputs) -> Sequence[Cancelled]:
-    """Ask a run to stop, and the runs it waits for; or give up the calls at which it stopped. It is first in the
-    result."""
+    """Ask a run to stop, and the runs it waits for, or give up the calls at which it stopped. It comes first."""
     run = tx.runs.get(run_id)
     cancelled, stopped = [_request_cancel(tx, run, inputs)], {run.id}
     for one in () if run.ended else tx.runs.list_by_origin(run.options.origin or run.id):

@@ -117,8 +117,7 @@ async def after_model(log: RunLog, step: Step, reply: ModelReply, ports: Ports) 
 async def before_tool(
     log: RunLog, call: ToolCall, tool: Tool, arguments: Mapping[str, Any], ports: Ports
 ) -> tuple[Progress, ToolOutcome | None]:
-    """Call hooks before a tool; return the log, and a result if one blocks. Raises: Interrupted, LeaseLost,
-    StoreError."""
+    """Call the hooks before a tool; return the log, and a result if one blocks. Raises: as `before_compaction`."""
     payload = hooks.BeforeTool(**_run_fields(log), **_call_fields(call, tool), arguments=arguments)
     answers = await _fire(log, payload, ports)
     return await store_answers(log, answers, ports), None if answers.blocked is None else _refusal(

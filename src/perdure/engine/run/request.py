@@ -379,8 +379,7 @@ def _measure(builder: RequestBuilder, view: View, recalled: AutoRecalled, notes:
 
 
 def _may_try(builder: RequestBuilder) -> bool:
-    """Return whether to send a request that only the estimate calls too large, as no provider has counted one like
-    it.
+    """Return whether to send a request that only the estimate calls too large, if no provider has counted one yet.
 
     The estimate is made for large windows, in which the tools are little. A server of one's own refuses what is too
     long at no cost, and says how large it is; one that cuts it without a word must not get it.

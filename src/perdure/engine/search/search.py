@@ -272,8 +272,7 @@ class Search:
     async def request(
         self, text: str, *, names: Sequence[str] = (), timezone: str = "UTC", timeout_s: float = QUERY_TIMEOUT_S
     ) -> SearchRequest:
-        """Build a query's request, with vectors of it and its words if ready in time. `names`: left out of the
-        vector."""
+        """Build a query's request, with vectors of it and its words if in time. `names`: left out of the vector."""
         from perdure.search.ranking.hits import SearchRequest
         from perdure.search.ranking.query import without_names
 

@@ -127,7 +127,7 @@ def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
 
 
 def _beside(number: int, errors: Collection[int]) -> Iterator[int]:
-    """Yield the neighbours of an error that belong to it: the parts after it, up to one without error, then those
+    """Yield the neighbours of an error that belong to it: parts after it, up to one without error, then those
     before."""
     for step in (1, -1):
         at = number + step

@@ -57,6 +57,7 @@ class PostgresSide:
             raise store_error(error) from error
 
     def shapes(self) -> Mapping[str, Shape]:
+        """Return the columns and keys of all tables."""
         found: dict[str, dict[str, int | None]] = {}  # table -> column -> its place in the primary key, None: not in it
         with self._errors():
             for table, column, place in self._connection.execute(_TABLES):
@@ -108,6 +109,7 @@ class PostgresSide:
             yield from cursor
 
     def insert(self, shape: Shape, rows: Sequence[Row]) -> None:
+        """Write rows by COPY."""
         into = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(shape.name), _names(shape.columns))
         with self._connection.cursor() as cursor, cursor.copy(into) as copy:
             for row in rows:

@@ -48,6 +48,7 @@ class SqliteSide:
             raise store_error(error, self._path) from error
 
     def shapes(self) -> Mapping[str, Shape]:
+        """Return the columns and keys of all tables, without those of full-text indexes."""
         with self._errors():
             tables = self._connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
             # Tables of full-text indexes, and those in which SQLite keeps their parts: `words`, `words_data`, ...
@@ -56,6 +57,7 @@ class SqliteSide:
             return {name: self._shape(name) for name, _ in tables if name not in virtual and not name.startswith(parts)}
 
     def _shape(self, name: str) -> Shape:
+        """Return the columns and the key of a table."""
         columns = self._connection.execute(f'PRAGMA table_info("{name}")').fetchall()
         key = sorted((row[5], row[1]) for row in columns if row[5])
         return Shape(name, [row[1] for row in columns], [column for _, column in key])

@@ -23,8 +23,7 @@ from perdure.library.messages.reply import Reply
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeakerReply:
-    """What an agent of a group said in a run. `failure`: the entry that says why it failed; `reply`: None without a
-    run."""
+    """What an agent of a group said in a run. `failure`: the entry that says why not; `reply`: None without a run."""
 
     __repr__ = short_repr("speaker", "reply", "problem")
 

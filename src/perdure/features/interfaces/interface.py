@@ -11,8 +11,7 @@ from perdure.core.tools.answers import PendingCall
 
 
 class AgentInterface:
-    """Shows what an agent does: override the methods that you need; by default they do nothing. A method may be a
-    coroutine.
+    """Shows what an agent does: override the methods you need; others do nothing. A method may be a coroutine.
 
     The names are those of MemGPT's interface. Each `message` is the stored one, with its id, time and step.
     """

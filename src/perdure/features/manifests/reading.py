@@ -101,7 +101,7 @@ def _with_source(thing: Thing, read: Callable[[str], str]) -> Thing:
 
 
 def _with_members(things: Sequence[Thing]) -> Sequence[Thing]:
-    """Return the things, with nested groups' agents filled in. Raises: InvalidInput: a group is missing, or in
+    """Return the things, with nested groups' agents filled in. Raises: InvalidInput: a group misses, or is in
     itself."""
     groups = {one.name: one for one in things if one.kind == "groups"}
     parts: dict[str, Sequence[str]] = {name: one.fields.get("groups", ()) for name, one in groups.items()}

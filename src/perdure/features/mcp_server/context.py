@@ -143,8 +143,7 @@ class MemoryReader:
         )
 
     def _shares(self, sections: Sequence[tuple[int, str]], room: int) -> Sequence[int]:
-        """Return how many tokens each section (weight, text) gets: what it needs, or its share of what the others
-        leave."""
+        """Return how many tokens each section (weight, text) gets: what it needs, or a share of what others leave."""
         needs = [self.counter.count(text) + SPACE_TOKENS for _, text in sections]
         weights = [weight for weight, _ in sections]
         given, total = [0] * len(sections), sum(weights)

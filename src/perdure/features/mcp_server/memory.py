@@ -56,7 +56,7 @@ _CHANGE = re.compile(r"(project|global):(?:(.+)@)?([0-9]{1,9})")
 
 
 async def _tell_nobody(tool: str, agent_id: AgentId) -> None:
-    """Whoever works on this machine changes their own memory."""
+    """Do nothing: there is no audit log of what people on this machine do to their own memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

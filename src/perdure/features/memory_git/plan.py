@@ -132,8 +132,7 @@ class _Planner:
         return -1 if left is None else min(left, newest - 1)  # it is back: as it is now
 
     def blocks(self) -> Iterator[NewCommit]:
-        """Yield the versions of blocks. If another block has its label now, a block's old versions go to its present
-        path."""
+        """Yield the versions of blocks; if another block has its label now, at the block's present path."""
         labels = {one.label for one in self._blocks}
         for block in self._blocks:
             at, others = block.created_at, labels - {block.label}

@@ -73,8 +73,7 @@ class Asked:
 
     @property
     def _asks_by_system(self) -> bool:
-        """Whether the last message is a system text, which asks about the chat before it, as chat programs do for
-        titles."""
+        """Whether a system text at the end asks about the chat, as chat programs do for titles."""
         return self.body.messages[-1].role in ("system", "developer")
 
     async def with_earlier(self, chats: Chats, behind: str) -> Asked:

@@ -249,6 +249,7 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End streams and connections, then the server."""
         if self._draining is not None:
             self._draining.cancel()  # a second signal cut it short
         self._streams.stop()

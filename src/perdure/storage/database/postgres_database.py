@@ -97,13 +97,16 @@ class PostgresDatabase:
             self._connection.cursor().executemany(query, all_params)
 
     def signal(self, topic: str) -> None:
+        """Send the topic with the commit, if it is short enough."""
         if len(topic) <= TOPIC_CHARS and "," not in topic:
             self.topics[topic] = None
 
     def is_settled(self, number: int) -> bool:
+        """Whether what this transaction reads of a scope's vectors is committed and of one moment."""
         return self.read_only  # where a transaction may write, each read sees later commits
 
     def lock(self, table: str, id_: str) -> None:
+        """Lock the row, once in a transaction that writes."""
         if not self.read_only and (table, id_) not in self._locked:
             self._locked.add((table, id_))
             self.run(f"SELECT 1 FROM {table} WHERE id = :id FOR UPDATE", {"id": storable(id_)})
@@ -115,6 +118,7 @@ class PostgresDatabase:
         return f"ON CONFLICT ON CONSTRAINT {table}_pkey"  # a distributed table's key has more columns than this one
 
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
+        """Return the condition that a column is one of many numbers, and its parameter."""
         return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
@@ -136,6 +140,7 @@ class PostgresDatabase:
         return self._send(_pyformat(sql), params).rowcount
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
+        """Run a statement for each set of parameters, or queue it."""
         if params and self._is_queueing:
             self.has_written |= not (self.read_only or _SELECT(_pyformat(sql)))
             self._queue.append((_pyformat(sql), params))
@@ -151,23 +156,27 @@ class PostgresDatabase:
         self.run(f"CREATE INDEX {table}_by_word ON {table} USING GIN (words)", {})
 
     def index_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
+        """Add the words of texts to a full-text index."""
         self.run_many(
             f"INSERT INTO {table} (number, seq, label, words) VALUES (:number, :seq, :label, CAST(:words AS tsvector))",
             [{"number": number, "seq": seq, "label": label, "words": _tsvector(words)} for seq, label, words in rows],
         )
 
     def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
+        """Remove texts from a full-text index."""
         self.run_many(
             f"DELETE FROM {table} WHERE number = :number AND seq = :seq",
             [{"number": number, "seq": seq} for seq, _, _ in rows],
         )
 
     def merge_words(self, table: str, *, begin: bool) -> bool:
+        """Do nothing, and say that nothing is left to merge."""
         return False  # rows are removed with their words; `scrub` writes the index anew
 
     removes_by_number = True
 
     def index_marks(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
+        """Return number of a text -> the fingerprint of its index row."""
         rows = self.rows(
             f"SELECT seq, label, length(words) FROM {table} WHERE number = :number AND seq BETWEEN :first AND :last",
             {"number": number, "first": first, "last": last},
@@ -175,6 +184,7 @@ class PostgresDatabase:
         return {row[0]: (row[1], row[2]) for row in rows}
 
     def index_mark(self, number: int, label: str, words: str) -> Any:
+        """Return the fingerprint that the index row of a text should have."""
         return label, len({word.rpartition(":")[0] for word in _tsvector(words).split(" ") if word})
 
     def integrity(self) -> Sequence[str]:

@@ -182,6 +182,7 @@ class PostgresStore(StoreBase):
 
     # The server's own log and backups keep what was removed until they are recycled.
     async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        """Rewrite all tables, so that nothing removed is left in them."""
         names = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
         tables = await self._in_thread(self._execute, psycopg.sql.SQL(names))
         for done, (table,) in enumerate(tables):
@@ -196,6 +197,7 @@ class PostgresStore(StoreBase):
             await make(self._address, path, progress)
 
     async def mark(self) -> str:
+        """Return a text that changes with every commit."""
         # The transactions that have ended and those that are open, of the whole server.
         snapshot = psycopg.sql.SQL("SELECT pg_current_snapshot()::text")
         return str((await self._in_thread(self._execute, snapshot))[0][0])

@@ -66,6 +66,7 @@ class SqliteDatabase:
         """Do nothing: other processes look by themselves."""
 
     def is_settled(self, number: int) -> bool:
+        """Whether what this transaction reads of a scope's vectors is committed and of one moment."""
         return number not in self.changed_scopes  # a transaction sees no later commits of others
 
     def lock(self, table: str, id_: str) -> None:
@@ -79,6 +80,7 @@ class SqliteDatabase:
 
     # Numbers in the text would make every statement a new one to parse and cache.
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
+        """Return the condition that a column is one of many numbers, and its parameter."""
         return f"{column} IN (SELECT value FROM json_each(:{name}))", {name: f"[{','.join(map(str, values))}]"}
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
@@ -114,11 +116,13 @@ class SqliteDatabase:
         self.run(f"CREATE VIRTUAL TABLE {table} USING fts5 (scope, words, content='', tokenize='ascii')", {})
 
     def index_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
+        """Add the words of texts to a full-text index."""
         self.run_many(
             f"INSERT INTO {table} (rowid, scope, words) VALUES (:rowid, :scope, :words)", _word_rows(number, rows)
         )
 
     def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
+        """Remove texts from a full-text index, which needs their words."""
         self.run_many(
             f"INSERT INTO {table} ({table}, rowid, scope, words) VALUES ('delete', :rowid, :scope, :words)",
             _word_rows(number, rows),
@@ -126,6 +130,7 @@ class SqliteDatabase:
 
     # A removed row stays in FTS5's segments until they are merged into one. A negative number begins that.
     def merge_words(self, table: str, *, begin: bool) -> bool:
+        """Merge a part of the index, to drop removed words; return whether more is left."""
         before = self._cursor.connection.total_changes
         pages = -MERGE_PAGES if begin else MERGE_PAGES
         self.run(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', :pages)", {"pages": pages})
@@ -135,6 +140,7 @@ class SqliteDatabase:
 
     # FTS5 keeps only the number of words of each row's two columns, as variable-length integers.
     def index_marks(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
+        """Return number of a text -> the fingerprint of its index row."""
         rows = self.rows(
             f"SELECT id & 4294967295, sz FROM {table}_docsize WHERE id BETWEEN :first AND :last",
             {"first": (number << 32) + first, "last": (number << 32) + last},
@@ -142,9 +148,11 @@ class SqliteDatabase:
         return {row[0]: _column_lengths(row[1]) for row in rows}
 
     def index_mark(self, number: int, label: str, words: str) -> Any:
+        """Return the fingerprint that the index row of a text should have."""
         return [1 + len(label.split()), len(words.split())]
 
     def integrity(self) -> Sequence[str]:
+        """Return the faults that SQLite finds in the file."""
         rows = self.rows(f"PRAGMA integrity_check({FAULTS_MAX})", {})
         faults = [row[0] for row in rows if row[0] != "ok"]
         return faults or tables_with_broken_text(self._cursor.connection)  # it may be unable to read a damaged table

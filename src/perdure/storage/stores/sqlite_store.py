@@ -138,6 +138,7 @@ class SqliteStore(StoreBase):
         return await loop.run_in_executor(self._pool, self._read, unit, args, kwargs)
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Queue the unit for the writer's thread, and wait for its result."""
         # No await between this check and `put`: a job behind the writer's last one would never run.
         if self._closed:
             raise StoreClosed
@@ -151,6 +152,7 @@ class SqliteStore(StoreBase):
             del future  # its error's traceback holds this frame
 
     async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        """Rewrite the file in the writer's thread, so that nothing removed is left in it."""
         if self._closed:
             raise StoreClosed
         ending: asyncio.Future[None] = asyncio.get_running_loop().create_future()

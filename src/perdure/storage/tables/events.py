@@ -102,8 +102,8 @@ class Events(Table):
         return {seq: [kind for row in rows for kind in row[0].split(",")] for seq, rows in found.items() if rows}
 
     def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
-        """Remove previews older than `since` or beyond the newest `keep`, but no run's newest event; return how
-        many."""
+        """Remove previews older than `since` or beyond the newest `keep`, but no run's newest event; return the
+        count."""
         return self._run_counted(
             f"DELETE FROM events WHERE {_OWN_RUN} AND type = 'delta.streamed'"
             " AND (created_at < :since OR seq <= (SELECT d.seq FROM events d WHERE d.agent_id = :agent_id"

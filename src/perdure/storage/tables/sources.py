@@ -155,8 +155,7 @@ class Sources(Table):
         return [MessageSource(row[0], MessageId(row[1]), Source(row[2], restore(row[3])), row[4]) for row in rows]
 
     def add(self, writes: Sequence[MemoryWrite]) -> None:
-        """Add the sources of writes; a write that has sources keeps them. Raises: NotFound: a block, archive or
-        graph."""
+        """Add the sources of writes that have none yet. Raises: NotFound: a block, archive or graph."""
         for owner_id in dict.fromkeys(write.owner_id for write in writes):
             check_memory(self._db, self._org_id, owner_id)
         add_writes(self._db, writes)

@@ -366,8 +366,7 @@ class Vectors(Table):
         return {(row[0] >> 32, row[0] & _MASK): row[1] for row in rows}
 
     def claim(self, model: str, *, at: datetime, until: datetime, limit: int) -> Sequence[Claim]:
-        """Claim up to `limit` texts for this model that are due at `at`; return the claims. At `until` they are due
-        again."""
+        """Claim up to `limit` texts for this model that are due at `at`; return the claims, due again at `until`."""
         lock = f"{self._db.for_update} OF q SKIP LOCKED" if self._db.for_update else ""
         rows = self._rows(
             "SELECT q.number, s.owner_kind, s.owner_id, q.seq, q.tries + 1 FROM embedding_queue q"

@@ -65,8 +65,7 @@ async def erase(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/conversations/blocks/{label:path}", shows=chat)
 async def write_block(request: Request, library: AsyncPerdure) -> Notice:
-    """Write a block's value as on the memory page; if the conversation has its own block in place of the agent's, write
-    that."""
+    """Write a block's value as on the memory page, or of the conversation's own block in place of the agent's."""
     if (own := await _own_block(request, library)) is not None:
         form = await form_of(request)
         version, changes = form.get("version", ""), {"value": form.get("value", "")}

@@ -276,8 +276,7 @@ class _Page(HTMLParser):
             self._inline.append(_OWN.sub(" ", data))
 
     def _follow_strike(self, tag: str, change: int) -> None:
-        """Track whether struck-out text is still open: `change` is 1 after an opening block tag, -1 after a closing
-        one."""
+        """Track whether struck-out text is open: `change` is 1 after an opening block tag, -1 after a closing one."""
         if self._struck is not None:
             name, depth, count = self._struck
             below = len(self._lists) + len(self._tables) - depth

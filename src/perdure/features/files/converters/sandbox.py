@@ -172,7 +172,6 @@ def _ending(code: int, limits: ReadLimits) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables of the child process: only what Python needs for its modules and text encoding, no
-    secrets."""
+    """Return the child's variables: only what Python needs for its modules and text encoding, no secrets."""
     path = [str(Path(entry).absolute()) for entry in sys.path if entry]
     return {"PYTHONPATH": os.pathsep.join(path), "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}

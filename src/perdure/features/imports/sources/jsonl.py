@@ -117,8 +117,7 @@ def _line(
 
 
 def _timed(messages: Sequence[ImportedMessage], otherwise: datetime) -> Sequence[ImportedMessage]:
-    """Return messages with times: one without gets that of the message before, else the first time, else
-    `otherwise`."""
+    """Return messages, each without a time with that of the one before, else the first time, else `otherwise`."""
     at = next((one.occurred_at for one in messages if one.occurred_at != NO_TIME), otherwise)
     found = []
     for one in messages:

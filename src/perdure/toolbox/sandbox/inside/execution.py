@@ -79,6 +79,7 @@ class _CappedFile(io.RawIOBase):
         return True
 
     def fileno(self) -> int:
+        """Return the descriptor, for code that writes to it directly."""
         return self._fd
 
     def write(self, data: Any) -> int:
