@@ -553,7 +553,8 @@ def _docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, name
     """The docstring as it stands in the source, with its quotes; its indentation is the same in the twin."""
     match node.body[0]:
         case ast.Expr(value=ast.Constant(value=str()) as docstring):
-            return plain(ast.get_source_segment(names.module.text, docstring) or "", names.generated)
+            lines = names.module.text.split("\n")[docstring.lineno - 1 : docstring.end_lineno]
+            return plain("\n".join(lines).strip(), names.generated)
     return ""
 
 

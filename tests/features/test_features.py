@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,13 @@ import perdure
 from perdure.core.features import Feature, Point, find_features
 
 PACKAGE = Path(perdure.__file__).parent
-POINTS = {
-    name
-    for path in PACKAGE.rglob("*.py")
-    for name in re.findall(r'\bPoint\(\s*"(\w+)"\s*\)', path.read_text(encoding="utf-8"))
-}
+
+
+@functools.cache
+def points() -> set[str]:
+    """The names of the points in all sources."""
+    texts = [path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")]
+    return {name for text in texts for name in re.findall(r'\bPoint\(\s*"(\w+)"\s*\)', text)}
 
 
 def references(feature: Feature) -> Iterator[str]:
@@ -35,7 +38,7 @@ def test_what_a_feature_names_is_there(feature: Feature) -> None:
 
     for reference in references(feature):
         assert feature.load(reference)
-    assert feature.points.keys() <= POINTS
+    assert feature.points.keys() <= points()
 
 
 def test_a_point_calls_what_features_have_for_it() -> None:
