@@ -70,8 +70,8 @@ def replace_file(path: Path, data: bytes) -> None:
 
 def _remove_leftovers_in(parent: Path) -> None:
     """Remove what killed processes of this user have left in a folder; what can't be removed stays."""
-    with suppress(OSError):
-        for folder in [path for path in parent.iterdir() if path.name.startswith(PREFIX)]:
+    with suppress(OSError), os.scandir(parent) as found:  # there may be many others, of which a `Path` takes long
+        for folder in [Path(one.path) for one in found if one.name.startswith(PREFIX)]:
             with suppress(OSError):  # it belongs to a living process or to another user, or it is gone
                 _remove_leftover(folder)
 

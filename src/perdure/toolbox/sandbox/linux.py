@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import platform
@@ -65,6 +66,14 @@ NO_NAMESPACE = (
 log = logging.getLogger("perdure.sandbox")
 
 
+@functools.cache
+def _package_folders() -> tuple[Path, ...]:
+    """Return the folders of Perdure and of the packages that are installed beside it."""
+    folders = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    folders.add(Path(__file__).resolve().parents[3])
+    return tuple(sorted(folder for folder in folders if folder.is_dir()))
+
+
 class LinuxSandbox:
     """`Sandbox` that isolates by namespaces, Landlock and a filter of system calls, as far as this machine has them.
 
@@ -110,15 +119,12 @@ class LinuxSandbox:
         self._concurrency, self._network, self._unsafe = concurrency, network, unsafe
         self._private_hosts = tuple(private_hosts)
         self._memory_mb, self._processes, self._timeout_s = memory_mb, processes, timeout_s
-        # The folders of Perdure and of the packages that are installed beside it.
-        site = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
-        site.add(Path(__file__).resolve().parents[3])
         self._settings = ServerSettings(
             python=python or sys.executable or "",
             user=user,
             namespaces=namespaces,
             landlock=landlock,
-            site=tuple(sorted(path for path in site if path.is_dir())),
+            site=_package_folders(),
             store=cache,
             slots=2 * concurrency,
             memory_bytes=concurrency * (memory_mb + SandboxLimits().disk_mb) * MEBIBYTE + SERVER_BYTES,
