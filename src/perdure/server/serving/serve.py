@@ -238,6 +238,7 @@ class _Server(uvicorn.Server):
             self._on_ready()
         # What is loaded now lives as long as the process. Walking it in each full collection took a tenth of a message.
         gc.freeze()
+        gc.set_threshold(700)  # as Python has it: a start looks less often, but here each look holds up all requests
 
     def _make_connection(self) -> asyncio.Protocol:
         make = self.config.http_protocol_class
