@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from perdure.features.files.converters.charset import decode
 from perdure.features.files.converters.limits import Unreadable
+from tests.support.cases import for_each
 
 CHINESE = "今天天气很好，我们去公园散步吧。他说这个国家的人都很好，没有什么问题。"
 TAIWANESE = "今天天氣很好，我們去公園散步吧。他說這個國家的人都很好，沒有什麼問題。"
@@ -76,7 +77,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("text", "encoding"), [(text, encoding) for text in NAMES for encoding in NAMES[text]])
+@for_each([(text, encoding) for text in NAMES for encoding in NAMES[text]])
 def test_a_short_table_of_names_is_read_in_its_encoding(text: str, encoding: str) -> None:
     """Though it has too few letters for the frequencies of a language; and it is said that this was guessed."""
     read, warning = decode(text.encode(encoding))

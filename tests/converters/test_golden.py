@@ -12,6 +12,7 @@ from perdure.features.files.converters.html import html_to_markdown
 from perdure.features.files.converters.limits import ReadLimits
 from perdure.features.files.converters.tables import csv_to_markdown
 from perdure.features.files.converters.xlsx import xlsx_document
+from tests.support.cases import for_each
 from tests.support.office_files import docx_of, xlsx_of
 
 PAGES = {
@@ -172,7 +173,7 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("name", PAGES)
+@for_each(PAGES)
 def test_markup_that_carries_meaning_is_kept(name: str) -> None:
     """As signs in the text, or as places of cells."""
     markup, markdown = PAGES[name]

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from perdure.core.text.credentials import HIDDEN, without_credentials, without_new_credentials
+from tests.support.cases import for_each
 
 # text -> what must not be left of it
 CREDENTIALS = {
@@ -184,7 +185,7 @@ def test_of_a_private_key_no_line_is_left_and_of_what_is_around_it_all(text: str
     assert ('"mail": "x"' in hidden) is ('"mail": "x"' in text)
 
 
-@pytest.mark.parametrize(("text", "secret"), CREDENTIALS.items())
+@for_each(CREDENTIALS.items())
 def test_a_credential_is_replaced_by_a_reference(text: str, secret: str) -> None:
     hidden = without_credentials(text)
 
@@ -194,7 +195,7 @@ def test_a_credential_is_replaced_by_a_reference(text: str, secret: str) -> None
     assert without_credentials(hidden) == hidden
 
 
-@pytest.mark.parametrize("text", PLAIN)
+@for_each(PLAIN)
 def test_what_only_speaks_of_credentials_stays(text: str) -> None:
     assert without_credentials(text) == text
 

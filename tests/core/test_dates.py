@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from perdure.core.text.dates import EARLIEST, LATEST, SPANS_MAX, spans
 from perdure.core.text.dates.grammar import LANGUAGES, rules
 from perdure.core.text.dates.spans import patterns
+from tests.support.cases import for_each
 from tests.support.strategies import any_text, effort
 
 NOW = datetime(2023, 6, 14, 15, 30, tzinfo=UTC)  # a Wednesday
@@ -259,7 +260,7 @@ def _edge(text: str, open_side: datetime) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else open_side
 
 
-@pytest.mark.parametrize(("query", "words", "start", "end"), SPANS)
+@for_each(SPANS)
 def test_words_mean_their_span(query: str, words: str, start: str, end: str) -> None:
     """One span, in UTC, its end not included, and the words it was read from."""
     (span,) = spans(query, now=NOW)
@@ -268,7 +269,7 @@ def test_words_mean_their_span(query: str, words: str, start: str, end: str) -> 
     assert query[span.first : span.last] == words
 
 
-@pytest.mark.parametrize("query", NO_DATES)
+@for_each(NO_DATES)
 def test_words_that_only_look_like_dates_are_none(query: str) -> None:
     """Ordinary words, quantities, numbers of things, and days that no calendar has."""
     assert spans(query, now=NOW) == ()

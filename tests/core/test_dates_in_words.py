@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.text.dates.in_words import add_dates, period_in_words
+from tests.support.cases import for_each
 
 NOTE = re.compile(r" \[[\w ]+\]")
 MONDAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
@@ -62,14 +63,13 @@ SAID = {
 """Said on Monday, 8 May 2023 -> with dates."""
 
 
-@pytest.mark.parametrize(("said", "shown"), SAID.items())
+@for_each(SAID.items())
 def test_words_that_count_from_a_day_get_its_date(said: str, shown: str) -> None:
     """In every language that dates are read in."""
     assert add_dates(said, said_at=MONDAY) == shown
 
 
-@pytest.mark.parametrize(
-    "said",
+@for_each(
     [
         *("today", "tonight", "this morning", "two hours ago", "this week", "this year", "the past two weeks"),
         *("on Friday", "in March", "from Monday to Wednesday", "at Christmas", "on July 20"),
@@ -102,7 +102,7 @@ def test_words_that_count_from_a_day_get_its_date(said: str, shown: str) -> None
             "più di due anni fa",
         ),
         *("due o tre anni fa", "明日香が来た", "后天的努力", "국내일주 여행", "die letzte Woche der Ferien"),
-    ],
+    ]
 )
 def test_what_has_no_exact_date_stays_as_it_is(said: str) -> None:
     """So does a text that tells the date itself, and one of the same day, whose date stands above it."""

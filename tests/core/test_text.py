@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.core.text.words import MAX_CLAUSES, MAX_TOKEN_CHARS, Clause, Query, index_words, parse_query, stems
 from tests.contracts.messages import WORDS
+from tests.support.cases import for_each
 from tests.support.strategies import any_text, effort
 
 # What neither FTS5 nor PostgreSQL may ever see in a token: quotes, operators, separators, wildcards.
@@ -32,8 +33,7 @@ def finds(text: str, query: str) -> bool:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"),
+@for_each(
     [
         ("北京大学", ["北京", "京大", "大学", "学"]),
         ("学", ["学"]),
@@ -50,14 +50,14 @@ def finds(text: str, query: str) -> bool:
         ("１２３　ＡＢＣ", ["123", "abc"]),
         ("\x00\ud800 ... -- ''", []),
         ("", []),
-    ],
+    ]
 )
 def test_words_of_many_scripts(text: str, tokens: list[str]) -> None:
     """Runs without spaces give bigrams and their last character, other words their stems, symbols themselves."""
     assert stems(text) == tokens
 
 
-@pytest.mark.parametrize(("text", "query", "is_found"), WORDS)
+@for_each(WORDS)
 def test_a_query_finds_its_text(text: str, query: str, is_found: bool) -> None:
     """The examples that every store has to find, or not, on the index alone."""
     assert finds(text, query) == is_found

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidArguments
 from perdure.core.tools.arguments import fit_arguments, parse_arguments
+from tests.support.cases import for_each
 from tests.support.strategies import any_text, effort
 
 SCHEMA: dict[str, Any] = {
@@ -51,8 +52,7 @@ def test_arguments_that_fit_are_taken(text: str, arguments: dict[str, Any]) -> N
     assert {key: type(value) for key, value in parsed.items()} == {key: type(value) for key, value in arguments.items()}
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
+@for_each(
     [
         ("", "missing 'city'"),
         ("{}", "missing 'city'"),
@@ -86,7 +86,7 @@ def test_arguments_that_fit_are_taken(text: str, arguments: dict[str, Any]) -> N
         ),
         ('{"city": "x", "names": ["c"]}', r"'names\[0\]' must be one of"),
         ('{"city": "x", "where": []}', "'where' must be an object"),
-    ],
+    ]
 )
 def test_arguments_that_do_not_fit_are_told(text: str, problem: str) -> None:
     """The model is told which and why, and that nothing was run; nothing is filled in."""
@@ -276,7 +276,7 @@ def wanted(schema: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"v": schema}, "required": ["v"], "$defs": DEFS}
 
 
-@pytest.mark.parametrize(("schema", "sent", "got"), TAKEN)
+@for_each(TAKEN)
 def test_what_loses_nothing_is_taken(schema: Any, sent: Any, got: Any) -> None:
     """The tool gets the value that its schema wants, of the type that it wants."""
     fitted = parse_arguments("look", wanted(schema), json.dumps({"v": sent}))
@@ -285,7 +285,7 @@ def test_what_loses_nothing_is_taken(schema: Any, sent: Any, got: Any) -> None:
     assert json.dumps(fitted["v"]) == json.dumps(got)
 
 
-@pytest.mark.parametrize(("schema", "sent", "problem"), REFUSED)
+@for_each(REFUSED)
 def test_what_would_lose_something_is_refused(schema: Any, sent: Any, problem: str) -> None:
     """The model is told what is wrong, and where."""
     with pytest.raises(InvalidArguments, match=problem):

@@ -6,6 +6,7 @@ import pytest
 
 from perdure.core.errors import InvalidInput
 from perdure.core.tools.sandbox import check_hosts, listed_ports
+from tests.support.cases import for_each
 
 WEB = frozenset({80, 443})
 
@@ -17,8 +18,7 @@ def test_hosts_are_kept_in_lower_case_and_once() -> None:
     assert check_hosts(None) == check_hosts(False) == check_hosts([]) == ()
 
 
-@pytest.mark.parametrize(
-    "value",
+@for_each(
     [
         True,
         "api.example.org",
@@ -49,7 +49,7 @@ def test_hosts_are_kept_in_lower_case_and_once() -> None:
         ["a\n.b"],
         ["a" * 300],
         ["a.b"] * 101,
-    ],
+    ]
 )
 def test_what_is_no_list_of_hosts_is_refused(value: object) -> None:
     """The sentence shows how one is written; true, which older tools say, does not mean every host."""

@@ -9,6 +9,7 @@ import pytest
 from perdure.core.errors import ToolRulesInvalid
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, MaxCount, RunFirst, rules_in
+from tests.support.cases import for_each
 
 RULES: list[dict[str, Any]] = [
     {"tool_name": "plan", "type": "run_first", "prompt_template": None, "args": {"depth": 2}},
@@ -117,7 +118,7 @@ CONTRADICTIONS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("why", CONTRADICTIONS)
+@for_each(CONTRADICTIONS)
 def test_two_rules_that_contradict_each_other_are_refused(why: str) -> None:
     with pytest.raises(ToolRulesInvalid, match=why):
         rules_to_settings(CONTRADICTIONS[why])
@@ -167,7 +168,7 @@ FINE: list[list[dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("rules", FINE)
+@for_each(FINE)
 def test_rules_that_do_not_contradict_each_other_are_taken(rules: list[dict[str, Any]]) -> None:
     assert len(rules_to_settings(rules)) == len(rules)
 
@@ -206,7 +207,7 @@ MALFORMED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("why", MALFORMED)
+@for_each(MALFORMED)
 def test_a_rule_that_is_none_is_named_with_its_place(why: str) -> None:
     with pytest.raises(ToolRulesInvalid, match=why):
         rules_to_settings(MALFORMED[why])

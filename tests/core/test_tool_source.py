@@ -13,6 +13,7 @@ from perdure.core.errors import InvalidInput, PerdureError, SchemaMismatch, Sour
 from perdure.core.tools.schema import schema_of
 from perdure.core.tools.source import parse_source
 from tests.core import tool_examples
+from tests.support.cases import for_each
 from tests.support.strategies import any_text, effort
 
 SOURCE = inspect.getsource(tool_examples)
@@ -165,8 +166,7 @@ def test_what_no_model_fills_is_hidden() -> None:
     assert parse_source(GOOGLE).takes_agent is False
 
 
-@pytest.mark.parametrize(
-    ("source", "line", "reason"),
+@for_each(
     [
         ("", None, "the source is empty"),
         ("def f(:\n    pass", 1, "invalid syntax: `def f(:`"),
@@ -197,7 +197,7 @@ def test_what_no_model_fills_is_hidden() -> None:
         ("#" * 500_001, None, "the limit is 500,000"),
         (f"def f(a: Literal[{', '.join(map(str, range(1_001)))}]):\n    'F.'", 1, "more than 1,000 types and values"),
         ("def f(a: E):\n    'F.'\nclass E(Enum):" + "\n    A = 1" * 1_001, 1_002, "more than 1,000 types and values"),
-    ],
+    ]
 )
 def test_what_can_not_be_a_tool_is_told(source: str, line: int | None, reason: str) -> None:
     """Line and reason, whatever is wrong."""

@@ -26,6 +26,7 @@ from tests.docs.cli_help import rewrite_sections
 from tests.docs.letta_table import PAGE as LETTA_PAGE
 from tests.docs.letta_table import rewrite
 from tests.docs.markdown import CHINESE_PAGES, PAGES, ROOT, anchors, fences, headings, links, page_name
+from tests.support.cases import for_each
 
 DOCS = ROOT / "docs"
 README, README_ZH = ROOT / "README.md", ROOT / "README.zh.md"
@@ -140,7 +141,7 @@ def test_the_readme_opens_with_pictures_that_load_fast_and_from_here() -> None:
     assert not re.search(r"@import|<script|(?:href=\"|url\()(?!#)", text)
 
 
-@pytest.mark.parametrize("name", perdure.__all__)
+@for_each(perdure.__all__)
 def test_the_library_page_names_every_public_name(name: str) -> None:
     """Also those that are only read, such as events. The errors have a page of their own."""
     assert re.search(rf"`{name}\b", _text("library.md") + _text("errors.md"))
@@ -186,7 +187,7 @@ def test_the_error_page_says_what_helps_against_each_error(error: type[perdure.P
     assert f"| `{error.__name__}` | `{error.code}` |" in _text("errors.md")
 
 
-@pytest.mark.parametrize("name", MEMORY_TOOL_SPECS)
+@for_each(MEMORY_TOOL_SPECS)
 def test_the_memory_page_names_every_tool(name: str) -> None:
     """All that an agent can be given without a program's own functions."""
     assert f"`{name}`" in _text("memory.md")

@@ -42,6 +42,7 @@ from perdure.providers.openai_chat.faults import Target, error_of_status, retry_
 from perdure.providers.openai_chat.model import OpenAIChat, Silence
 from perdure.providers.openai_endpoint import HttpClients
 from perdure.testing import ChunkList, CutOff, Hanging, HttpModel, RawBody, Status, Unanswered, calls, says, thinks
+from tests.support.cases import for_each
 from tests.support.openai_chats import openai_chat
 from tests.support.passing_time import when_it_hangs
 from tests.support.strategies import any_text, effort
@@ -72,8 +73,7 @@ async def failure(model: OpenAIChat) -> ModelError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "expected"),
+@for_each(
     [
         (400, openai("context_length_exceeded", "This model's maximum context length is 8192 tokens."), ModelOverflow),
         (400, {"object": "error", "message": "maximum context length is 4096", "code": 400}, ModelOverflow),
@@ -114,7 +114,7 @@ async def failure(model: OpenAIChat) -> ModelError:
         (400, "null", ModelRequestRefused),
         (400, "{", ModelRequestRefused),
         (400, {"error": {"message": {"deep": [1]}}}, ModelRequestRefused),
-    ],
+    ]
 )
 def test_a_status_and_its_body_are_a_typed_error(status: int, body: Any, expected: type[ModelError]) -> None:
     """The bodies are those of OpenAI, Azure, Ollama, vLLM, llama.cpp, OpenRouter, Gemini and of proxies."""

@@ -27,6 +27,7 @@ from perdure.providers.build import PortableTools
 from perdure.testing import ScriptedModel, calls
 from perdure.ui.pages.tools import tool_shape
 from tests.server.routed import new_agent, routed
+from tests.support.cases import for_each
 
 TEXT = {"type": "string"}
 BASE = {"type": "object", "properties": {"q": {"type": "array"}}, "required": ["q"]}
@@ -138,7 +139,7 @@ def refusals(schema: Any, path: str = "") -> Iterator[str]:
         yield from refusals(part, f"{path}|")
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@for_each(SCHEMAS)
 def test_each_schema_is_sent_as_every_provider_takes_it(name: str) -> None:
     """Lists say what they hold, nothing stands over all arguments, and names are plain."""
     schema = SCHEMAS[name]
@@ -227,7 +228,7 @@ BEYOND_THE_DRAFT = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(SCHEMAS.keys() - BEYOND_THE_DRAFT))
+@for_each(sorted(SCHEMAS.keys() - BEYOND_THE_DRAFT))
 def test_what_a_schema_takes_is_taken_of_what_is_sent(name: str) -> None:
     """Under the names that it has there."""
     values: tuple[Any, ...] = ("t", 1, [], ["t", 1], {}, {"$k": "x"})

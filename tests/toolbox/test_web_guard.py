@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import AddressRefused
 from perdure.toolbox.web_guard import GuardedTransport, WebGuard, nonpublic_range, resolve
+from tests.support.cases import for_each
 from tests.toolbox.names import PUBLIC, PUBLIC_TOO, Names, certificate
 from tests.toolbox.web_site import page, serving
 
 
-@pytest.mark.parametrize(
-    "address",
+@for_each(
     [
         *("127.0.0.1", "127.255.255.254", "0.0.0.0", "10.1.2.3", "172.31.0.1", "192.168.0.1", "169.254.169.254"),
         *("100.100.100.200", "168.63.129.16", "192.0.0.192", "198.18.0.1", "203.0.113.9", "224.0.0.1"),
         *("255.255.255.255", "::", "::1", "fc00::1", "fd00:ec2::254", "fe80::1", "fe80::1%eth0", "fec0::1", "ff02::1"),
         *("::ffff:127.0.0.1", "::ffff:a9fe:a9fe", "::127.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::1", "2002:7f00:1::"),
         *("2002:a9fe:a9fe::1", "2001:0:7f00:1::", "2001:db8::1", "100::1", "5f00::1", "3fff::1"),
-    ],
+    ]
 )
 def test_what_is_not_public_is_refused(address: str) -> None:
     """Every form in which a private, reserved, local or metadata address can be written."""

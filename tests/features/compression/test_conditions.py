@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from perdure.context import expand
 from perdure.core.errors import ToolError
 from perdure.features.compression.quantities import parse_quantity
+from tests.support.cases import for_each
 
 
 def found(values: list[object], where: str) -> tuple[list[object], str]:
@@ -24,8 +25,7 @@ def found(values: list[object], where: str) -> tuple[list[object], str]:
     return shown, "\n".join(line for line in lines if line.startswith("["))
 
 
-@pytest.mark.parametrize(
-    ("values", "where", "shown"),
+@for_each(
     [
         (["45s", "99ms", "120ms", "1.5 s", "2h30m"], "x>100ms", ["45s", "120ms", "1.5 s", "2h30m"]),
         (["45s", "99ms", "1m", "2h"], "x<=1min", ["45s", "99ms", "1m"]),
@@ -58,7 +58,7 @@ def found(values: list[object], where: str) -> tuple[list[object], str]:
         (["10:00:00", "09:15:00"], "x>09:30", ["10:00:00"]),
         (["3 months", "2 years", "400 days"], "x<1 year", ["3 months"]),
         (["3 gigabytes", "200 megabytes", "1PiB"], "x>1GB", ["3 gigabytes", "1PiB"]),
-    ],
+    ]
 )
 def test_quantities_are_compared_by_their_units(values: list[object], where: str, shown: list[object]) -> None:
     assert found(values, where)[0] == shown
@@ -119,8 +119,7 @@ ROWS = json.dumps({"items": [{"a": 1, "b": {"c.d": [5, 6]}}, {"a": 2}, {"a": 3}]
 TEXT = "\n".join(f"line {number}" for number in range(1, 10))
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments", "says"),
+@for_each(
     [
         (ROWS, {"rows": "-1"}, "rows='-1' can't be used: they are not counted from the end: write 20..30, 20.. or 20"),
         (ROWS, {"rows": "0"}, "rows='0' can't be used: they are counted from 1: write 20..30"),
@@ -153,7 +152,7 @@ TEXT = "\n".join(f"line {number}" for number in range(1, 10))
         (ROWS, {"path": "items[7]"}, "there is no 7; there is 0..2"),
         (json.dumps({"a": []}), {"path": "a[0]"}, "there is no 0; there is nothing"),
         (json.dumps({"a": {}}), {"path": "a.b"}, "there is no 'b'; there is nothing"),
-    ],
+    ]
 )
 def test_an_argument_that_can_not_be_used_is_explained_with_an_example(
     text: str, arguments: dict[str, str], says: str

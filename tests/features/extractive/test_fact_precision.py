@@ -10,6 +10,7 @@ import pytest
 
 from perdure.features.extractive.answers import notes_of, plan_edits
 from perdure.providers.extractive.statements import statements_in
+from tests.support.cases import for_each
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 
@@ -90,7 +91,7 @@ NOTHING += SENTENCES["nothing"] + SENTENCES["elsewhere"]
 SAID: list[tuple[list[str], list[str]]] = [(texts, lines) for texts, lines in SENTENCES["told"]]
 
 
-@pytest.mark.parametrize(("texts", "lines"), SAID)
+@for_each(SAID)
 def test_the_block_after_sentences(texts: list[str], lines: list[str]) -> None:
     value, before = "", ""
     for text in texts:
@@ -100,7 +101,7 @@ def test_the_block_after_sentences(texts: list[str], lines: list[str]) -> None:
     assert sorted(filter(None, value.split("\n"))) == sorted(lines)
 
 
-@pytest.mark.parametrize("text", NOTHING)
+@for_each(NOTHING)
 def test_an_idiom_a_request_or_a_quotation_is_no_fact(text: str) -> None:
     """Neither for the block nor for the graph: a wrong fact takes the place of a true one."""
     assert [one for one in statements_in(text, now=NOW) if one.mode == "is"] == []
@@ -132,7 +133,7 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "key", "relation", "value"), TOLD)
+@for_each(TOLD)
 def test_a_statement_gives_its_name_and_nothing_of_its_tail(text: str, key: str, relation: str, value: str) -> None:
     """The block and the graph say the same."""
     (statement,) = statements_in(text, now=NOW)
@@ -145,8 +146,7 @@ def test_there_are_three_hundred_sentences() -> None:
     assert min(len(NOTHING), len(TOLD)) >= 150
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "left", "ended"),
+@for_each(
     [
         ("I like tea.", "I stopped liking tea.", ["Dislikes: tea"], []),
         ("I like tea.", "I'm not a fan of tea any more.", ["Dislikes: tea"], []),
@@ -190,7 +190,7 @@ def test_there_are_three_hundred_sentences() -> None:
         ("我在腾讯工作。", "我从腾讯离职了。", [], ["Works at: 腾讯"]),
         ("我在腾讯工作。", "忘掉我在腾讯工作吧。", [], ["Works at: 腾讯"]),
         ("", "I live in Turin. I no longer live in Turin.", [], ["Lives in: Turin"]),
-    ],
+    ]
 )
 def test_what_a_sentence_ends(before: str, after: str, left: list[str], ended: list[str]) -> None:
     notes = notes_of(after)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from perdure.features.extractive.answers import parse_note, plan_edits
 from perdure.providers.extractive.facts import facts_in
+from tests.support.cases import for_each
 
 
-@pytest.mark.parametrize(
-    ("text", "lines"),
+@for_each(
     [
         ("My name is Ada Lovelace.", ["Name: Ada Lovelace"]),
         ("MY NAME IS ada", ["Name: ada"]),
@@ -44,15 +42,14 @@ from perdure.providers.extractive.facts import facts_in
         ("我的生日是5月1日，我的狗叫旺财", ["我的生日: 5月1日", "我的狗的名字: 旺财"]),
         ("请记住：钥匙在垫子下面，别丢了。", ["Remember: 钥匙在垫子下面，别丢"]),
         ("记住我喜欢茶", ["Likes: 茶"]),
-    ],
+    ]
 )
 def test_a_statement_about_oneself_is_a_fact(text: str, lines: list[str]) -> None:
     """Each statement becomes one short line with a key."""
     assert [fact.line for fact in facts_in(text)] == lines
 
 
-@pytest.mark.parametrize(
-    "text",
+@for_each(
     [
         "what is my name?",
         "Do I like tea?",
@@ -88,7 +85,7 @@ def test_a_statement_about_oneself_is_a_fact(text: str, lines: list[str]) -> Non
         "我叫他来",
         "Bob thinks I like tea",
         "",
-    ],
+    ]
 )
 def test_what_only_looks_like_one_is_not(text: str) -> None:
     """Questions, suppositions, negations, quotations and manners of speaking tell nothing."""

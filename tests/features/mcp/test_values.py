@@ -28,6 +28,7 @@ from perdure.features.mcp.values import (
 from perdure.storage.cipher import AesCipher
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
+from tests.support.cases import for_each
 
 CANARY = "canary-19ac"
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=90) | st.text("ab_-1", min_size=1, max_size=70)
@@ -119,8 +120,7 @@ def a_server(**fields: Any) -> McpServer:
     )
 
 
-@pytest.mark.parametrize(
-    ("fields", "secrets"),
+@for_each(
     [
         ({"name": ""}, {}),
         ({"name": "-x"}, {}),
@@ -150,7 +150,7 @@ def a_server(**fields: Any) -> McpServer:
         ({"transport": "stdio", "url": "", "command": "sh"}, {"token": CANARY}),
         ({"transport": "stdio", "url": "", "command": "sh"}, {"environment": {"A=B": CANARY}}),
         ({"transport": "stdio", "url": "", "command": "sh"}, {"environment": {"A": f"{CANARY}\x00"}}),
-    ],
+    ]
 )
 def test_what_cannot_be_reached_is_refused(fields: dict[str, Any], secrets: dict[str, Any]) -> None:
     """With what is wrong, and without what is secret."""

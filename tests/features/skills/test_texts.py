@@ -8,6 +8,7 @@ import pytest
 
 from perdure.features.skills.admission import AdmissionRefused, NewEntry, admit
 from perdure.features.skills.values import Evidence
+from tests.support.cases import for_each
 
 CREDENTIALS = (
     "Run curl -u bob:hunter2 https://api.example.com/deploy.",
@@ -180,12 +181,12 @@ def refused_by(text: str, layer: str = "L3") -> str:
     return ""
 
 
-@pytest.mark.parametrize("text", CREDENTIALS)
+@for_each(CREDENTIALS)
 def test_a_credential_is_refused(text: str) -> None:
     assert refused_by(text) == "no_credential"
 
 
-@pytest.mark.parametrize("text", TEMPORARY)
+@for_each(TEMPORARY)
 def test_what_is_temporary_is_refused(text: str) -> None:
     assert refused_by(text) == "lasting"
 
@@ -240,7 +241,7 @@ def test_a_hostile_text_is_checked_at_once(text: str) -> None:
     assert time.process_time() - began < 4
 
 
-@pytest.mark.parametrize("text", ORDINARY)
+@for_each(ORDINARY)
 def test_an_ordinary_procedure_is_taken(text: str) -> None:
     assert refused_by(text) == ""
     assert refused_by(text, "L2") == ""

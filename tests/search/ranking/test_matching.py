@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from perdure.core.text.words import parse_query, stems
 from perdure.search.ranking.matching import RELATED, clause_counts
+from tests.support.cases import for_each
 from tests.support.strategies import any_text, effort, sentences
 
 
-@pytest.mark.parametrize(
-    ("query", "text", "count"),
+@for_each(
     [
         ("paint", "She painted; painting is what painters Paint.", 3),
         ("happy", "happiness? HAPPY", 2),
@@ -40,7 +40,7 @@ from tests.support.strategies import any_text, effort, sentences
         ("smorbrod", "smørbrod", 0),
         ("tm", "café ™", 1),
         ("h2o", "H₂O in ２", 1),
-    ],
+    ]
 )
 def test_a_word_is_counted_however_it_is_written(query: str, text: str, count: int) -> None:
     """Every form with the same stem counts, whole words only; in scripts without spaces every place."""
