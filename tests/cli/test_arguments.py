@@ -191,3 +191,23 @@ def test_files_are_listed_without_a_folder(home: Path) -> None:
         "garden/garden.txt",
         "house/house.txt",
     ]
+
+
+@pytest.mark.uses("facts", "schedules", "access")
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (("search", "tea", "--agent", "nova", "--since", "soon"), "--since is 'soon': write a date"),
+        (("search", "tea", "--agent", "nova", "--until", "soon"), "--until is 'soon': write a date"),
+        (("fact", "add", "Ada lives in Oslo", "nova", "--since", "soon"), "--since is 'soon': write a date"),
+        (("fact", "list", "nova", "--as-of", "soon"), "--as-of is 'soon': write a date"),
+        (("schedule", "add", "tea", "nova", "--every", "1h", "--until", "soon"), "--until is 'soon': give a time"),
+        (("schedule", "add", "tea", "nova", "--every", "1h", "--times", "0"), "--times is 0: give a whole number"),
+        (("key", "create", "mine", "--expires", "soon"), "--expires is 'soon': write 90d"),
+    ],
+)
+def test_errors_name_the_option_that_was_given(home: Path, given: tuple[str, ...], problem: str) -> None:
+    """Not the argument of the library behind it."""
+    done = run_inside(home, *given)
+
+    assert (done.returncode, done.stderr.startswith(f"error: {problem}")) == (1, True), done.stderr

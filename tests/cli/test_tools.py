@@ -94,7 +94,7 @@ def test_a_file_is_tried_before_it_is_added(tmp_path: Path, file: Path) -> None:
         (b"\xff", (), "not text in UTF-8"),
         (ROLL.encode(), ("--env", "A"), "write NAME=VALUE"),
         (ROLL.encode(), ("--requirement", "-r x"), "requirement '-r x' can't be used"),
-        (ROLL.encode(), ("--timeout", "0"), "timeout_s is 0.0"),
+        (ROLL.encode(), ("--timeout", "0"), "--timeout is 0.0"),
         (ROLL.encode(), ("--name", "rolls"), "no function 'rolls'"),
         (None, (), "can't be read"),
     ],

@@ -314,7 +314,7 @@ async def test_a_search_before_any_insert_finds_nothing() -> None:
 )
 def test_a_date_or_time_is_a_moment(text: str, end: bool, moment: str) -> None:
     """Without an offset it is meant where the agent lives, here in Rome."""
-    parsed = parse_time(text, timezone="Europe/Rome", end=end)
+    parsed = parse_time("since", text, timezone="Europe/Rome", end=end)
 
     assert parsed == datetime.fromisoformat(moment)
     assert parsed.tzinfo is UTC
@@ -323,11 +323,11 @@ def test_a_date_or_time_is_a_moment(text: str, end: bool, moment: str) -> None:
 @pytest.mark.parametrize("text", [None, "", "  "])
 def test_no_date_is_none(text: str | None) -> None:
     """An absent or empty date is no bound."""
-    assert parse_time(text) is None
+    assert parse_time("since", text) is None
 
 
 @pytest.mark.parametrize("text", ["soon", "2026", "2026-11", "0001-01-01", "\ud800", "2026-11-20T15:30+99:00"])
 def test_other_texts_are_no_dates(text: str) -> None:
     """Nothing is guessed; a date that has no moment in UTC is none."""
-    with pytest.raises(InvalidInput, match="is not a date"):
-        parse_time(text, timezone="Asia/Tokyo")
+    with pytest.raises(InvalidInput, match=r"^since is .*: write a date as"):
+        parse_time("since", text, timezone="Asia/Tokyo")

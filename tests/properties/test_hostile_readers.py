@@ -180,7 +180,7 @@ READERS: dict[str, Read] = {
     "JSON": lambda text: parse_json(text, LIMITS),
     "JSON of arrays": lambda text: parse_json(json.dumps([text]), LIMITS),
     "duration": parse_duration,
-    "moment": lambda text: parse_moment(text, "UTC", now=NOW),
+    "moment": lambda text: parse_moment("at", text, "UTC", now=NOW),
     "quiet hours": parse_quiet,
     "source": parse_source,
     "patched text": lambda text: apply_patch(text, "@@ -1 +1 @@\n-a\n+b\n"),

@@ -82,7 +82,9 @@ Messages say what happened, with which value, and what helps; the facts stand in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from perdure.core.model_errors import *  # noqa: F403
@@ -95,6 +97,23 @@ from perdure.core.text.pip_line import pip_line
 
 class InvalidInput(PerdureError):
     """A value from the caller can't be used. Nothing was written."""
+
+
+@contextmanager
+def told_as(names: Mapping[str, str]) -> Iterator[None]:
+    """Have an InvalidInput that is raised within begin with the caller's own name of an argument: `names` are the
+    library's name -> the caller's, such as {"since": "start_date"}."""
+    try:
+        yield
+    except InvalidInput as error:
+        text = str(error)
+        if (match := _NAMED.match(text)) and match[1] in names:
+            error.args = (names[match[1]] + text[match.end(1) :],)
+        raise
+
+
+_NAMED = re.compile(r"(\w+)(?::| (?:is|are|has|have|names)\b)")
+"""The beginning of a text that names an argument."""
 
 
 class FeatureMissing(InvalidInput):

@@ -269,7 +269,7 @@ async def test_a_fact_is_added_by_hand() -> None:
         assert (shown["subject"], shown["relation"], shown["state"]) == ("Ada", "LIVES_IN", "past")
         assert shown["valid_at"] is None and shown["author"] == "person"
         assert await texts(client, agent) == ["The key is under the mat."]
-    assert wrong.status_code == 422 and "'soon' is not a date" in text_of(wrong.text)
+    assert wrong.status_code == 422 and "since is 'soon': write a date" in text_of(wrong.text)
 
 
 async def test_the_profile_has_values_by_slots_with_their_facts() -> None:

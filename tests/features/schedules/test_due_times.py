@@ -204,11 +204,13 @@ def test_an_unknown_zone_is_refused_with_near_ones(name: Any, near: str | None) 
 
 def test_texts_are_read_as_times() -> None:
     """Times of day, dates, durations and quiet hours; nonsense is refused."""
-    assert parse_moment("in 20m", "UTC", now=NOW) == NOW + timedelta(minutes=20)
-    assert parse_moment("11:30", "UTC", now=NOW) == datetime(2026, 3, 8, 11, 30, tzinfo=UTC)
-    assert parse_moment("02:30", "America/New_York", now=NOW) == SPRING
-    assert parse_moment("2026-11-24T09:00", "Europe/Rome", now=NOW) == datetime(2026, 11, 24, 8, tzinfo=UTC)
-    assert parse_moment("2026-11-24T09:00+05:30", "Europe/Rome", now=NOW) == datetime(2026, 11, 24, 3, 30, tzinfo=UTC)
+    assert parse_moment("at", "in 20m", "UTC", now=NOW) == NOW + timedelta(minutes=20)
+    assert parse_moment("at", "11:30", "UTC", now=NOW) == datetime(2026, 3, 8, 11, 30, tzinfo=UTC)
+    assert parse_moment("at", "02:30", "America/New_York", now=NOW) == SPRING
+    assert parse_moment("at", "2026-11-24T09:00", "Europe/Rome", now=NOW) == datetime(2026, 11, 24, 8, tzinfo=UTC)
+    assert parse_moment("at", "2026-11-24T09:00+05:30", "Europe/Rome", now=NOW) == datetime(
+        2026, 11, 24, 3, 30, tzinfo=UTC
+    )
     assert [parse_duration(text) for text in ("90s", "5 min", "2 hours", "1d", "1w")] == [
         90,
         300,
@@ -217,7 +219,7 @@ def test_texts_are_read_as_times() -> None:
         604_800,
     ]
     assert parse_quiet("22:00-07:30") == QuietHours(start=time(22), end=time(7, 30))
-    for read in (lambda: parse_moment("soon", "UTC", now=NOW), lambda: parse_duration("1 month x")):
+    for read in (lambda: parse_moment("at", "soon", "UTC", now=NOW), lambda: parse_duration("1 month x")):
         with pytest.raises(ScheduleInvalid):
             read()
     for text in ("22-7", "25:00-07:00", "22:00"):
@@ -227,9 +229,9 @@ def test_texts_are_read_as_times() -> None:
 
 def test_a_day_as_an_end_is_its_last_moment() -> None:
     """In the schedule's zone; as a beginning it is its first one."""
-    first = parse_moment("2026-11-30", "Europe/Berlin", now=NOW)
-    last = parse_moment(" 2026-11-30 ", "Europe/Berlin", now=NOW, end=True)
-    exact = parse_moment("2026-11-30T00:00", "Europe/Berlin", now=NOW, end=True)
+    first = parse_moment("at", "2026-11-30", "Europe/Berlin", now=NOW)
+    last = parse_moment("at", " 2026-11-30 ", "Europe/Berlin", now=NOW, end=True)
+    exact = parse_moment("at", "2026-11-30T00:00", "Europe/Berlin", now=NOW, end=True)
 
     assert first == exact == datetime(2026, 11, 29, 23, tzinfo=UTC)
     assert last == datetime(2026, 11, 30, 22, 59, 59, 999_999, tzinfo=UTC)

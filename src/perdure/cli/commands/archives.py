@@ -259,7 +259,7 @@ async def search(
         if not tags and not states:  # messages have none
             messages = await owner.search(text, since=since, until=until, limit=limit, explain=why)
         zone = owner.info.timezone
-        first, last = parse_time(since, timezone=zone), parse_time(until, timezone=zone, end=True)
+        first, last = parse_time("since", since, timezone=zone), parse_time("until", until, timezone=zone, end=True)
         searching = replace(searching, agent=owner, since=first, until=last)
         passages = await owner.search_passages(text, where, since=since, until=until, limit=limit, explain=why)
         hint = f"`{chat_command(owner)}` asks the agent about them."

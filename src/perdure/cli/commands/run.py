@@ -230,7 +230,9 @@ def _callback(
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
     first = {"named": parameters[0].name} if parameters else {}
     places = [one.name for one in parameters if any(map(_is_argument, get_args(one.annotation)))]
-    needed = Needs(given=opened, agents=agents, command=command, places=places, **first | dict(needs))
+    options = {one.name.rstrip("_"): name for one in parameters if (name := _option_name(one))}
+    named = {"told_as": options | dict(needs.get("told_as", {}))}
+    needed = Needs(given=opened, agents=agents, command=command, places=places, **first | dict(needs) | named)
 
     def run(**arguments: Any) -> None:
         """Check the arguments, then run the command's function with them."""
@@ -248,6 +250,16 @@ def _callback(
     run.__doc__ = work.__doc__
     run.__signature__ = Signature([one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters])  # type: ignore[attr-defined]
     return run
+
+
+def _option_name(parameter: Parameter) -> str | None:
+    """The name of the option that a parameter is; None: it is none."""
+    for about in get_args(parameter.annotation):
+        if isinstance(about, typer.models.OptionInfo):
+            given = [about.default, *(about.param_decls or ())]  # typer takes the first name for a default
+            own = (one.partition("/")[0] for one in given if isinstance(one, str) and one.startswith("--"))
+            return next(own, f"--{parameter.name.replace('_', '-')}")
+    return None
 
 
 def _is_argument(about: object) -> bool:

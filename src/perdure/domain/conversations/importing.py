@@ -72,9 +72,10 @@ def imported_message(value: Any, *, limit_chars: int) -> ImportedMessage:
     role: Any = fields.get("role")
     text = fields.get("text", fields.get("content"))
     if role not in get_args(ImportedRole):
-        raise InvalidInput(f"role is {role!r:.80}: it can be {', '.join(map(repr, get_args(ImportedRole)))}")
+        found = "missing" if role is None else f"{role!r:.80}"
+        raise InvalidInput(f"role is {found}: it can be {', '.join(map(repr, get_args(ImportedRole)))}")
     if not isinstance(text, str) or not text.strip():
-        raise InvalidInput(f"text is {text!r:.80}: give a text that is not empty")
+        raise InvalidInput(f"text is {'missing' if text is None else f'{text!r:.80}'}: give a text that is not empty")
     if len(text) > limit_chars:
         raise InvalidInput(f"text has {len(text):,} characters, the limit is {limit_chars:,}")
     return ImportedMessage(

@@ -75,8 +75,8 @@ async def _conversation_search(
     """The tool `conversation_search`: find messages of the agent's whole history, the newest without a query."""
     where = MessageFilter(
         roles=tuple(roles or ()),  # type: ignore[arg-type]  # checked against the schema's enum
-        since=parse_time(start_date, timezone=call.timezone),
-        until=parse_time(end_date, timezone=call.timezone, end=True),
+        since=parse_time("start_date", start_date, timezone=call.timezone),
+        until=parse_time("end_date", end_date, timezone=call.timezone, end=True),
         before_seq=call.run.first_message_seq,  # what is being said just now is in view anyway
     )
     limit, offset = max(1, min(limit, MAX_RESULTS)), max(0, min(offset, OFFSET_MAX))
@@ -104,8 +104,8 @@ async def _archival_memory_search(
     where = PassageFilter(
         tags=filter_tags(tags or ()),
         tag_match="all" if tag_match_mode == "all" else "any",
-        since=parse_time(start_datetime, timezone=call.timezone),
-        until=parse_time(end_datetime, timezone=call.timezone, end=True),
+        since=parse_time("start_datetime", start_datetime, timezone=call.timezone),
+        until=parse_time("end_datetime", end_datetime, timezone=call.timezone, end=True),
     )
     limit, offset = max(1, min(top_k, MAX_RESULTS)), max(0, min(offset, OFFSET_MAX))
     hits = await call.search.passages(call.run.key.agent_id, query, where=where, limit=limit, offset=offset)

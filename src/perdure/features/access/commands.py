@@ -196,7 +196,7 @@ def read_moment(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
-        raise InvalidInput(f"{text!r:.60} is not a time: write 90d, 12h, or 2027-01-31") from error
+        raise InvalidInput(f"expires is {text!r:.60}: write 90d, 12h, or 2027-01-31") from error
     return at if at.tzinfo is not None else at.astimezone()
 
 

@@ -126,7 +126,7 @@ async def history(view: Output, perdure: AsyncPerdure, fact: FactName) -> None:
     view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
 
 
-@command("fact add", change=True)
+@command("fact add", change=True, told_as={"valid_at": "--since", "invalid_at": "--until"})
 async def add(
     view: Output,
     text: Annotated[str, argument("A sentence, such as 'Ada lives in Turin.'", "TEXT")],
@@ -139,13 +139,13 @@ async def add(
 ) -> None:
     """Add a fact."""
     home, given = agent.info.timezone, (("valid_at", since), ("invalid_at", until))
-    times = {name: parse_time(value, timezone=home) for name, value in given if value}
+    times = {name: parse_time(name, value, timezone=home) for name, value in given if value}
     hit = await agent.facts.add(text, subject=subject, relation=relation, object=object_, **times)
     view.show(fact_shape(hit), *fact_view(hit, home))
     view.hint(f"The agent finds it: `{chat_command(agent)}`. `perdure fact forget {short_id(hit.fact.id)}` undoes.")
 
 
-@command("fact edit", finds="fact")
+@command("fact edit", finds="fact", told_as={"valid_at": "--since", "invalid_at": "--until"})
 async def edit(
     view: Output,
     perdure: AsyncPerdure,
@@ -159,7 +159,7 @@ async def edit(
     [fact_id], home = await find_facts(perdure, fact)
     given, times = (("text", text), ("rating", rating)), (("valid_at", since), ("invalid_at", until))
     changes: Any = {name: value for name, value in given if value is not None}
-    changes |= {name: parse_time(value, timezone=home) for name, value in times if value is not None}
+    changes |= {name: parse_time(name, value, timezone=home) for name, value in times if value is not None}
     if not changes:
         raise InvalidInput("nothing changes: give the new text, --since, --until or --rating")
     hit = await perdure.facts.edit(fact_id, changes)
@@ -197,10 +197,10 @@ def _conditions(options: Options, timezone: str) -> FactConditions:
         entity=options.entity,
         relations=options.relations or (),
         types=options.types or (),
-        at=parse_time(options.at, timezone=timezone),
-        since=parse_time(options.since, timezone=timezone),
-        until=parse_time(options.until, timezone=timezone, end=True),
-        as_of=parse_time(options.as_of, timezone=timezone, end=True),
+        at=parse_time("at", options.at, timezone=timezone),
+        since=parse_time("since", options.since, timezone=timezone),
+        until=parse_time("until", options.until, timezone=timezone, end=True),
+        as_of=parse_time("as_of", options.as_of, timezone=timezone, end=True),
         min_rating=options.min_rating,
         states=states,
         trust=tuple(one for one in TRUSTS if one in said_by) or None,
@@ -324,7 +324,7 @@ async def entities(view: Output, agent: LastAgent, limit: Limit = 100) -> None:
     view.hint("`perdure fact list --entity NAME` shows what is known about one.")
 
 
-@command("fact profile")
+@command("fact profile", told_as={"budget_tokens": "--budget"})
 async def profile(
     view: Output,
     agent: LastAgent,
@@ -367,7 +367,7 @@ async def timeline(
     view.hint("`perdure fact history ID` shows where one comes from.")
 
 
-@command("fact context")
+@command("fact context", told_as={"budget_tokens": "--budget"})
 async def context(
     view: Output,
     *,

@@ -84,12 +84,12 @@ class AsyncEntities(AsyncEpisodes):
         """Change the name, type or aliases of an entity, given by name or id, and return it. Its former name becomes an
         alias, unless aliases are given. Raises: InvalidInput, NotFound."""
         check_separate(tx, before := self._find(tx, entity))
-        name = _check_name(changes.get("name", before.name))
-        aliases = [_check_name(one) for one in changes.get("aliases", (*before.aliases, before.name))]
+        name = _check_name("name", changes.get("name", before.name))
+        aliases = [_check_name("aliases", one) for one in changes.get("aliases", (*before.aliases, before.name))]
         others = tuple(one for one in dict.fromkeys(aliases) if one != name)
         if len(others) > ALIASES_MAX:
             raise InvalidInput(f"{name!r:.80} would have {len(others)} other names, the limit is {ALIASES_MAX}")
-        kind = _check_name(changes.get("type", before.type))
+        kind = _check_name("type", changes.get("type", before.type))
         changed = replace(before, name=name, type=kind, aliases=others, updated_at=self._ports.clock.now())
         put_entity(tx, tx.of(Graphs).get(before.graph_id), changed)
         return changed
@@ -127,11 +127,12 @@ class AsyncEntities(AsyncEpisodes):
         return first(found, "entity", name_or_id)
 
 
-def _check_name(name: str) -> str:
-    """Return a name of an entity or a type without a credential. Raises: InvalidInput: it is empty or too long."""
-    check_text("name", name)
+def _check_name(field: str, name: str) -> str:
+    """Return a name of an entity or a type, from this field, without a credential. Raises: InvalidInput: it is empty or
+    too long."""
+    check_text(field, name)
     if not name.strip():
-        raise InvalidInput("the name is empty: give one, such as 'Ada'")
+        raise InvalidInput(f"{field} is {name!r:.80}: give a name, such as {'PERSON' if field == 'type' else 'Ada'!r}")
     if len(name) > NAME_MAX_CHARS:
-        raise InvalidInput(f"the name has {len(name):,} characters, the limit is {NAME_MAX_CHARS}")
+        raise InvalidInput(f"{field} has a name of {len(name):,} characters, the limit is {NAME_MAX_CHARS}")
     return without_credentials(" ".join(name.split()))

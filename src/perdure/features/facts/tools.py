@@ -26,7 +26,7 @@ async def search_facts(
     call: SearchCall, query: str, entity: str | None = None, at: str | None = None, limit: int = 10
 ) -> ToolOutcome:
     """Run the tool `search_facts`: find facts of the agent's graph by a query, an entity and a time."""
-    where = FactFilter(at=parse_time(at, timezone=call.timezone))
+    where = FactFilter(at=parse_time("at", at, timezone=call.timezone))
     limit = max(1, min(limit, MAX_RESULTS))
 
     def prepare(tx: Tx) -> tuple[Graph | None, Sequence[int]]:

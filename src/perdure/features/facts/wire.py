@@ -80,7 +80,7 @@ class TimesIn(WireRequest):
     def times(self, zone: str) -> dict[str, datetime | None]:
         """The times that the request names, by field; dates without an offset are in `zone`. Raises: InvalidInput."""
         own = self.model_fields_set & TimesIn.model_fields.keys()
-        return {name: parse_time(getattr(self, name), timezone=zone) for name in own}
+        return {name: parse_time(name, getattr(self, name), timezone=zone) for name in own}
 
 
 class FactIn(OwnerIn, TimesIn):

@@ -88,17 +88,17 @@ def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> values
     TimeZoneUnknown, ScheduleInvalid, InvalidInput."""
     timezone = agent_timezone if new.timezone is None else new.timezone
 
-    def moment(value: datetime | str | None, *, end: bool = False) -> datetime | None:
-        """Return the instant of a datetime or text; a date alone is its last moment with `end`."""
+    def moment(name: str, value: datetime | str | None, *, end: bool = False) -> datetime | None:
+        """Return the instant of a datetime or text, the field `name`; a date alone is its last moment with `end`."""
         if isinstance(value, datetime):
             value = value.isoformat()  # one without a zone is of the schedule's
         if not isinstance(value, str | None):
-            raise InvalidInput(f"{value!r:.80} is not a time: give a datetime, or a text such as 2026-11-24T09:00")
-        return None if value is None else values.parse_moment(value, timezone, now=now, end=end)
+            raise InvalidInput(f"{name} is {value!r:.80}: give a datetime, or a text such as 2026-11-24T09:00")
+        return None if value is None else values.parse_moment(name, value, timezone, now=now, end=end)
 
     if not isinstance(new.cron, str | None):
         raise ScheduleInvalid(f"cron expression is {new.cron!r:.80}: give a text such as '0 9 * * MON-FRI'")
-    starts_at = moment(new.starts_at)
+    starts_at = moment("starts_at", new.starts_at)
     if starts_at is None:
         starts_at = now.replace(microsecond=0)
         if type(new.every_s) is int and 0 < new.every_s < 10**9:
@@ -106,12 +106,12 @@ def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> values
     elif starts_at <= now and new.every_s is not None:
         raise InvalidInput(f"starts_at is {new.starts_at}: the first time of an interval must be in the future")
     return values.Timing(
-        at=moment(new.at),
+        at=moment("at", new.at),
         every_s=new.every_s,
         cron=None if new.cron is None else " ".join(new.cron.split()),
         timezone=timezone,
         starts_at=starts_at,
-        ends_at=moment(new.ends_at, end=True),
+        ends_at=moment("ends_at", new.ends_at, end=True),
         max_firings=new.max_firings,
         missed=new.missed,
         missed_limit=new.missed_limit,

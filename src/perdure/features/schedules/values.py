@@ -439,10 +439,11 @@ def _time_of_day(text: str, whole: str) -> time:
     return time(int(match[1]), int(match[2]))
 
 
-def parse_moment(text: str, timezone: str, *, now: datetime, end: bool = False) -> datetime:
+def parse_moment(name: str, text: str, timezone: str, *, now: datetime, end: bool = False) -> datetime:
     """Return the instant, in UTC, that a text names.
 
     Args:
+        name: the field of the text.
         text: a date and time, `2026-11-24T09:00`; a time of day, the next one; a date alone, its first moment; or a
             duration from now, `in 20m`.
         timezone: the zone of a text that names none.
@@ -451,9 +452,9 @@ def parse_moment(text: str, timezone: str, *, now: datetime, end: bool = False) 
     """
     check_zone(timezone)
     try:
-        return _parse_moment(text, zone(timezone), now=now, end=end)
+        return _parse_moment(name, text, zone(timezone), now=now, end=end)
     except OverflowError as error:
-        raise ScheduleInvalid(f"{text!r:.80} is out of the calendar: give a nearer time") from error
+        raise ScheduleInvalid(f"{name} is {text!r:.80}, out of the calendar: give a nearer time") from error
 
 
 def is_day(text: str) -> bool:
@@ -465,7 +466,7 @@ def is_day(text: str) -> bool:
     return True
 
 
-def _parse_moment(text: str, tz: tzinfo, *, now: datetime, end: bool) -> datetime:
+def _parse_moment(name: str, text: str, tz: tzinfo, *, now: datetime, end: bool) -> datetime:
     """Parse a text as `parse_moment` says. Raises: ScheduleInvalid; OverflowError: before the year 1 or after 9999."""
     words = text.strip()
     if words.lower().startswith("in "):
@@ -478,7 +479,7 @@ def _parse_moment(text: str, tz: tzinfo, *, now: datetime, end: bool) -> datetim
         moment = datetime.fromisoformat(words)
     except ValueError as error:
         raise ScheduleInvalid(
-            f"{text!r:.80} is not a time: give one such as 2026-11-24T09:00, 09:00, or 'in 20m'"
+            f"{name} is {text!r:.80}: give a time such as 2026-11-24T09:00, 09:00, or 'in 20m'"
         ) from error
     if end and is_day(words):
         moment = datetime.combine(moment, time.max)

@@ -253,12 +253,7 @@ def period(since: Moment, until: Moment, zone: str) -> tuple[datetime | None, da
 
 def _moment(name: str, value: Moment, zone: str, *, end: bool = False) -> datetime | None:
     """A moment in UTC; a date alone is its first moment, or with `end` its last. Raises: InvalidInput, by this name."""
-    if not isinstance(value, str):
-        return utc(name, value)
-    try:
-        return parse_time(value, timezone=zone, end=end)
-    except InvalidInput as error:
-        raise InvalidInput(f"{name} is {value!r:.80}: {error}") from error
+    return parse_time(name, value, timezone=zone, end=end) if isinstance(value, str) else utc(name, value)
 
 
 def _archives_to_search(

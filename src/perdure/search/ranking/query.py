@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def parse_time(text: str | None, *, timezone: str = "UTC", end: bool = False) -> datetime | None:
-    """Parse an ISO 8601 date or time into a moment in UTC; None for None or an empty text.
+def parse_time(name: str, text: str | None, *, timezone: str = "UTC", end: bool = False) -> datetime | None:
+    """Parse an ISO 8601 date or time, the argument `name`, into a moment in UTC; None for None or an empty text.
 
     A date alone means its beginning or, with `end`, its last microsecond, where the agent lives. A time without an
     offset is in the agent's time zone too.
@@ -45,7 +45,7 @@ def parse_time(text: str | None, *, timezone: str = "UTC", end: bool = False) ->
             moment = datetime.combine(day, time.max.replace(fold=1) if end else time.min)
         return (moment if moment.tzinfo else moment.replace(tzinfo=here)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"{text!r:.60} is not a date: write it as 2026-11-20 or 2026-11-20T15:30") from error
+        raise InvalidInput(f"{name} is {text!r:.60}: write a date as 2026-11-20 or 2026-11-20T15:30") from error
 
 
 # Names that are ordinary words too: those only count with a capital letter.

@@ -42,7 +42,9 @@ class ProviderChangesIn(WireRequest):
     @property
     def fields(self) -> ProviderFields:
         """The values, as the library takes them. Raises: NotSupported: a protocol that this server does not speak."""
-        if self.provider_type in _OWN_PROTOCOLS - PROVIDERS.keys() or self.access_key:
+        if self.access_key:
+            raise NotSupported("access_key: this server speaks no protocol with one, such as Bedrock's; use `api_key`")
+        if self.provider_type in _OWN_PROTOCOLS - PROVIDERS.keys():
             raise NotSupported(
                 f"provider_type: this server does not speak the protocol of {self.provider_type}; a gateway with"
                 " OpenAI's chat API can be registered as `openai` with its base_url"

@@ -211,8 +211,8 @@ async def list_steps(
         has_feedback=has_feedback,
         tags=tuple(tags or ()),
         run_ids=None if trace_ids is None else wire.run_ids_of(trace_ids),
-        since=parse_time(start_date),
-        until=parse_time(end_date, end=True),
+        since=parse_time("start_date", start_date),
+        until=parse_time("end_date", end_date, end=True),
         holding=wire_members(WIRE_SETTING, project_id=project_id),
     )
     return [_step_shape(library, one) for one in await library.steps.page_of_steps(where, page)]

@@ -14,7 +14,7 @@ from fastapi import Query
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from perdure.core.errors import InvalidInput
+from perdure.core.errors import InvalidInput, told_as
 from perdure.core.messages import Role
 from perdure.core.passages import Passage, PassageState, TagMatch
 from perdure.core.text.reprs import attributes
@@ -30,6 +30,9 @@ from perdure.server.wire.http import Json, Library, Router, json_answer
 from perdure.server.wire.shapes import Object, WireShape, computed
 
 _Limit = Annotated[int, Field(ge=1, le=HITS_MAX)]
+
+_DATES = {"since": "start_date", "until": "end_date"}
+"""An argument of the library -> the field of a body that it comes from."""
 
 _PLACE_FIELDS = ("first_line", "last_line", "page")
 _SOURCE_FIELDS = ("number", "kind", "id", "score", "tokens", "first", "last", "chars")
@@ -178,15 +181,11 @@ async def search_agent(
 ) -> Json[FoundPassages]:
     """Search an agent's passages, best first. Dates and times without an offset are in the agent's time zone."""
     _check_query("query", query)
-    hits = await library.agent_of(agent_id).search_passages(
-        query,
-        passage_filter(tags=tags or (), tag_match=tag_match_mode, states=state or ()),
-        files=False,
-        since=start_datetime,
-        until=end_datetime,
-        limit=top_k or 10,
-        explain=explain,
-    )
+    where = passage_filter(tags=tags or (), tag_match=tag_match_mode, states=state or ())
+    with told_as({"since": "start_datetime", "until": "end_datetime"}):
+        hits = await library.agent_of(agent_id).search_passages(
+            query, where, files=False, since=start_datetime, until=end_datetime, limit=top_k or 10, explain=explain
+        )
     results = [FoundPassage.make(hit.passage, **_explained(hit, explain)) for hit in hits]
     ran = {"ran": asdict(hits.ran)} if explain else {}
     return _answer({"results": results, "count": len(hits), **ran}, hits.ran)
@@ -198,11 +197,11 @@ async def search_passages(body: PassageSearch, library: Library) -> Json[list[Wi
     newest. Dates and times without an offset are in the agent's time zone, or else in UTC."""
     if body.query is not None:
         _check_query("body.query", body.query)
-    hits = await library.agent_of(body.agent_id).search_passages(
-        body.query or "",
-        passage_filter(tags=body.tags or (), tag_match=body.tag_match_mode, states=body.states or ()),
-        **attributes(body, "archive_id", "limit", "explain", since="start_date", until="end_date"),
-    )
+    where = passage_filter(tags=body.tags or (), tag_match=body.tag_match_mode, states=body.states or ())
+    with told_as(_DATES):
+        hits = await library.agent_of(body.agent_id).search_passages(
+            body.query or "", where, **attributes(body, "archive_id", "limit", "explain", **_DATES)
+        )
     return _answer([WirePassageHit.make(hit, **_explained(hit, body.explain, hits.ran)) for hit in hits], hits.ran)
 
 
@@ -213,12 +212,12 @@ async def search_messages(body: MessageSearch, library: Library) -> Json[list[Fo
     _check_query("body.query", body.query)
     if body.conversation_id == "default" and body.agent_id is None:
         raise InvalidInput("body.conversation_id: 'default' needs the agent_id whose first conversation is meant")
-    results = await library.search.search_messages(
-        body.query,
-        roles=SEARCHED_ROLES,
-        **attributes(body, "agent_id", "conversation_id", "limit", "explain", mode="search_mode"),
-        **attributes(body, since="start_date", until="end_date"),
-    )
+    with told_as(_DATES):
+        results = await library.search.search_messages(
+            body.query,
+            roles=SEARCHED_ROLES,
+            **attributes(body, "agent_id", "conversation_id", "limit", "explain", mode="search_mode", **_DATES),
+        )
     shapes = []
     for hit in results.hits:
         conversation_id = results.conversations.get((hit.message.agent_id, hit.message.conversation_seq))

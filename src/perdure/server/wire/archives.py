@@ -169,8 +169,8 @@ class DeleteSelected(WireRequest):
         where = passage_filter(
             tags=self.tags or (),
             tag_match=self.tag_match_mode,
-            since=parse_time(self.start_date),
-            until=parse_time(self.end_date, end=True),
+            since=parse_time("start_date", self.start_date),
+            until=parse_time("end_date", self.end_date, end=True),
         )
         return Selection(where=where, text=self.text or "")
 

@@ -144,8 +144,8 @@ def _conditions(query: QueryParams, now: datetime, timezone: str) -> FactConditi
     where = FactConditions(
         entity=query.get("entity", "").strip() or None,
         relations=(relation,) if relation else (),
-        at=parse_time(query.get("at"), timezone=timezone),
-        as_of=parse_time(query.get("as_of"), timezone=timezone, end=True),
+        at=parse_time("at", query.get("at"), timezone=timezone),
+        as_of=parse_time("as_of", query.get("as_of"), timezone=timezone, end=True),
         states=KNOWN_STATES,
     )
     if state == "current" and where["at"] is None:
@@ -284,7 +284,7 @@ async def add_fact(request: Request, library: AsyncPerdure) -> Notice:
     """Add a fact by hand."""
     form = await form_of(request)
     home = await library.facts.of(agent_id_of(request)).timezone()
-    since, until = (parse_time(form.get(name), timezone=home) for name in ("since", "until"))
+    since, until = (parse_time(name, form.get(name), timezone=home) for name in ("since", "until"))
     times: NewFactFields = {} if since is None and until is None else {"valid_at": since, "invalid_at": until}
     hit = await library.facts.of(agent_id_of(request)).add_fact(
         field_of(form, "text"),
@@ -410,7 +410,7 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     now, times = fields_of(fact, agent), {"since": "valid_at", "until": "invalid_at"}
     form["text"] = field_of(form, "text").strip()
     mine = {one for one in changed_fields(form, now, {"text": "sentence"}) if form[one].strip() != now[one]}
-    changes: Any = {times[one]: parse_time(form[one], timezone=agent.timezone) for one in mine if one in times}
+    changes: Any = {times[one]: parse_time(one, form[one], timezone=agent.timezone) for one in mine if one in times}
     changes["text"] = form["text"] if "text" in mine else fact.text
     edited = await library.facts.edit(fact.id, changes)
     is_renamed = edited.subject.id == hit.subject.id and edited.subject.name != hit.subject.name
