@@ -217,7 +217,9 @@ def test_an_export_of_another_program_says_which_import_reads_it(store: Perdure,
     assert "file of the database" in refused(store, "letta-db", chatgpt)
     assert "database of SQLite" in refused(store, "letta-db", golden.write_json(tmp_path / "l.db", []))
     assert "conversations.json" in refused(store, "chatgpt", golden.write_markdown(tmp_path))
-    assert "can't be read" in refused(store, "markdown", tmp_path / "nowhere")
+    assert f"'{tmp_path / 'nowhere'}' can't be read: No such" in refused(store, "markdown", tmp_path / "nowhere")
+    (tmp_path / "half.zip").write_bytes(b"PK\x03\x04")
+    assert "half.zip is no whole ZIP file" in refused(store, "chatgpt", tmp_path / "half.zip")
 
 
 def test_a_byte_order_mark_is_no_text(store: Perdure, tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def _callback(
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
     first = {"named": parameters[0].name} if parameters else {}
     places = [one.name for one in parameters if any(map(_is_argument, get_args(one.annotation)))]
-    options = {one.name.rstrip("_"): name for one in parameters if (name := _option_name(one))}
+    options = {one.name.rstrip("_"): option for one in parameters if (option := _option_name(one))}
     named = {"told_as": options | dict(needs.get("told_as", {}))}
     needed = Needs(given=opened, agents=agents, command=command, places=places, **first | dict(needs) | named)
 

@@ -58,7 +58,7 @@ class LettaServer:
         self.url = _base(url)
         if key and not (key.isascii() and key.isprintable()):
             raise InvalidInput("the key has characters that no header can have: copy it once more")
-        self.label, self._pause = without_password(self.url), pause
+        self.label, self._pause, self._answered = without_password(self.url), pause, False
         headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         self._client = httpx.AsyncClient(
             base_url=self.url, headers=headers, timeout=TIMEOUT_S, follow_redirects=True, max_redirects=3
@@ -93,6 +93,7 @@ class LettaServer:
                 async with self._client.stream("GET", path, params=params) as response:
                     status, body = response.status_code, await read_answer(response, _ANSWER.size_bytes)
                 if status < 300:
+                    self._answered = True
                     return parse_json(body, _ANSWER)
             except (httpx.HTTPError, OSError) as error:
                 problem = str(error) or type(error).__name__
@@ -110,9 +111,10 @@ class LettaServer:
                 await self._pause(wait_s)
             else:
                 raise LettaRefused(status, problem)
-        raise LettaUnreachable(
-            f"{self.label} does not answer ({problem:.200}): what was imported stays, and the same import goes on there"
-        )
+        helps = "what was imported stays, and the same import goes on there"
+        if not self._answered:
+            helps = "nothing was imported. Look whether the server runs, and whether this is its address"
+        raise LettaUnreachable(f"{self.label} does not answer ({problem:.200}): {helps}")
 
     async def find(self, path: str, params: Params | None = None) -> Any:
         """As `get`; None: the server has no such object or route."""

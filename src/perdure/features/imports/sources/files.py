@@ -58,7 +58,10 @@ class SourceFiles:
             else:
                 self._sizes = {self.label: self._file_size()}
         except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
-            raise InvalidInput(f"{self.label} can't be read: {getattr(error, 'strerror', None) or error}") from error
+            where = str(place) if isinstance(place, Path) else self.label
+            raise InvalidInput(f"{where!r:.200} can't be read: {getattr(error, 'strerror', None) or error}") from error
+        if self.is_one and self.label.lower().endswith(".zip"):
+            raise InvalidInput(f"{self.label} is no whole ZIP file: download it again")
 
     @property
     def is_one(self) -> bool:
