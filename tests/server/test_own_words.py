@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import InvalidInput, ScheduleInvalid, told_as
-from tests.server.routed import routed
 from tests.server.contract import create_things
+from tests.server.routed import routed
 from tests.server.test_openapi import operations
 
 AT = "2026-13-45"

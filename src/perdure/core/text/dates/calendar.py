@@ -110,10 +110,13 @@ def day_part(clock: Clock, day: date, part: str) -> Period:
 
 
 def weekday(clock: Clock, number: int, shift: int | None) -> date:
-    """Return the weekday `number`, 0 is Monday. `shift`: before today -1, this week's 0, after today 1, latest None."""
+    """Return the weekday `number`, 0 is Monday. `shift`: before today -1, the one before that -2, this week's 0, after
+    today 1, the one after that 2, latest None."""
     back = (clock.today.weekday() - number) % 7
-    if shift is not None:
-        back = {-1: back or 7, 0: clock.today.weekday() - number}.get(shift, back - 7)
+    if shift == 0:
+        back = clock.today.weekday() - number
+    elif shift is not None:
+        back = (back if shift > 0 else back or 7) - 7 * (shift if shift > 0 else shift + 1)
     return clock.today - timedelta(days=back)
 
 
@@ -129,23 +132,23 @@ def yearly(
     clock: Clock, of_year: Callable[[int], Period], shift: int | None, year_shift: int | None, in_year: int | None
 ) -> Period:
     """Return `of_year(year)`, a period of every year, for the year that a text means: `in_year`, else the clock's plus
-    `year_shift`, else the last (-1), this (0) or next (1) year with the period, else the latest in which it has begun.
-    Years without it (29 February) are skipped. Raises: ValueError, OverflowError.
-
-    Raises: ValueError, OverflowError: there is no such period.
-    """
+    `year_shift`, else the last (-1), this (0) or next (1) year with the period or the one beyond (-2, 2), else the
+    latest in which it has begun. Years without it (29 February) are skipped. Raises: ValueError, OverflowError."""
     today, here = clock.today, clock.today.year
     if in_year is not None or year_shift is not None:
         return of_year(here + (year_shift or 0) if in_year is None else in_year)
     if shift == 0:
         before = of_year(max(here - 1, 1))
         return before if before[1] > today else of_year(here)  # a winter that began last year
-    for number in range(here, here + 9) if shift == 1 else range(here, max(0, here - 9), -1):
+    side = (shift or 0) // abs(shift or 1)
+    left = abs(shift or 1)
+    for number in range(here, here + 9) if side == 1 else range(here, max(0, here - 9), -1):
         try:
             begin, end = of_year(number)
         except (ValueError, OverflowError):
             continue
-        if begin > today if shift == 1 else end <= today if shift == -1 else begin <= today:
+        left -= begin > today if side == 1 else end <= today if side == -1 else begin <= today
+        if not left:
             return begin, end
     raise ValueError
 

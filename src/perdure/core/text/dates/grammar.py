@@ -75,6 +75,7 @@ Needs = Literal["nothing", "any preposition", "preposition", "partner"]
 
 _NAME = re.compile(r"\{(~?)([a-z_]+)(?::([^}]+))?\}")
 _SPACED_NAMES = {
+    "{count}": r"(?:{least}(?:\s?-\s?| (?:{~or}|{~to}) ))?{numbers}",
     "{year}": "(?P<y>19[0-9]{2}|20[0-9]{2}|2100)",
     "{seconds}": r"(?::[0-5][0-9](?:[.][0-9]{1,9})?)?(?:z|[+-][0-2][0-9]:?[0-5][0-9])?",
     "{d}": r"(?P<d>[0-3]?[0-9])",
@@ -85,8 +86,9 @@ _SPACED_NAMES = {
     r"|,?(?: (?:{~of}|in))?(?: the)? {years})?",
 }
 _SPACELESS_NAMES = {
+    "{count}": r"(?:(?<![0-9]){least}(?:\s?[、，,〜～~-]\s?|{~or}|{~to}))?{numbers}",
     "{y_or_years}": r"(?:(?P<y>[12][0-9]{3}|[一二][〇○零一二三四五六七八九]{3})\s?[年년]"
-    r"|(?<![以之目]){years}(?![代轻輕龄]))",
+    r"|(?<![以之目今最然]){years}(?![代轻輕龄]))",
     "{m}": r"(?P<m>[01]?[0-9]|十[一二]?|[一二三四五六七八九])\s?",
     "{d}": r"(?P<d>[0-3]?[0-9]|[一二]?十[一二三四五六七八九]?|三十一?|[一二三四五六七八九])\s?",
 }
@@ -292,7 +294,10 @@ class _Match:
     def _count(self) -> tuple[int, int, str]:
         """Return (least, most, unit) of a count: (3, 3, "day"); (2, 5, "week") for a few weeks; ahead is negative."""
         value, unit = self._value("counted_days") or self._value("numbers"), self._value("units") or "day"
-        least, most = (_parse_number(number) for number in (value.split("-") * 2)[:2])
+        ends = [*_parse_range(value)]
+        if first := self._groups.get("least"):  # "two or three"
+            ends += _parse_range(self._tables.get("numbers", {}).get(" ".join(first.split()), first))
+        least, most = min(ends), max(ends)
         return (-most, -least, unit) if "ahead" in self._groups else (least, most, unit)
 
     def _words_around(self) -> tuple[str, str]:
@@ -316,6 +321,17 @@ def _parse_number(text: str) -> int:
         else:
             digit = _DIGITS[character]
     return total + digit
+
+
+def _parse_range(text: str) -> tuple[int, int]:
+    """Parse a count: "3" is (3, 3), "2-5" (2, 5). Two digits in a row are about so many: 三四 (3, 4), 二三十 (20, 30)."""
+    least, _, most = text.partition("-")
+    if (pair := _PAIR.fullmatch(text)) and _DIGITS[pair[3]] == _DIGITS[pair[2]] + 1:
+        least, most = (pair[1] + digit + pair[4] for digit in pair.group(2, 3))
+    return _parse_number(least), _parse_number(most or least)
+
+
+_PAIR = re.compile(r"((?:.*[十百])?)([一二两兩三四五六七八九])([二两兩三四五六七八九])([十百]?)")
 
 
 @functools.cache
@@ -348,10 +364,11 @@ def _rule(language: Language, kind: str, values: Mapping[str, str], pattern: str
 def _words_of(language: Language, plain: str, category: str, chosen: str | None) -> str:
     """Return the words of the table `category` as a group of a pattern, without a name if `plain` is not empty; only
     words with values in `chosen`, which spaces separate, None: all."""
-    table = language.tables.get(category, {})
+    table = language.tables.get("numbers" if category == "least" else category, {})
     words = alternatives(word for word, value in table.items() if chosen is None or value in chosen.split())
-    if category == "numbers":
-        words = f"{language.digits}|{words}"
+    if category in ("numbers", "least"):
+        digits = language.digits if category == "numbers" else "[0-9]{1,2}|[一二两兩三四五六七八九十]{1,3}"
+        words = f"{digits}|{words}"
     return f"(?:{words})" if plain else f"(?P<{category}>{words})"
 
 
