@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random as randomness
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 
@@ -124,6 +125,10 @@ def _with_tries(piece: ModelPiece, tries: int) -> ModelPiece:
     if tries > 1 and isinstance(piece, ModelReply) and piece.exchange is not None:
         return replace(piece, exchange=replace(piece.exchange, attempts=tries))
     return piece
+
+
+ASKED_WAIT = re.compile(r"it asks to wait ([0-9.]+) s")
+"""What a text of `_describe` says of the provider's wait."""
 
 
 def _describe(error: ModelError, tries: int, *, elapsed_s: float) -> ModelError:

@@ -247,6 +247,35 @@ async def test_what_no_judge_has_seen_counts_neither_as_right_nor_as_wrong(tmp_p
     assert (result["systems"][0]["missing"], result["judging"]["error_rate"]) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("asks", "waits"), [("slow down", [10, 20, 40, 80]), ("slow down (it asks to wait 45 s)", [45, 45, 45, 80])]
+)
+async def test_a_limited_rate_is_waited_for(tmp_path: Path, asks: str, waits: list[float]) -> None:
+    """As long as the provider asks, ever longer else, with a word in the bar; then the run goes on by itself."""
+    setup = setup_of("dmr", tmp_path, baselines="none", at_once=1)
+    model = ScriptedModel(*[fails(asks, kind="llm_rate_limit")] * 4, otherwise=says("Tea."))
+    waited, shown = list[float](), list[str]()
+
+    async def pause(seconds: float) -> None:
+        waited.append(seconds)
+
+    async with open_benchmark(setup, models={MODEL: model}) as benchmark:
+        benchmark.pause = pause
+        await benchmark.run(lambda step, done, total: shown.append(step))
+        result = build_result(benchmark)
+
+    assert (waited, result["systems"][0]["missing"]) == (waits, 0)
+    assert next(one for one in shown if "waiting" in one) == f"{MODEL} limits the rate: waiting {waits[0]} s"
+
+
+async def test_a_wait_that_is_too_long_ends_the_run(tmp_path: Path) -> None:
+    setup = setup_of("dmr", tmp_path, baselines="none")
+    model = ScriptedModel(otherwise=fails("no more (it asks to wait 7200 s)", kind="llm_rate_limit"))
+    async with open_benchmark(setup, models={MODEL: model}) as benchmark:
+        with pytest.raises(InvalidInput, match=r"gives no answers.*7200 s.*The same command goes on"):
+            await benchmark.run(lambda step, done, total: None)
+
+
 @pytest.mark.parametrize("status", [400, 401])
 async def test_a_provider_that_refuses_is_named_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int

@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from perdure.core.errors import InvalidInput, ModelError, RunFailed
+from perdure.core.errors import InvalidInput, ModelError, ModelRateLimited, RunFailed
 from perdure.core.ids import ConversationId
+from perdure.core.incoming.backoff import backoff_s
 from perdure.core.models import EXTRACTIVE, without_notice
-from perdure.core.runs import Usage
+from perdure.core.runs import Failure, Usage
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.features.benchmarks.judging import WORD_JUDGES, JudgedAnswer, known_claims, verdict_of
 from perdure.features.benchmarks.retrieval import ranks_of
@@ -36,6 +37,7 @@ from perdure.features.benchmarks.systems import (
 from perdure.library.agent import AsyncAgent
 from perdure.library.messages.reply import Reply
 from perdure.library.perdure import AsyncPerdure
+from perdure.providers.retrying import ASKED_WAIT
 
 T = TypeVar("T")
 
@@ -47,6 +49,8 @@ BATCH_TURNS, BATCH_ANSWER_TOKENS = 8, 400
 MAX_STEPS = 12
 SEARCH_TURNS = 100
 FAILURES_IN_A_ROW = 3
+RATE_TRIES, WAIT_MAX_S = 10, 300.0
+"""How often a question is asked whose model is limited, and the longest wait in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,9 @@ class Benchmark:
             self.cases[seed] = cases
         self.systems: Mapping[str, System] = {name: system_of(name, perdure, setup) for name in setup.systems}
         self._failures = 0
+        self.pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+        self._say: Callable[[str], None] = lambda text: None
+        """Shows what is being waited for."""
 
     def asked(self) -> Iterator[SystemQuestion]:
         """Yield all questions, grouped by the history that they are about."""
@@ -183,6 +190,7 @@ class Benchmark:
         Raises what `work` raises first."""
         free, done = asyncio.Semaphore(self.setup.at_once), 0
         total = sum(len(group) for groups in batches.values() for group in groups)
+        self._say = lambda text: progress(text, done, total)
 
         async def work_through(group: Sequence[T]) -> None:
             """Work through a group, in order."""
@@ -294,7 +302,24 @@ class Benchmark:
         history = sum(count(turn.text) for turn in one.case.turns)
         return 2 * min(window, AGENT_TOKENS + history)
 
-    async def _ask(
+    async def _ask(self, key: str, agent: AsyncAgent, text: str, model: str, seed: int, **more: Any) -> None:
+        """Ask an agent as `_ask_once` does, and where its provider limits the rate, again after a wait. Raises:
+        InvalidInput: the model has failed three times without an answer in between."""
+        tries = 0
+        while (failure := await self._ask_once(key, agent, text, model, seed, **more)) is not None:
+            tries += 1
+            asked = ASKED_WAIT.search(failure.message)
+            wait_s = max(backoff_s(tries, first_s=10, most_s=WAIT_MAX_S), float(asked[1]) if asked else 0)
+            if failure.kind != ModelRateLimited.kind or tries == RATE_TRIES or wait_s > WAIT_MAX_S:
+                break
+            self._say(f"{model} limits the rate: waiting {wait_s:,.0f} s")
+            await self.pause(wait_s)
+        self._failures = 0 if failure is None else self._failures + 1
+        if failure is not None and self._failures == FAILURES_IN_A_ROW:
+            what = f"{model} gives no answers, so the run has stopped: {failure.message}"
+            raise InvalidInput(f"{what}. The same command goes on")
+
+    async def _ask_once(
         self,
         key: str,
         agent: AsyncAgent,
@@ -304,9 +329,9 @@ class Benchmark:
         *,
         tools: Sequence[str] | None = None,
         fork: bool = False,
-    ) -> None:
-        """Ask an agent in a conversation of its own, and add the row of its answer. Raises: InvalidInput: the model has
-        failed three times without an answer in between."""
+    ) -> Failure | None:
+        """Ask an agent in a conversation of its own, add the row of its answer, and return why there is none; None:
+        there is one."""
         before = self.rows.by_key.get(key)
         goes_on = before is not None and "began" in before
         attempt = 1 if before is None else before["attempt"] + (not goes_on)
@@ -315,7 +340,7 @@ class Benchmark:
         else:
             conversation = await self._conversation(agent, model, seed, fork=fork)
             self.rows.add(key, began=conversation, attempt=attempt)
-        began, failure = time.perf_counter(), ""
+        began, failure = time.perf_counter(), None
         try:
             name = f"bench {key} {attempt}"
             reply = await agent.send(
@@ -324,7 +349,8 @@ class Benchmark:
         except RunFailed as error:
             reply = error.reply
             # What the model itself got wrong, such as an empty answer, is an answer: asked again it would come again.
-            failure = "" if reply.stop_reason == "invalid_llm_response" else str(error)
+            failure = reply.failure or Failure(reply.stop_reason, str(error))
+            failure = None if reply.stop_reason == "invalid_llm_response" else failure
         latency_s = None if goes_on else _since(began)
         await agent.reset(conversation=conversation)  # what was asked is no memory for the next question
         self.rows.add(
@@ -336,11 +362,9 @@ class Benchmark:
             latency_s=latency_s,
             usage=asdict(reply.usage),
             price=self._price(model, reply.usage),
-            **({"failure": failure} if failure else {}),
+            **({"failure": failure.message} if failure else {}),
         )
-        self._failures = self._failures + 1 if failure else 0
-        if self._failures == FAILURES_IN_A_ROW:
-            raise InvalidInput(f"{model} gives no answers, so the run has stopped: {failure}. The same command goes on")
+        return failure
 
     async def _conversation(self, agent: AsyncAgent, model: str, seed: int, *, fork: bool) -> ConversationId:
         """Return a new conversation of an agent, or a copy of its first, with the options of a seed."""

@@ -324,7 +324,7 @@ def _parse_number(text: str) -> int:
 
 
 def _parse_range(text: str) -> tuple[int, int]:
-    """Parse a count: "3" is (3, 3), "2-5" (2, 5). Two digits in a row are about so many: 三四 (3, 4), 二三十 (20, 30)."""
+    """Parse a count: "3" is (3, 3), "2-5" (2, 5). Two digits in a row mean about: 三四 (3, 4), 二三十 (20, 30)."""
     least, _, most = text.partition("-")
     if (pair := _PAIR.fullmatch(text)) and _DIGITS[pair[3]] == _DIGITS[pair[2]] + 1:
         least, most = (pair[1] + digit + pair[4] for digit in pair.group(2, 3))
