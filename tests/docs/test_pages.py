@@ -20,6 +20,9 @@ from perdure.core import errors, events
 from perdure.core.errors import PerdureError
 from perdure.core.tools.engine_specs import MEMORY_TOOL_SPECS
 from perdure.library import sync
+from perdure.providers.discovery import OTHER_ADDRESSES
+from perdure.providers.provider import ALIASES, PROVIDERS
+from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from tests.docs.cli_help import PAGE as CLI_PAGE
 from tests.docs.cli_help import rewrite_sections
@@ -33,6 +36,8 @@ README, README_ZH = ROOT / "README.md", ROOT / "README.zh.md"
 README_WORDS_MAX = 900
 """Before the part for looking things up."""
 README_IMAGE_BYTES_MAX = 150_000
+OWN = "key_file"
+"""The field of a server's configuration that no variable sets."""
 
 ERRORS = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, PerdureError)]
 
@@ -218,6 +223,26 @@ def test_the_page_of_settings_names_every_one_with_its_default(page: Path) -> No
         default = field.default
         shown = "" if default == "" else f"`{default}`"
         assert re.search(rf"\| `PERDURE_{field.name.upper()}` \| {re.escape(shown)}", rows), field.name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            f"PERDURE_{one.name.upper()}"
+            for kind in (Settings, ServerConfig)
+            for one in fields(kind)
+            if one.name != OWN
+        ),
+        *(key for provider in PROVIDERS.values() for key in provider.keys),
+        *(*PROVIDERS, *OTHER_ADDRESSES, *ALIASES),
+    ],
+)
+def test_each_variable_and_each_provider_stands_on_a_page(name: str) -> None:
+    """In code, as it is written: what nobody can find is not there."""
+    pages = (page.read_text(encoding="utf-8") for page in PAGES if page not in CHINESE_PAGES)
+
+    assert any(re.search(rf"(`|\$ (export )?|--?\w* ?){name}\b", page) for page in pages)
 
 
 def _pictures(page: Path) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -24,6 +24,7 @@ from perdure import (
 )
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import NameInvalid, NotAStore, StoreClosed
+from perdure.server.wire.agents import AgentType
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.support.library import MODEL, open_async, open_sync
 
@@ -116,7 +117,6 @@ def test_a_deleted_agent_is_gone_and_its_blocks_stay(tmp_path: Path) -> None:
         ({"model": "nobody/nothing"}, ModelNotFound),
         ({"model": ""}, ModelNotFound),
         ({"agent_type": "gpt_agent"}, InvalidInput),
-        ({"agent_type": "voice_convo_agent"}, InvalidInput),
         ({"settings": {"context_window_tokens": 999}}, InvalidInput),
         ({"settings": {"context_window_tokens": "32000"}}, InvalidInput),
         ({"settings": {"context_window_tokens": True}}, InvalidInput),
@@ -140,14 +140,18 @@ def test_an_agent_that_can_not_be_made_leaves_nothing(
         assert perdure.blocks.list() == []
 
 
-@pytest.mark.parametrize(
-    ("agent_type", "error_text"),
-    [("gpt_agent", "'gpt_agent' is not known: use letta_v1_agent"), ("react_agent", "is not supported yet: use letta")],
-)
-def test_an_agent_type_is_refused_with_those_that_are_there(tmp_path: Path, agent_type: str, error_text: str) -> None:
-    """A type of Letta's that is to come is told from one that nobody knows."""
-    with open_sync(tmp_path / "agents.db") as perdure, pytest.raises(InvalidInput, match=error_text):
-        perdure.create_agent(agent_type=agent_type)
+def test_an_agent_has_any_type_that_clients_know(tmp_path: Path) -> None:
+    """The same as over HTTP, with the tools of its type; others are refused with those that are there."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        made = {kind: perdure.create_agent(agent_type=kind, archival=False) for kind in get_args(AgentType)}
+        tools = {kind: [tool.name for tool in one.tools.list()] for kind, one in made.items()}
+        with pytest.raises(InvalidInput, match=r"'gpt_agent' is not known: use letta_v1_agent.*react_agent"):
+            perdure.create_agent(agent_type="gpt_agent")
+
+        assert {kind: one.info.agent_type for kind, one in made.items()} == {kind: kind for kind in made}
+        assert (tools["react_agent"], tools["workflow_agent"]) == ([], [])
+        assert sorted(tools["voice_convo_agent"]) == ["search_memory", "send_message"]
+        assert made["workflow_agent"].info.settings["message_buffer_autoclear"] is True
 
 
 def test_an_agent_is_changed_for_its_next_answer(tmp_path: Path) -> None:

@@ -79,8 +79,6 @@ KNOWN_SETTINGS = {*_SETTINGS, *ModelOptions.__slots__, "approval_waived"} - {*_O
 """The settings that people may change. Agents may have others, which their model's provider knows."""
 _WIRE_NAMES = {"compaction_settings": [COMPACTION]}
 """Names that Letta's API has for settings of ours."""
-_UNSUPPORTED_TYPES = ("react_agent", "workflow_agent", "voice_convo_agent")
-"""Agent types of Letta that are not supported yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +138,8 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
     """Create an agent. Raises: InvalidInput, NotFound: a tool or block; AlreadyExists, BlockLimitExceeded."""
     values = {name: getattr(new, name) for name in _AGENT_FIELDS}
     values |= {"settings": _keep_own({}, new.settings), "timezone": new.timezone or "UTC"}
+    if new.agent_type == "workflow_agent" and isinstance(values["settings"], dict):
+        values["settings"][AUTOCLEAR] = True  # such an agent can't do without
     stamps: dict[str, Any] = {"created_at": at, "updated_at": at, "created_by": author.id, "updated_by": author.id}
     agent = Agent(id=AgentId(ids.new("agent")), org_id=tx.org_id, **values, **stamps)
     tool_names = _tool_names(tx, new)
@@ -226,8 +226,7 @@ def _check_agent(
     check_name(agent.name)
     check_zone(agent.timezone)
     if agent.agent_type not in DEFAULT_TOOLS:
-        problem = "is not supported yet" if agent.agent_type in _UNSUPPORTED_TYPES else "is not known"
-        raise InvalidInput(f"agent type {agent.agent_type!r:.80} {problem}: use {', '.join(DEFAULT_TOOLS)}")
+        raise InvalidInput(f"agent type {agent.agent_type!r:.80} is not known: use {', '.join(DEFAULT_TOOLS)}")
     if (window := agent.settings.get("context_window_tokens")) is not None:
         check_window(window)
     _check_names(agent.settings.keys() - before.keys())

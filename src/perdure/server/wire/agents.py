@@ -53,14 +53,6 @@ AgentType = Literal[
     "voice_sleeptime_agent",
 ]
 
-BASE_TOOLS: Mapping[str, Sequence[str]] = {
-    **DEFAULT_TOOLS,
-    "react_agent": (),
-    "workflow_agent": (),
-    "voice_convo_agent": ("send_message", "search_memory"),
-}
-"""Agent type -> its tools, unless `include_base_tools` is false."""
-
 HIDDEN_TAG = "role:subagent"
 """Agents with this tag are hidden, whatever the client asks for."""
 
@@ -279,12 +271,12 @@ class AgentIn(AgentChangesIn):
         if self.include_multi_agent_tools and not MULTI_AGENT_TOOLS:
             raise FeatureMissing("groups", "the agent can't have tools that write to others", "leave them out")
         tags = tuple(dict.fromkeys(self.tags or ()))
-        base_tools = () if self.include_base_tools is False else BASE_TOOLS[self.agent_type]
+        base_tools = () if self.include_base_tools is False else DEFAULT_TOOLS[self.agent_type]
         return NewAgent(
             name=self.name or name,
             model=model,
             follows_default=follows_default,
-            agent_type=self.agent_type if self.agent_type in DEFAULT_TOOLS else DEFAULT_AGENT_TYPE,
+            agent_type=self.agent_type,
             system=self.prompt,
             description=self.description,
             timezone=self.timezone,
@@ -367,10 +359,6 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     if (compaction := body.compaction_settings) is not None:
         settings[COMPACTION] = compaction.values() or None
         wire_fields["compaction_settings"] = compaction.model_dump(exclude_unset=True)
-    if isinstance(body, AgentIn) and body.agent_type not in DEFAULT_TOOLS:
-        wire_fields["agent_type"] = body.agent_type
-        if body.agent_type == "workflow_agent":
-            settings[AUTOCLEAR] = True  # such an agent can't do without
     settings = {name: value for name, value in settings.items() if value is not None and name != WIRE_SETTING}
     return settings | ({WIRE_SETTING: wire_fields} if wire_fields else {})  # last, so that filters find what it holds
 
