@@ -206,7 +206,7 @@ def test_a_file_that_is_cut_off_or_no_json_is_refused(tmp_path: Path, name: str)
     file.write_text('{"a": 1}', "utf-8")
     with pytest.raises(InvalidInput, match=FILES[name]):
         load(name, file)
-    with pytest.raises(InvalidInput, match=r"missing\.json can't be read"):
+    with pytest.raises(InvalidInput, match=r"missing\.json can't be read: No such file"):
         load(name, tmp_path / "missing.json")
     with pytest.raises(InvalidInput, match="--data is missing"):
         DATA_SETS[name].load(make_setup(name, data=None), 1)

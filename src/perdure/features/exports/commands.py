@@ -32,7 +32,8 @@ async def export(
     The folder has an agent's memory, conversations and passages; `perdure import jsonl DIR` reads it back.
     """
     if len(names) != (1 if all_ else 2):
-        raise InvalidInput("give the folder: `perdure export --all DIR`" if all_ else "give an agent and a folder")
+        what, form = ("the folder", "--all DIR") if all_ else ("an agent and a folder", "AGENT DIR")
+        raise InvalidInput(f"give {what}: `perdure export {form}`")
     agents = [] if all_ else [(await perdure.agent(names[0])).id]
     with progress_bar() as progress:
         written = await perdure.export(

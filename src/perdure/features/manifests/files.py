@@ -33,7 +33,7 @@ def _read_file(folder: Path, path: str) -> str:
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path}: the file is no text in UTF-8 (byte {error.start})") from error
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path}: it can't be read: {error}") from error
+        raise InvalidInput(f"{path}: it can't be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def open_files(files: Files) -> tuple[Callable[[str], str], list[str]]:

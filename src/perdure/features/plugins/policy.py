@@ -87,7 +87,7 @@ def load_policy(settings: Settings) -> Policy:
             raise FileInvalid(file, 0, "it is a link that leads nowhere") from None
         raise InvalidInput(f"PERDURE_POLICY is {settings.policy!r}: there is no such folder") from None
     except OSError as error:
-        raise InvalidInput(f"{file} can't be read: {error}") from error
+        raise InvalidInput(f"{file} can't be read: {error.strerror or error}") from error
     return _read_policy(file, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
 
 

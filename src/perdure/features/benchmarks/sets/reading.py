@@ -72,7 +72,7 @@ def read_bytes(path: Path) -> bytes:
         content = path.expanduser().read_bytes()
         return gzip.decompress(content) if path.suffix == ".gz" else content
     except (OSError, EOFError, zlib.error) as error:
-        raise InvalidInput(f"{path} can't be read: {error}") from error
+        raise InvalidInput(f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def read_json(path: Path) -> Node:
