@@ -60,6 +60,10 @@ class Agent:
     updated_by: str | None = None
 
 
+LISTED = ("name", "id", "model", "follows_default", "description", "tags", "created_at", "updated_at")
+"""The fields that commands and pages show of an agent in a list."""
+
+
 def check_name(name: str, *, kind: str = "agent") -> str:
     """Return `name` after checking it. Raises: NameInvalid: too long, or not only letters, digits, space, _ ' -."""
     if not _NAME.fullmatch(name) or not name.strip():

@@ -13,6 +13,7 @@ from perdure.cli.views.text import call_shape
 from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow, Output
 from perdure.context.request.explain import Explanation
 from perdure.context.request.overview import ContextOverview
+from perdure.core.agents import LISTED
 from perdure.core.blocks import Block, BlockVersion
 from perdure.core.conversations import Reset
 from perdure.core.errors import PerdureError, RunFailed
@@ -137,7 +138,7 @@ def version_shape(version: BlockVersion) -> dict[str, Any]:
 
 def agent_shape(row: AgentRow) -> dict[str, Any]:
     """An agent as a list prints it."""
-    info = fields(row.info, "name", "id", "model", "follows_default", "created_at")
+    info = fields(row.info, *LISTED)
     return info | fields(row, "used_at", messages="info.message_count")
 
 

@@ -10,20 +10,21 @@ from itertools import count
 from typing import Any
 
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
+from perdure.domain.agents.units import AgentChanges
 from perdure.domain.conversations.copy_values import AgentCopy
 from perdure.features.agent_files.messages import unpack_text
 from perdure.features.agent_files.reading import build_own_metadata
 from perdure.features.files.values import Folder
 from perdure.server.wire.messages import image_shape
 
+AGENT_COLUMNS = [name for name in AgentChanges.__annotations__ if name not in ("follows_default", "settings")]
+"""Fields of the agent itself that it has in a file and in answers; `AGENT_FIELDS` has its settings too."""
 AGENT_FIELDS = (
-    *("name", "system", "agent_type", "description", "metadata", "tags", "tool_rules", "llm_config", "model"),
-    *("embedding_config", "embedding", "model_settings", "compaction_settings", "response_format", "timezone"),
-    *("message_buffer_autoclear", "enable_sleeptime", "max_files_open", "per_file_view_window_char_limit", "hidden"),
-    *("auto_recall", "auto_capture", "facts", "guards", "summaries", "tool_output", "context_engine", "limits"),
-    *("untrusted_writes", "bypass_session_patterns"),
+    *(*AGENT_COLUMNS, "agent_type", "tool_rules", "llm_config", "embedding_config", "embedding", "model_settings"),
+    *("compaction_settings", "response_format", "message_buffer_autoclear", "enable_sleeptime", "max_files_open"),
+    *("per_file_view_window_char_limit", "auto_recall", "auto_capture", "facts", "guards", "summaries", "tool_output"),
+    *("context_engine", "limits", "untrusted_writes", "bypass_session_patterns"),
 )
-"""Fields that an agent has in a file and in answers."""
 _STAMPS = ("created_by_id", "last_updated_by_id")
 
 

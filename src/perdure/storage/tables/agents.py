@@ -21,9 +21,10 @@ from perdure.storage.tables.vectors import open_scope_of
 AGENT = row_format.RowFormat(Agent)
 _DETAILS = "system, description, tags, metadata, settings"
 # How many messages it has is counted by other statements.
-_OWN_COLUMNS = ", ".join(
-    name for name in AGENT.columns.split(", ") if name not in (*_DETAILS.split(", "), "message_count")
-)
+_OWN = [name for name in AGENT.columns.split(", ") if name not in (*_DETAILS.split(", "), "message_count")]
+_FIXED = ("id", "org_id", "number", "settings_revision", "created_at", "created_by")
+_CHANGED = row_format.assignments(", ".join(name for name in _OWN if name not in _FIXED))
+_FILTERED = [name for name in AgentFilter.__dataclass_fields__ if name in _OWN]
 AGENT_SOURCE = "agents a JOIN agent_details d ON d.agent_id = a.id"
 _SELECT = f"SELECT {AGENT.columns} FROM {AGENT_SOURCE}"
 
@@ -49,7 +50,7 @@ class Agents(table.Table):
             raise AlreadyExists("agent", agent.id)
         agent = replace(agent, number=table.next_number(self._db), org_id=self._org_id)
         params = AGENT.params(agent)
-        self._run(row_format.insert_into("agents", _OWN_COLUMNS), **params)
+        self._run(row_format.insert_into("agents", ", ".join(_OWN)), **params)
         self._run(row_format.insert_into("agent_details", f"agent_id, {_DETAILS}"), agent_id=agent.id, **params)
         open_scope_of(self._db, self._org_id, agent.number, "agent", agent.id)
         return agent
@@ -137,13 +138,12 @@ class Agents(table.Table):
         self.lock(agent.id)
         before = self.get(agent.id)
         is_shaping = any(getattr(before, field) != getattr(agent, field) for field in _REQUEST_FIELDS)
-        columns = "name, agent_type, model, follows_default, timezone, hidden, updated_at, updated_by"
         own = table.OwnId(before.id)
         params = AGENT.params(agent) | {"id": own}
         if is_shaping:
             table.keep_revision(self._db, own)
         rows = self._rows(
-            f"UPDATE agents SET {row_format.assignments(columns)}, settings_revision = settings_revision + :is_shaping"
+            f"UPDATE agents SET {_CHANGED}, settings_revision = settings_revision + :is_shaping"
             " WHERE id = :id RETURNING settings_revision",
             is_shaping=int(is_shaping),
             **params,
@@ -168,7 +168,8 @@ class Agents(table.Table):
 def _conditions(where: AgentFilter) -> Conditions:
     """The conditions of a filter, on the tables `agents a` and `agent_details d`."""
     conditions = Conditions("a.org_id = :org_id")
-    conditions.equal("a.name", where.name)
+    for name in _FILTERED:
+        conditions.equal(f"a.{name}", getattr(where, name))
     conditions.contain("a.name", where.text)
     conditions.have_tags("d.tags", where.tags, every=where.all_tags)
     conditions.add(
@@ -183,11 +184,9 @@ def _conditions(where: AgentFilter) -> Conditions:
         links = f"SELECT 1 FROM {root.of_agents[0]} x WHERE x.agent_id = a.id"
         conditions.add(f"EXISTS ({links} AND x.{root.key} = ?)", where.sharing[1])
     add_identity_conditions(conditions, "agent", where)
-    conditions.equal("a.created_by", where.created_by)
     newest_run = "SELECT r.stop_reason FROM runs r WHERE r.agent_id = a.id ORDER BY r.seq DESC LIMIT 1"
     conditions.equal(f"({newest_run})", where.stop_reason)
     conditions.hold("d.settings", where.holding)
-    conditions.equal("a.hidden", where.hidden)
     return conditions
 
 

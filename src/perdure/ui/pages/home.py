@@ -7,7 +7,7 @@ from typing import cast
 
 from starlette.requests import Request
 
-from perdure.core.agents import DISCARDED, Agent, AgentFilter, AgentOrder
+from perdure.core.agents import DISCARDED, LISTED, Agent, AgentFilter, AgentOrder
 from perdure.core.blocks import Author, BlockVersion
 from perdure.core.errors import AlreadyExists
 from perdure.core.ids import AgentId, RunId
@@ -68,8 +68,7 @@ async def agent_names(library: AsyncPerdure, agent_ids: list[AgentId]) -> dict[A
 
 def agent_shape(agent: Agent) -> Data:
     """What lists of agents show."""
-    own = ("id", "name", "model", "follows_default", "description", "tags", "updated_at")
-    return attributes(agent, *own, messages="message_count") | {"profile": agent.settings.get(PROFILE, "")}
+    return attributes(agent, *LISTED, messages="message_count") | {"profile": agent.settings.get(PROFILE, "")}
 
 
 def agent_frame(agent: Agent, title: str, tab: str) -> Data:

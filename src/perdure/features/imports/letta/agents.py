@@ -14,7 +14,7 @@ from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.conversations.agent_copies import settings_of_copy
 from perdure.features.agent_files.importing import NAME_MAX, NOT_IN_A_NAME
-from perdure.features.agent_files.writing import AGENT_FIELDS
+from perdure.features.agent_files.writing import AGENT_COLUMNS, AGENT_FIELDS
 from perdure.features.imports.letta.client import Object
 from perdure.features.imports.letta.context import LettaContext, why
 from perdure.features.imports.letta.values import LettaReport
@@ -28,10 +28,7 @@ WAITS = "letta tool "
 """Begins the key of a tool that an agent gets once a person has reviewed it."""
 SLEEPTIME_KINDS = ("sleeptime", "voice_sleeptime")
 
-_FIELDS = (
-    *("name", "system", "agent_type", "description", "metadata", "tags", "tool_rules", "model"),
-    *("embedding_config", "embedding", "timezone", "hidden"),
-)
+_FIELDS = (*AGENT_COLUMNS, "agent_type", "tool_rules", "embedding_config", "embedding")
 _SETTINGS = tuple({*AGENT_FIELDS, "max_tokens", "parallel_tool_calls"} - {*_FIELDS, "enable_sleeptime"})
 """The fields of an agent that a new one takes. Answers have values of settings also where none is set."""
 
