@@ -212,7 +212,7 @@ READERS: dict[str, Read] = {
     "excerpt": lambda text: excerpt(text, ("ab", "tea"), chars=300),
     "terms": terms_of,
     "names": lambda text: (names_in(text, ["Ada", "Bob"]), without_names(text, ["Ada"])),
-    "time": parse_time,
+    "time": lambda text: parse_time("since", text),
     "hints": lambda text: (kind_asked(text), count_asked("time", text), count_asked("name", text), role_meant(text)),
     "clauses": lambda text: clause_counts(parse_query("the wanted ab Byron aaaaaaaa"), [text]),
     "clauses of a query": lambda text: clause_counts(parse_query(text[:900]), [text]),

@@ -349,7 +349,7 @@ class Benchmark:
         except RunFailed as error:
             reply = error.reply
             # What the model itself got wrong, such as an empty answer, is an answer: asked again it would come again.
-            failure = reply.failure or Failure(reply.stop_reason, str(error))
+            failure = reply.failure or Failure(kind=reply.stop_reason, message=str(error))
             failure = None if reply.stop_reason == "invalid_llm_response" else failure
         latency_s = None if goes_on else _since(began)
         await agent.reset(conversation=conversation)  # what was asked is no memory for the next question
