@@ -311,7 +311,7 @@ class EngineCalls:
         """Tell the engine of new messages; return its plan for a request, checked, or None. Raises: EngineFailed."""
         engine, fits = used.engine, situation.certificate.fits
         async with self._line(engine, conversation).lock:
-            await self._tell(engine, conversation, (*situation.pinned, *situation.rows))
+            await self._pass_messages(engine, conversation, (*situation.pinned, *situation.rows))
             if fits and not engine.overrides("assemble"):
                 return None
             try:
@@ -342,7 +342,7 @@ class EngineCalls:
         turn = Turn(run_id=run.id, stop_reason=run.stop_reason, messages=tuple(messages))
         try:
             async with self._line(engine, conversation).lock:
-                await self._tell(engine, conversation, messages)
+                await self._pass_messages(engine, conversation, messages)
                 if engine.overrides("after_turn"):
                     await self.call(engine, engine.after_turn, conversation, turn)
             if engine.overrides("maintain"):
@@ -368,7 +368,9 @@ class EngineCalls:
             self._lines.popitem(last=False)
         return line
 
-    async def _tell(self, engine: ContextEngine, conversation: EngineConversation, messages: Sequence[Message]) -> None:
+    async def _pass_messages(
+        self, engine: ContextEngine, conversation: EngineConversation, messages: Sequence[Message]
+    ) -> None:
         """Call `bootstrap` unless it was called before, then `ingest` with the messages that the engine has not got.
         Raises: EngineFailed."""
         line = self._line(engine, conversation)

@@ -114,7 +114,7 @@ ServerTraits = Mapping[str, Any]
 parameters it has, whether its template shows tools to the model. Without what it does not say."""
 
 
-def _known(**traits: Any) -> dict[str, Any]:
+def _known_traits(**traits: Any) -> dict[str, Any]:
     """The traits without those that are None or empty, which are not known."""
     return {name: value for name, value in traits.items() if value not in (None, "")}
 
@@ -123,7 +123,7 @@ def join_traits(first: ServerTraits, *others: ServerTraits) -> ServerTraits:
     """What several answers say together; of several windows the smallest, which is that of a slot."""
     windows = [one["window_tokens"] for one in (first, *others) if "window_tokens" in one]
     both = {name: value for one in (first, *others) for name, value in one.items()}
-    return both | _known(window_tokens=min(windows, default=None))
+    return both | _known_traits(window_tokens=min(windows, default=None))
 
 
 def served_in(answer: Any) -> dict[str, ServerTraits]:
@@ -139,7 +139,7 @@ def _served(row: Mapping[str, Any]) -> ServerTraits:
     windows = [meta.get("n_ctx"), *map(row.get, _WINDOWS)]
     # LM Studio also lists what is not loaded; it then loads it with a window that nobody knows yet.
     is_loaded = row.get("state") in (None, "loaded")
-    return _known(
+    return _known_traits(
         server=_SERVERS.get(str(row.get("owned_by")), "lmstudio" if "loaded_context_length" in row else ""),
         window_tokens=next(filter(None, map(_tokens, windows)), None) if is_loaded else None,
         parameters=_count(meta.get("n_params")),
@@ -151,14 +151,16 @@ def props_of(answer: Any) -> ServerTraits:
     settings = answer.get("default_generation_settings") if isinstance(answer, Mapping) else None
     if not isinstance(settings, Mapping):
         return {}
-    return _known(server="llamacpp", window_tokens=_tokens(settings.get("n_ctx")))
+    return _known_traits(server="llamacpp", window_tokens=_tokens(settings.get("n_ctx")))
 
 
 def loaded_in(answer: Any, name: str) -> ServerTraits:
     """What `/api/ps` of Ollama says of a model; nothing, as long as it is not loaded."""
     for row in _rows(answer, "models"):
         if row.get("name") in (name, f"{name}:latest"):
-            return _known(server="ollama", window_tokens=_tokens(row.get("context_length")), parameters=_size(row))
+            return _known_traits(
+                server="ollama", window_tokens=_tokens(row.get("context_length")), parameters=_size(row)
+            )
     return {}
 
 
@@ -168,7 +170,7 @@ def shown_in(answer: Any) -> ServerTraits:
         return {}
     info, able = answer.get("model_info"), answer.get("capabilities")
     count = _count(info.get("general.parameter_count")) if isinstance(info, Mapping) else None
-    return _known(
+    return _known_traits(
         server="ollama",
         parameters=count or _size(answer),
         takes_tools="tools" in able if isinstance(able, list) else None,

@@ -49,7 +49,7 @@ class EngineTurns:
         is_foreign = calls.engines.has_foreign if agent is None else calls.engines.of(agent).is_foreign
         if was_quarantined or not is_foreign:
             return
-        task = asyncio.create_task(self._tell(agent, ended))
+        task = asyncio.create_task(self._notify_engine(agent, ended))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -58,7 +58,7 @@ class EngineTurns:
         await finish_tasks(self.tasks)
         await self._ports.engine_calls.close()
 
-    async def _tell(self, agent: Agent | None, ended: RunLog) -> None:
+    async def _notify_engine(self, agent: Agent | None, ended: RunLog) -> None:
         """Pass a finished run to the agent's context engine; errors are logged."""
         run = ended.run
 

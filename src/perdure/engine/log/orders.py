@@ -16,7 +16,7 @@ ORDER = "stop: "
 
 def order_to_ask(why: str, tools: Collection[str]) -> str:
     """Return the order. `why`: what the agent has done so far; `tools`: the names of its tools."""
-    return f"{ORDER}{why}. {_how(tools)}: say where you stand, and ask for what you need."
+    return f"{ORDER}{why}. {_ways_to_ask(tools)}: say where you stand, and ask for what you need."
 
 
 def why_not_after_order(tail: str, name: str, tools: Collection[str], rules: RuleState | None) -> str | None:
@@ -29,10 +29,10 @@ def why_not_after_order(tail: str, name: str, tools: Collection[str], rules: Rul
     except (ValueError, AttributeError):
         return None
     ordered = any(isinstance(one, str) and one.startswith(ORDER) for one in notices)
-    return str(AnswerDemanded(name, how=_how(tools))) if ordered else None
+    return str(AnswerDemanded(name, how=_ways_to_ask(tools))) if ordered else None
 
 
-def _how(tools: Collection[str]) -> str:
+def _ways_to_ask(tools: Collection[str]) -> str:
     """How an agent with these tools asks the user, as an order."""
     if ASK_USER in tools:
         return f"Your next call has to be {ASK_USER}"

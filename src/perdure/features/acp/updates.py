@@ -61,9 +61,11 @@ class SessionUpdates:
         for part in message.parts:
             match part:
                 case Text(text=text):
-                    yield from _chunk(say, self._rest(message.id, "text", text), message.id)
+                    yield from _chunk(say, self._unsent_end(message.id, "text", text), message.id)
                 case Reasoning(text=text):
-                    yield from _chunk(acp.update_agent_thought, self._rest(message.id, "reasoning", text), message.id)
+                    yield from _chunk(
+                        acp.update_agent_thought, self._unsent_end(message.id, "reasoning", text), message.id
+                    )
                 case Image() as image:
                     yield say(acp.image_block(image.data, image.media_type))
                 case ToolCall() if part.speech:
@@ -95,7 +97,7 @@ class SessionUpdates:
             yield acp.update_tool_call(shown_id, status="failed")
         self._open.clear()
 
-    def _rest(self, message_id: MessageId, kind: str, text: str) -> str:
+    def _unsent_end(self, message_id: MessageId, kind: str, text: str) -> str:
         """Return the end of a text that was not streamed."""
         streamed = self._streamed.get((message_id, kind), "")
         return text[len(streamed) :] if text.startswith(streamed) else ""

@@ -87,7 +87,7 @@ def build_result(benchmark: Benchmark) -> dict[str, Any]:
     read = _fact_rows(benchmark)
     if setup.facts:
         result["facts"] = {"facts": sum(row["facts"] for row in read), **_took(read)}
-    asked = list(benchmark.asked())
+    asked = list(benchmark.all_questions())
     systems = [_system_figures(benchmark, name, [one for one in asked if one.system == name]) for name in setup.systems]
     return result | {"systems": systems, "judging": _judge_figures(benchmark)}
 

@@ -119,7 +119,7 @@ class Benchmark:
         self._say: Callable[[str], None] = lambda text: None
         """Shows what is being waited for."""
 
-    def asked(self) -> Iterator[SystemQuestion]:
+    def all_questions(self) -> Iterator[SystemQuestion]:
         """Yield all questions, grouped by the history that they are about."""
         for seed, cases in self.cases.items():
             for case in cases:
@@ -134,20 +134,20 @@ class Benchmark:
 
     def claims(self) -> Sequence[JudgedAnswer]:
         """Return the answers that the judge is to rate: those of the systems, and those known to be wrong or right."""
-        rows = ((one.question, self.rows.by_key[one.key]) for one in self.asked() if self._is_done(one.key))
+        rows = ((one.question, self.rows.by_key[one.key]) for one in self.all_questions() if self._is_done(one.key))
         return [*(JudgedAnswer(question, row["answer"]) for question, row in rows), *known_claims(self.questions)]
 
     def estimate(self) -> Estimate:
         """Return what is still to be asked, by an upper estimate of the tokens of texts."""
         count = tokens = 0
         sizes: dict[tuple[str, str], int] = {}
-        for one in self.asked():
+        for one in self.all_questions():
             if self._is_done(one.key):
                 continue
             if (place := (one.system, one.case.id)) not in sizes:
                 sizes[place] = self._tokens(one)
             count, tokens = count + 1, tokens + sizes[place]
-        cases = {one.case.id: one.case for one in self.asked() if self.setup.facts and one.system == "perdure"}
+        cases = {one.case.id: one.case for one in self.all_questions() if self.setup.facts and one.system == "perdure"}
         unread = [case for id_, case in cases.items() if self.rows.find(f"facts/{id_}") is None]
         batches = sum(len(case.turns) // BATCH_TURNS + 1 for case in unread)
         tokens += batches * AGENT_TOKENS + sum(
@@ -170,7 +170,7 @@ class Benchmark:
         times = [turn.at for case in self.cases[1] for turn in case.turns]
         newest = max([*times, *(case.asked_at for case in self.cases[1] if case.asked_at)], default=datetime.now(UTC))
         groups: dict[datetime, dict[str, list[SystemQuestion]]] = {}
-        for one in self.asked():  # those of one history follow one another, as they share its agent
+        for one in self.all_questions():  # those of one history follow one another, as they share its agent
             if not self._is_done(one.key):
                 groups.setdefault(one.case.asked_at or newest, {}).setdefault(one.case.id, []).append(one)
         batches = {at: list(groups[at].values()) for at in sorted(groups)}

@@ -81,7 +81,7 @@ def expand(
         if rows is not None:
             pieces = _span(pieces, rows, "rows")
         if where is not None:
-            pieces = _where(pieces, where, skipped)
+            pieces = _matching_rows(pieces, where, skipped)
         pieces = [Piece(piece.name, dump(value)) for piece, value in pieces]
     elif path is not None:
         pieces = list(_json_pieces(_value_at(_parsed(text), path), path))
@@ -223,7 +223,7 @@ class _Skipped:
         )
 
 
-def _where(rows: Sequence[tuple[Piece, Any]], conditions: str, skipped: _Skipped) -> list[tuple[Piece, Any]]:
+def _matching_rows(rows: Sequence[tuple[Piece, Any]], conditions: str, skipped: _Skipped) -> list[tuple[Piece, Any]]:
     """Return the rows that meet conditions (`and` before `or`). `skipped`: gains the incomparable. Raises:
     ToolError."""
     names = dict.fromkeys(path for _, row in rows for path, _ in _leaves(row, "") if path)

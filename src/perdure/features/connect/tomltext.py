@@ -32,9 +32,9 @@ def set_table(text: str, names: Sequence[str], value: Mapping[str, Any] | None) 
         while before.endswith(("\n\n", "\r\n\r\n")):  # the gap before it goes too
             before = before.removesuffix("\n").removesuffix("\r")
         changed = mark + before + after
-    others = _others(text, names)
+    others = _without_table(text, names)
     try:
-        if find_table(changed, names) == value and _others(changed, names) == others:
+        if find_table(changed, names) == value and _without_table(changed, names) == others:
             return changed
     except InvalidInput:
         pass
@@ -49,7 +49,7 @@ def find_table(text: str, names: Sequence[str]) -> Any:
     return value
 
 
-def _others(text: str, names: Sequence[str]) -> str:
+def _without_table(text: str, names: Sequence[str]) -> str:
     """Return everything in a text but one table, as a text to compare. Empty tables are left out, as a header alone may
     make one. Raises: InvalidInput: it can't be read, or a part of the path is no table."""
 

@@ -83,8 +83,8 @@ def open_files(
             text = [f"{file.path}: the file has no text"]
         elif view.cut:
             text.append(f"[line {view.last_line} is longer than fits; grep_files finds words in it]")
-        if view.left and (last is None or view.last_line < min(last, lines)):
-            text.append(f"[{view.left} more lines: open_files with offset={view.last_line}]")
+        if view.lines_left and (last is None or view.last_line < min(last, lines)):
+            text.append(f"[{view.lines_left} more lines: open_files with offset={view.last_line}]")
         parts.append("\n".join(filter(None, text)))
         tokens_left -= call.counter.count(parts[-1])
     closed += close_oldest(tx, agent_id, limits)

@@ -130,7 +130,7 @@ class FileView:
     cut: bool = False
 
     @property
-    def left(self) -> int:
+    def lines_left(self) -> int:
         """How many lines follow."""
         return max(0, self.line_count - self.last_line)
 
@@ -138,7 +138,7 @@ class FileView:
     def heading(self) -> str:
         """The heading in the form that Letta's agents read."""
         lines = f"(out of {self.line_count} lines)"
-        if self.first_line <= 1 and not self.left:
+        if self.first_line <= 1 and not self.lines_left:
             return f"[Viewing file start {lines}]"
         return f"[Viewing lines {self.first_line} to {self.last_line} {lines}]"
 

@@ -141,7 +141,7 @@ def put_agent(tx: Tx, agent_id: AgentId, helper: Helper, ports: Ports, inputs: U
     """Create the hidden agent of a helper, or bring it up to date with the definition and with the agent that calls.
     Return its id. Raises: NotFound."""
     parent = tx.agents.get(agent_id)
-    wanted = _wanted(tx, parent, helper)
+    wanted = _agent_fields(tx, parent, helper)
     digest = hashlib.sha256(sorted_json(wanted).encode("utf-8", "surrogatepass")).hexdigest()
     known = tx.of(HelperAgents).list(agent_id).get(helper.name)
     if known is not None and known.digest == digest:
@@ -170,7 +170,7 @@ def find_parent(tx: Tx, agent: Agent) -> Agent | None:
     return found
 
 
-def _wanted(tx: Tx, parent: Agent, helper: Helper) -> dict[str, Any]:
+def _agent_fields(tx: Tx, parent: Agent, helper: Helper) -> dict[str, Any]:
     """Return what the agent of a helper has to be like, as JSON."""
     shares = helper.memory in ("shared", "read-only")
     blocks = tx.blocks.list_by_agent(parent.id)

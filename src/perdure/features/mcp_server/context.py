@@ -93,7 +93,7 @@ class MemoryReader:
         for level, agent in self.readers:
             known = await agent.facts.context(about, budget_tokens=max(1, int(KNOWN_SHARE * budget_tokens)))
             sections.append((KNOWN, f"## Known ({level})\n{known.text}" if known.text else ""))
-        told, last = ("", "") if about.strip() else await self._said()
+        told, last = ("", "") if about.strip() else await self._user_statements()
         sections += (TOLD, told), (NOTES, await self._titles()), (LAST, last)
         sections = [section for section in sections if section[1]]
         room, task = budget_tokens, ""
@@ -129,7 +129,7 @@ class MemoryReader:
         lines = [f"{note.id[:ID_CHARS]} {note.kind} {note.changed_at:%Y-%m-%d} {note.title}" for note in newest]
         return "\n".join(["## Notes, newest first", *lines]) if lines else ""
 
-    async def _said(self) -> tuple[str, str]:
+    async def _user_statements(self) -> tuple[str, str]:
         """(What the user stated in the last sessions, the user's last words beside it), each oldest first."""
         found = [
             hit.message for _, agent in self.readers for hit in await agent.search("", roles=("user",), limit=READ)

@@ -60,7 +60,7 @@ def plan_changes(tx: Tx, agent_id: AgentId, at: datetime) -> CommitPlan:
         history = replace(history, generation=history.generation + 1, head="", entries={}, left={})
     history = replace(history, forgotten=mark)
     planner = _Planner(tx, agent, history, at)
-    changes = [*planner.gone()]
+    changes = [*planner.deletions()]
     if not history.head:
         # The number keeps two lines of commits apart: no merge brings the forgotten text of an older line back.
         text = f"Memory of {' '.join(agent.name.split())}\n\nLine: {history.generation + 1}\n"
@@ -115,7 +115,7 @@ class _Planner:
                 text = redactor.redact(text)
         return text
 
-    def gone(self) -> Iterator[NewCommit]:
+    def deletions(self) -> Iterator[NewCommit]:
         """What the agent no longer has: the files go."""
         there = {("block", one.id) for one in self._blocks} | {("skill", str(one.seq)) for one in self._skills}
         there |= {("note", one.id) for one in self._notes} | {("file", path) for path in self._files}

@@ -92,9 +92,9 @@ class ResponseWriter(AnswerWriter):
             self._open = id_, []
             item = {**_item(id_, ""), "status": "in_progress", "content": []}
             yield self._event("response.output_item.added", output_index=len(self._output), item=item)
-            yield self._event("response.content_part.added", **self._of(item), part=_text_part(""))
+            yield self._event("response.content_part.added", **self._text_place(item), part=_text_part(""))
         self._open[1].append(text)
-        yield self._event("response.output_text.delta", **self._of(_item(id_, "")), delta=text, logprobs=[])
+        yield self._event("response.output_text.delta", **self._text_place(_item(id_, "")), delta=text, logprobs=[])
 
     def call(self, id_: str, call: ToolCall) -> Iterator[dict[str, Any]]:
         yield from self._close()
@@ -132,8 +132,8 @@ class ResponseWriter(AnswerWriter):
         text = "".join(self._open[1])
         item = _item(self._open[0], text)
         self._open = None
-        yield self._event("response.output_text.done", **self._of(item), text=text, logprobs=[])
-        yield self._event("response.content_part.done", **self._of(item), part=_text_part(text))
+        yield self._event("response.output_text.done", **self._text_place(item), text=text, logprobs=[])
+        yield self._event("response.content_part.done", **self._text_place(item), part=_text_part(text))
         yield from self._done(item)
 
     def _done(self, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -141,7 +141,7 @@ class ResponseWriter(AnswerWriter):
         yield self._event("response.output_item.done", output_index=len(self._output), item=item)
         self._output.append(item)
 
-    def _of(self, item: Mapping[str, Any]) -> dict[str, Any]:
+    def _text_place(self, item: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of an event about the text of the next item."""
         return {"item_id": item["id"], "output_index": len(self._output), "content_index": 0}
 

@@ -82,7 +82,7 @@ class ChatUnits:
         # Most chats go on where they were: the newest turns tell.
         rows = dict(table.find(self.agent_id, [chat.request_digest, chat.habit_digest, *digests[-NEWEST:]]))
         has_habit = bool(rows.pop(chat.habit_digest, ()))
-        for known in self._known(tx, rows.pop(chat.request_digest, ())):
+        for known in self._existing_turns(tx, rows.pop(chat.request_digest, ())):
             if self._is_sent_again(known):
                 return ChatPlace(known.conversation, known.row.said_in, turns[-1], is_repeat=True)
         if not rows and len(digests) > NEWEST:
@@ -106,7 +106,7 @@ class ChatUnits:
         noted += [(digest, said_in) for digest in own if digest]
         common: Any = {"conversation_id": conversation.id, "system_digest": system, "created_at": self.inputs.now}
         table.add(self.agent_id, [KnownChain(digest=digest, said_in=id_, **common) for digest, id_ in noted])
-        is_full = self._add(tx, conversation, _said(lacking, with_users=way.with_users), most_chars=most_chars)
+        is_full = self._add(tx, conversation, _messages_of(lacking, with_users=way.with_users), most_chars=most_chars)
         return ChatPlace(conversation, said_in, last, is_full=is_full, system_is_new=system not in ("", told))
 
     def keep_answer(self, tx: Tx, place: ChatPlace | None, answer: str) -> tuple[Conversation, bool]:
@@ -121,7 +121,7 @@ class ChatUnits:
             with contextlib.suppress(NotFound):
                 conversation = tx.conversations.get(place.conversation.id)
                 if _waits(tx, conversation, MessageId(place.said_in)):
-                    said = _said([place.turn._replace(answer=text)], with_users=False)
+                    said = _messages_of([place.turn._replace(answer=text)], with_users=False)
                     return conversation, self._add(tx, conversation, said)
         place = self.find_place(tx, "", answer=answer)
         return place.conversation, place.is_full
@@ -188,7 +188,7 @@ class ChatUnits:
                 return _Way(self._make(tx, named_id), 0)
             if not last or _ends_with(tx, named, turns[:-1]):
                 return _Way(named, last)
-        if same := self._known(tx, rows.get(turns[-1].digest, ())):
+        if same := self._existing_turns(tx, rows.get(turns[-1].digest, ())):
             if is_kept and same[0].waits_for_model:
                 return _Way(same[0].conversation, last, same[0].row.system_digest)
             # A new try, or another request with the same words.
@@ -199,7 +199,7 @@ class ChatUnits:
         if named is None and not rows and (window := self._window(tx, last - 1)) is not None:
             return _Way(window.conversation, last, window.row.system_digest)
         for place in range(last - 1, -1, -1):  # the longest chain that is known
-            if behind := self._known(tx, rows.get(turns[place].digest, ())):
+            if behind := self._existing_turns(tx, rows.get(turns[place].digest, ())):
                 best = max(behind, key=lambda one: (one.matches(turns[place]), one.is_last))
                 return self._behind(tx, best, place)
         answers = {turn.answer for turn in turns} - {""}
@@ -219,7 +219,7 @@ class ChatUnits:
         made = fork(tx, known.conversation, self.new_id, self.inputs, upto=known.messages[-1].id)
         return _Way(made, place + 1, told)
 
-    def _known(self, tx: Tx, rows: Iterable[KnownChain]) -> Sequence[KnownTurn]:
+    def _existing_turns(self, tx: Tx, rows: Iterable[KnownChain]) -> Sequence[KnownTurn]:
         """Return the turns of these rows that still exist."""
         return [one for row in rows if (one := find_turn(tx, row, self.inputs.now)) is not None]
 
@@ -229,7 +229,7 @@ class ChatUnits:
             return []
         digest = self.chat.turns[place].digest
         rows = tx.of(OpenaiHistories).find(self.agent_id, [digest], most=most).get(digest, ())
-        if known := self._known(tx, rows):
+        if known := self._existing_turns(tx, rows):
             return known
         return [] if (window := self._window(tx, place)) is None else [window]
 
@@ -238,7 +238,7 @@ class ChatUnits:
         ends with all that is sent up to there."""
         if place < 1 or not (digest := self.chat.window_digest(place)):
             return None
-        for known in self._known(tx, tx.of(OpenaiHistories).find(self.agent_id, [digest]).get(digest, ())):
+        for known in self._existing_turns(tx, tx.of(OpenaiHistories).find(self.agent_id, [digest]).get(digest, ())):
             if not known.is_open and _ends_with(tx, known.conversation, self.chat.turns[: place + 1]):
                 return known
         return None
@@ -332,7 +332,7 @@ def find_texts(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId]) -> Mapping[M
     return {message.id: message.text for message in tx.messages.list_by_seqs(agent_id, seqs)}
 
 
-def _said(turns: Sequence[ChatTurn], *, with_users: bool) -> Iterator[_Said]:
+def _messages_of(turns: Sequence[ChatTurn], *, with_users: bool) -> Iterator[_Said]:
     """Yield role, text and the lasting id of the turns' messages. `with_users`: also the users' of the first turn."""
     for number, turn in enumerate(turns):
         for place, text in enumerate(turn.users):

@@ -124,7 +124,7 @@ class TextMentions(Table):
             matches += f" OR parts LIKE '%{_COMPACTION}%'"
         sql = f"SELECT {', '.join((*use.key, *use.texts))} FROM {table} WHERE {own} AND ({matches})"
         sql += f" ORDER BY {key}" if key else ""
-        found = [_found(use, row) for row in self._rows(sql, **params)]
+        found = [_texts_of_row(use, row) for row in self._rows(sql, **params)]
         return FoundPage([one for one in found if _holds(table, one, redactor)], last)
 
     def redact(self, table: str, owner_id: str, redactor: Redactor, found: Sequence[Found]) -> None:
@@ -207,7 +207,7 @@ class TextMentions(Table):
             queue_texts(self._db, number, [one.seq for one in messages if is_embedded(one)])
 
 
-def _found(use: TextUse, row: Row) -> Found:
+def _texts_of_row(use: TextUse, row: Row) -> Found:
     """Return a row as the use of texts that it is."""
     texts = zip(use.texts, row[len(use.key) :], strict=True)
     return Found(tuple(row[: len(use.key)]), {name: restore(text) for name, text in texts if text is not None})

@@ -51,7 +51,7 @@ async def restore(request: Request, library: AsyncPerdure) -> Notice:
     """Bring the agent back to a snapshot, or to the end of a step."""
     number, step = _place_in(await form_of(request))
     restored = await (await _snapshots_of(request, library)).restore(number, step=step)
-    text = f"The agent is as it was there: {plural(restored.hidden, 'message')} left the view.{_left(restored)}"
+    text = f"The agent is as it was there: {plural(restored.hidden, 'message')} left the view.{_not_restored(restored)}"
     return Notice(text, undo=request.url.path, fields={"number": str(restored.undo)})
 
 
@@ -60,7 +60,7 @@ async def clone(request: Request, library: AsyncPerdure) -> Notice:
     form = await form_of(request)
     number, step = _place_in(form)
     made = await (await _snapshots_of(request, library)).clone(field_of(form, "name").strip(), number, step=step)
-    return Notice(f"{made.name} was made.{_left(made)}", link=(f"/agents/{made.agent_id}", f"Open {made.name}"))
+    return Notice(f"{made.name} was made.{_not_restored(made)}", link=(f"/agents/{made.agent_id}", f"Open {made.name}"))
 
 
 async def delete(request: Request, library: AsyncPerdure) -> Notice:
@@ -89,7 +89,7 @@ def _number_in(form: Mapping[str, str]) -> int:
     return int(number)
 
 
-def _left(made: Restored | Clone) -> str:
+def _not_restored(made: Restored | Clone) -> str:
     """Return sentences about what could not be restored."""
     return "".join(f" {one[0].upper()}{one[1:]}." for one in made.left)
 

@@ -228,13 +228,15 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
         preview = self._previews.pop(message.id, None)
         if self._mode.tokens and message.role == "assistant":
             for group in wire.groups_of(message, self._display):
-                yield from self._rest(message, group, preview, number + group.offset)
+                yield from self._missing_chunks(message, group, preview, number + group.offset)
             return
         for shape in wire.wire_messages(message, self._display, seq=number if self._numbered else None):
             if self._is_new(shape["seq_id"]):
                 yield shape
 
-    def _rest(self, message: Message, group: wire.PartGroup, preview: _Preview | None, number: int) -> Iterator[Chunk]:
+    def _missing_chunks(
+        self, message: Message, group: wire.PartGroup, preview: _Preview | None, number: int
+    ) -> Iterator[Chunk]:
         """Yield the chunks of a group, numbered from `number`, that the deltas lacked: usually none."""
         if not self._display.includes(group.type):
             return

@@ -50,7 +50,7 @@ def _case(length: int, depth: float, seed: int, given: Sequence[str]) -> Case:
     needle = chance.choice(_texts()["needles"])
     answer = chance.choice(_texts()["answers"])
     hay: list[str] = []
-    source, chars = _repeat(given, chance) if given else _made(chance), 0
+    source, chars = _repeat(given, chance) if given else _generated_text(chance), 0
     while chars < length * CHARS_PER_TOKEN:
         hay.append(next(source))
         chars += len(hay[-1]) + 1
@@ -92,7 +92,7 @@ def _repeat(given: Sequence[str], chance: Random) -> Iterator[str]:
     yield from (given[number % len(given)] for number in count(first))
 
 
-def _made(chance: Random) -> Iterator[str]:
+def _generated_text(chance: Random) -> Iterator[str]:
     """Yield sentences without an end, made from words."""
     words: Mapping[str, Sequence[str]] = _texts()["words"]
     while True:

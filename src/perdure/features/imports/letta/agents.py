@@ -16,7 +16,7 @@ from perdure.domain.conversations.agent_copies import settings_of_copy
 from perdure.features.agent_files.importing import NAME_MAX, NOT_IN_A_NAME
 from perdure.features.agent_files.writing import AGENT_COLUMNS, AGENT_FIELDS
 from perdure.features.imports.letta.client import Object
-from perdure.features.imports.letta.context import LettaContext, why
+from perdure.features.imports.letta.context import LettaContext, reason_of
 from perdure.features.imports.letta.values import LettaReport
 from perdure.features.imports.sources.plain import list_in, object_in, text_in
 from perdure.library.agents.agents import CompanionKind
@@ -117,7 +117,7 @@ def new_block(fields: Object) -> NewBlock:
     try:
         return NewBlock(**NewWireBlock.model_validate({**known, "value": value, "limit": size}).fields)
     except ValidationError as error:
-        raise InvalidInput(f"block {fields.get('label')!r:.80}: {why(error):.200}") from error
+        raise InvalidInput(f"block {fields.get('label')!r:.80}: {reason_of(error):.200}") from error
 
 
 def kept_blocks(state: Object, here: Collection[BlockId], context: LettaContext) -> Mapping[BlockId, NewBlock | None]:

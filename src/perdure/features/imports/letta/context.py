@@ -75,7 +75,7 @@ class LettaContext:
         except (LettaRefused, PerdureError, ValueError, TypeError, LookupError, AttributeError) as error:
             names = (text_in(found.get(name)) for name in ("name", "label", "file_name", "id"))
             self.report.leave_out(
-                f"{kind} that can't be taken whole now: {next(filter(None, names))!r:.100}: {why(error):.300}"
+                f"{kind} that can't be taken whole now: {next(filter(None, names))!r:.100}: {reason_of(error):.300}"
             )
 
     async def noted(self, agent_id: AgentId, key: str) -> str | None:
@@ -144,7 +144,7 @@ class LettaContext:
             self.ids.kept.pop(kind, None)
 
 
-def why(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Return an error's reason on one line."""
     if isinstance(error, ValidationError):
         problem = error.errors(include_url=False, include_input=False)[0]

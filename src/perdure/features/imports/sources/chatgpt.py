@@ -63,9 +63,9 @@ def _conversation(value: Any, name: str, at: datetime) -> Iterator[SourceItem]:
     nodes = {key: node for key, node in value["mapping"].items() if isinstance(node, dict)}
     path = branch_of(nodes, value.get("current_node"))
     shown = [(key, object_in(nodes[key].get("message"))) for key in path]
-    said = [(key, *_said(one), time_of(one.get("create_time"))) for key, one in shown]
+    said = [(key, *_role_and_text(one), time_of(one.get("create_time"))) for key, one in shown]
     yield LeftOut(HIDDEN, sum(role is None and bool(text) for _, role, text, _ in said))
-    yield cut_off(path, nodes, "parent", lambda node: _said(object_in(node.get("message")))[1])
+    yield cut_off(path, nodes, "parent", lambda node: _role_and_text(object_in(node.get("message")))[1])
     rows = [(key, role, None, when, text) for key, role, text, when in said if role and text]
     yield conversation_of(_id_of(value), value.get("title"), value.get("create_time"), rows, at, is_whole=True)
 
@@ -86,7 +86,7 @@ def _time(node: Mapping[str, Any]) -> float:
     return 0.0 if at is None else at.timestamp()
 
 
-def _said(message: Mapping[str, Any]) -> tuple[str | None, str]:
+def _role_and_text(message: Mapping[str, Any]) -> tuple[str | None, str]:
     """Return (role here, text) of a message; no role: it is hidden."""
     author, content, metadata = (object_in(message.get(key)) for key in ("author", "content", "metadata"))
     role, kind = author.get("role"), content.get("content_type")

@@ -110,12 +110,12 @@ def _parse(data: bytes, limits: JsonLimits, name: str, start: int, line: int) ->
     except json.JSONDecodeError as error:
         at = start + len(text[: error.pos].encode())
         where = f"line {line + error.lineno - 1:,}, byte {at + 1:,}"
-        raise InvalidInput(f"{name}: {where}: {_why(error, len(text))}") from error
+        raise InvalidInput(f"{name}: {where}: {_json_problem(error, len(text))}") from error
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{name}: line {line:,}: {error!s:.200}") from error
 
 
-def _why(error: json.JSONDecodeError, end: int) -> str:
+def _json_problem(error: json.JSONDecodeError, end: int) -> str:
     """Say what is wrong with a text of `end` characters."""
     if error.pos >= end or error.msg.startswith("Unterminated"):
         return "it ends in the middle; get the file once more"
@@ -167,7 +167,7 @@ class _Text:
                 if not self._ended and (is_open or error.pos >= len(self._pending) - _NEAR_END):
                     self._fill(len(self._pending) - self._at)
                     continue
-                raise self.error(_why(error, len(self._pending.rstrip())), error.pos) from error
+                raise self.error(_json_problem(error, len(self._pending.rstrip())), error.pos) from error
             except (ValueError, RecursionError) as error:
                 raise self.error(f"an item can't be read: {error!s:.100}") from error
             if end > len(self._pending) - _NEAR_END and not self._ended:

@@ -143,12 +143,12 @@ class TelegramBot:
         try:
             await self._take(updates, chat)
         except ApprovalPending:
-            await self._say(chat, texts.WAITS)
+            await self._send_text(chat, texts.WAITS)
         except PerdureError as error:
-            await self._say(chat, f"That didn't work: {error}")
+            await self._send_text(chat, f"That didn't work: {error}")
         except Exception as error:  # a defect of one update must not hold all that follow
             self._note(f"update {updates[0].update_id} of chat {chat} could not be taken: {error!r:.300}")
-            await self._say(chat, texts.NOT_READ)
+            await self._send_text(chat, texts.NOT_READ)
 
     async def _take(self, updates: Sequence[telegram.Update], chat: int) -> None:
         """Store what updates ask for, and start answering. Raises: PerdureError, TelegramError."""
@@ -157,7 +157,7 @@ class TelegramBot:
             if user is not None:
                 name = f"@{user.username}" if user.username else user.full_name
                 self._note(f"refused {name!r:.80}: --allow {user.id} lets them talk to the agent")
-                await self._say(chat, texts.refusal(user.id))
+                await self._send_text(chat, texts.refusal(user.id))
             return
         if update.callback_query is not None:
             await self._decide(update.update_id, update.callback_query, chat)
@@ -168,11 +168,11 @@ class TelegramBot:
                 return  # it is another bot's command, or was done before it was edited
             match command:
                 case "/start" | "/help":
-                    await self._say(chat, texts.HELP)
+                    await self._send_text(chat, texts.HELP)
                 case "/new":
                     self._log.chats[str(chat)] = (await self._agent.new_conversation(summary=_title(update))).id
                     self._log.save()
-                    await self._say(chat, "A new conversation.")
+                    await self._send_text(chat, "A new conversation.")
                 case "/stop":
                     await self._agent.cancel_all(conversation=await self._conversation(chat, update))
                 case _:
@@ -187,7 +187,7 @@ class TelegramBot:
             messages = [one.message for one in updates if one.message is not None]
             content = await read_messages(messages, self._perdure, self._agent, self._again)
         if content is None:
-            await self._say(chat, texts.NOT_TAKEN)
+            await self._send_text(chat, texts.NOT_TAKEN)
             return
         conversation = await self._conversation(chat, updates[0])
         accepted = await self._agent.submit(
@@ -244,7 +244,7 @@ class TelegramBot:
             except NotFound:
                 self._note(f"the answer to update {number} is gone: its run or conversation was deleted")
             except PerdureError as error:
-                await self._say(delivery.chat, f"That didn't work: {error}")
+                await self._send_text(delivery.chat, f"That didn't work: {error}")
             del self._log.open[number]
             self._log.save()
 
@@ -302,7 +302,7 @@ class TelegramBot:
 
         async def send() -> None:
             """Send the text, and note that it was sent."""
-            await self._say(delivery.chat, text, buttons)
+            await self._send_text(delivery.chat, text, buttons)
             delivery.sent += 1
             self._log.save()
 
@@ -311,14 +311,14 @@ class TelegramBot:
         task.add_done_callback(self._sending.discard)
         await asyncio.shield(task)
 
-    async def _say(self, chat: int, text: str, buttons: Any = None) -> None:
+    async def _send_text(self, chat: int, text: str, buttons: Any = None) -> None:
         """Send a text to a chat. Somebody who has blocked the bot gets none."""
         try:
             for piece in texts.split_text(text):
                 await self._again(lambda piece=piece: self._bot.send_message(chat, piece, reply_markup=buttons))  # type: ignore[misc]
         except telegram_error.ChatMigrated as error:  # a group became a larger one, under another number
             self._log.chats.setdefault(str(error.new_chat_id), self._log.chats.pop(str(chat), ""))
-            await self._say(error.new_chat_id, text, buttons)
+            await self._send_text(error.new_chat_id, text, buttons)
         except (telegram_error.Forbidden, telegram_error.BadRequest) as error:
             self._note(f"chat {chat} takes no messages: {error}")
 
