@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from perdure.features.notes.nudges import EditCounter
 from perdure.features.notes.projects import GLOBAL_NAME, ProjectMemory
 from tests.support.library import open_async
 from tests.support.programs import environment
+from tests.support.warm import warm
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = Path(__file__).with_name("open_project.py")
@@ -217,14 +217,15 @@ async def test_a_folder_with_any_name_has_an_agent(perdure: AsyncPerdure, tmp_pa
 
 def test_two_processes_that_open_one_new_folder_make_one_agent(project: Path, tmp_path: Path) -> None:
     ours = environment(tmp_path / "home")
+    ours = {**ours, "PYTHONPATH": f"{ours['PYTHONPATH']}{os.pathsep}{ROOT}"}
     processes = [
         subprocess.Popen(
-            [sys.executable, PROGRAM, tmp_path / "perdure.db", folder, title],
+            [warm(str(PROGRAM), ours), tmp_path / "perdure.db", folder, title],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env={**ours, "PYTHONPATH": f"{ours['PYTHONPATH']}{os.pathsep}{ROOT}"},
+            env=ours,
         )
         for folder, title in ((project, "one"), (project / "src", "two"), (project, "three"))
     ]
