@@ -38,7 +38,7 @@ class MemoryGit(Table):
         return GitHistory(agent_id=agent_id)
 
     def packs(self, agent_id: AgentId) -> Sequence[Pack]:
-        """The packs of all commits, oldest first."""
+        """Return the git packs with all commits of an agent's memory, oldest first."""
         sql = f"SELECT pack, pack_index FROM memory_packs WHERE agent_id = :agent_id AND {OWN_AGENT} ORDER BY seq"
         rows = self._rows(sql, agent_id=agent_id)
         return [Pack(pack=bytes(pack), pack_index=bytes(index)) for pack, index in rows]

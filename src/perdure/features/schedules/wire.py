@@ -177,7 +177,7 @@ class ScheduleList(TypedDict):
 
 
 class FiringShape(WireShape, of=Firing, fields="seq due_at fired_at outcome run_id missed reason"):
-    """What became of a due time."""
+    """What was done at a due time of a schedule, such as the run that it began, or why nothing was."""
 
 
 def schedule_shape(schedule: Schedule, next_times: Sequence[datetime] | None = None) -> ScheduleShape:
