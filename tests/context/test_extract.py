@@ -16,6 +16,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.nodes import SummaryNode, message_handle, parse_handle
 from perdure.testing.clock import START
+from tests.support.cases import for_each
 from tests.support.strategies import any_text, build_log, effort, parts, sentences
 
 
@@ -136,8 +137,7 @@ def test_merged_texts_fit(summaries: list[str], limit: int) -> None:
     assert merged == merge_texts(nodes, max_tokens=limit, counter=COUNTER)
 
 
-@pytest.mark.parametrize(
-    ("field", "text", "wanted"),
+@for_each(
     [
         ("identifiers", "order E-4711 of user_id and fooBar", ["E-4711", "user_id", "fooBar"]),
         ("identifiers", "see https://example.org/a?b=1&c=2.", ["https://example.org/a?b=1&c=2"]),
@@ -164,7 +164,7 @@ def test_merged_texts_fit(summaries: list[str], limit: int) -> None:
         ("questions", "شكرا. كم السعر؟", ["كم السعر؟"]),
         ("statements", "Hi! I live in Turin with Dr. Chen. More.", ["I live in Turin with Dr. Chen."]),
         ("statements", "東京に住んでいます。犬がいます。", ["東京に住んでいます。"]),
-    ],
+    ]
 )
 def test_what_a_user_says_is_found(field: str, text: str, wanted: list[str]) -> None:
     """Identifiers, paths, numbers, names, decisions, questions and statements, in several languages."""

@@ -236,8 +236,7 @@ STYLES = r"""<styleSheet><numFmts>
 <xf numFmtId="9"/><xf numFmtId="10"/><xf numFmtId="167"/></cellXfs></styleSheet>"""
 
 
-@pytest.mark.parametrize(
-    ("style", "value", "shown"),
+@for_each(
     [
         (2, "1.5", "36:00"),
         (3, "7.09375", "170:15"),
@@ -257,7 +256,7 @@ STYLES = r"""<styleSheet><numFmts>
         (0, "1234567890123456", "1234567890123456"),
         (0, "-9007199254740993", "-9007199254740993"),
         (0, "1E+20", "1e+20"),
-    ],
+    ]
 )
 def test_a_number_is_the_date_or_duration_that_its_style_shows(style: int, value: str, shown: str) -> None:
     """Durations of more than a day, and the days before the leap day that 1900 did not have."""

@@ -11,6 +11,7 @@ import pytest
 from perdure.features.files.converters.docx import docx_document
 from perdure.features.files.converters.limits import ReadLimits
 from perdure.features.files.converters.numbering import number_text
+from tests.support.cases import for_each
 from tests.support.hostile import growth
 from tests.support.office_files import docx_of
 
@@ -167,8 +168,7 @@ def test_a_list_may_be_defined_by_a_style() -> None:
     assert text_of(numbering, p("a", 3) + p("b", 3), styles) == "A. a\nB. b"
 
 
-@pytest.mark.parametrize(
-    ("number", "form", "text"),
+@for_each(
     [
         *(
             (1, "a", "a"),
@@ -182,7 +182,7 @@ def test_a_list_may_be_defined_by_a_style() -> None:
         *((4, "i", "iv"), (1994, "I", "MCMXCIV"), (4_000, "I", "4000"), (28, "lowerLetter", "bb"), (3, "decimal", "3")),
         *((10, "chineseCounting", "十"), (20, "japaneseCounting", "二十"), (99, "chineseCounting", "九十九")),
         *((3, "decimalEnclosedCircle", "③"), (7, "upper-roman", "VII"), (7, "anything", "7")),
-    ],
+    ]
 )
 def test_a_number_has_the_form_of_its_list(number: int, form: str, text: str) -> None:
     assert number_text(number, form) == text

@@ -9,6 +9,7 @@ import pytest
 from perdure.core.errors import InvalidArguments, InvalidInput
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.schema import check_schema
+from tests.support.cases import for_each
 
 
 def having(part: Any, **beside: Any) -> dict[str, Any]:
@@ -49,13 +50,13 @@ MALFORMED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "problem"), MALFORMED, ids=range(len(MALFORMED)))
+@for_each(MALFORMED)
 def test_a_malformed_schema_is_refused_by_its_place(schema: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         check_schema(schema)
 
 
-@pytest.mark.parametrize(("schema", "_problem"), MALFORMED, ids=range(len(MALFORMED)))
+@for_each(MALFORMED)
 def test_a_call_by_a_malformed_schema_is_fitted_or_refused(schema: Any, _problem: str) -> None:
     """It may have been stored before it was looked at; nothing else than the refusal gets out."""
     for value in (1, "a", [1], {"a": 1}, None):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.markdown import PAGES, ROOT, RUN_PAGES, Fence, fences, page_name
+from tests.support.cases import for_each
 from tests.support.programs import environment
 from tests.support.warm import warm
 
@@ -31,7 +32,7 @@ def test_commands_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
             assert _matches(printed, expected), f"{page_name(page)}:{block.line}: {command}\n{printed}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=page_name)
+@for_each(PAGES)
 def test_make_targets_on_the_pages_exist(page: Path) -> None:
     """What is not run because it takes long is at least there."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -162,7 +162,7 @@ FACES = [
 ]
 
 
-@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+@for_each(FACES)
 def test_the_library_page_names_every_method(face: type) -> None:
     """A method that nobody can find is not there."""
     page = _text("library.md")
@@ -186,7 +186,7 @@ def test_the_error_page_has_each_error_in_the_table_of_its_root() -> None:
     assert not [name for name in others for root in roots if issubclass(getattr(errors, name), getattr(errors, root))]
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+@for_each(ERRORS)
 def test_the_error_page_says_what_helps_against_each_error(error: type[perdure.PerdureError]) -> None:
     """One row for each, with its code."""
     assert f"| `{error.__name__}` | `{error.code}` |" in _text("errors.md")
@@ -198,7 +198,7 @@ def test_the_memory_page_names_every_tool(name: str) -> None:
     assert f"`{name}`" in _text("memory.md")
 
 
-@pytest.mark.parametrize("event", get_args(events.Event), ids=lambda event: event.__name__)
+@for_each(get_args(events.Event))
 def test_the_architecture_page_names_every_event(event: type) -> None:
     """By the name that is stored."""
     kind = inspect.signature(event).parameters["type"].default

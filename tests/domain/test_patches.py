@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from perdure.core.errors import PatchInvalid, ToolError
 from perdure.core.text.line_diff import unified_diff
 from perdure.domain.blocks.patches import apply_patch
+from tests.support.cases import for_each
 from tests.support.strategies import effort
 
 TEXT = "# Name\nAda\n\n# Likes\n- tea\n- chess\n\n# Open\n- tea"
@@ -520,7 +521,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize(("text", "patch", "message"), REFUSALS.values(), ids=REFUSALS)
+@for_each(REFUSALS.values())
 def test_a_refusal_says_what_did_not_fit(text: str, patch: str, message: str) -> None:
     """Each message names the hunk or line and what helps."""
     assert message in refusal(text, patch)

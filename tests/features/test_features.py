@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import perdure
 from perdure.core.features import Feature, Point, find_features
+from tests.support.cases import for_each
 
 PACKAGE = Path(perdure.__file__).parent
 
@@ -31,7 +30,7 @@ def references(feature: Feature) -> Iterator[str]:
     yield from (reference.partition(".")[0] for reference in feature.agent_parts.values())
 
 
-@pytest.mark.parametrize("feature", find_features(), ids=lambda feature: feature.name)
+@for_each(find_features())
 def test_what_a_feature_names_is_there(feature: Feature) -> None:
     """Its folder has its name; modules, names in them, and the points at which it is called."""
     assert feature.folder.is_dir()

@@ -16,6 +16,7 @@ from perdure.providers.openai_endpoint import api_url
 from perdure.providers.provider import Endpoint
 from perdure.providers.registry import ModelRegistry
 from tests.providers.fake_provider import fake_provider, tool_call
+from tests.support.cases import for_each
 from tests.support.http_payloads import Payload, PayloadServer
 
 SECRET = "sk-very-secret-0123456789"
@@ -25,8 +26,7 @@ def found_in(**environment: str) -> dict[str, Endpoint]:
     return {found.provider: found for found in find_providers(environment)}
 
 
-@pytest.mark.parametrize(
-    ("environment", "provider", "url"),
+@for_each(
     [
         ({"OPENAI_API_KEY": SECRET}, "openai", "https://api.openai.com/v1"),
         ({"OPENAI_BASE_URL": "http://localhost:8000"}, "openai", "http://localhost:8000/v1"),
@@ -56,7 +56,7 @@ def found_in(**environment: str) -> dict[str, Endpoint]:
         ({"MISTRAL_API_KEY": SECRET}, "mistral", "https://api.mistral.ai/v1"),
         ({"DEEPSEEK_API_KEY": SECRET}, "deepseek", "https://api.deepseek.com/v1"),
         ({"TOGETHER_API_KEY": SECRET}, "together", "https://api.together.xyz/v1"),
-    ],
+    ]
 )
 def test_a_provider_is_found_by_its_variables(environment: Mapping[str, str], provider: str, url: str) -> None:
     """With and without /v1, hosts in the forms that Ollama takes, and nothing but what was set."""

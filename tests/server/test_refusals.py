@@ -22,6 +22,7 @@ from tests.server.leaks import leaks_in, problems_of
 from tests.server.routed import BASE, routed
 from tests.server.test_bad_input import UUID4, id_parameters
 from tests.server.test_openapi import operations
+from tests.support.cases import for_each
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 
@@ -64,7 +65,7 @@ def build(kind: type[PerdureError]) -> PerdureError:
     return kind(**{name: FACTS.get(annotation, "ada") for name, annotation in needed.items()})
 
 
-@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+@for_each(ERRORS)
 def test_an_error_is_answered_with_clean_text(kind: type[PerdureError]) -> None:
     """With a status that the document describes; a conflict is tried again only if it ends by itself."""
     answer = error_answer(build(kind))

@@ -11,7 +11,7 @@ from typing import Any
 def for_each(cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[[], None]]:
     """Try a test with each of many cases that take less than a millisecond, and tell all that fail.
 
-    Pytest and its processes take 4 ms around each test. A test with one parameter gets the case, one with several its
+    Pytest and its processes take 3 ms around each test. A test with one parameter gets the case, one with several its
     values.
     """
     tried = list(cases)

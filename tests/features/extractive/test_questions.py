@@ -6,6 +6,7 @@ import pytest
 
 from perdure.features.extractive.answers import FoundText, answer_from_blocks, best_quotes
 from perdure.providers.extractive.language import is_question, keywords_of, language_of, sentences_in
+from tests.support.cases import for_each
 
 HUMAN = """Name: Ada
 Lives in: Turin
@@ -23,8 +24,7 @@ Remember: the door code is 4711
 我最喜欢的颜色: 蓝色"""
 
 
-@pytest.mark.parametrize(
-    ("question", "answer"),
+@for_each(
     [
         ("What is my name?", "Your name is Ada."),
         ("what's my name", "Your name is Ada."),
@@ -47,7 +47,7 @@ Remember: the door code is 4711
         ("我喜欢什么？", "你喜欢tea、围棋。"),
         ("我的狗叫什么名字？", "你的狗的名字是旺财。"),
         ("我最喜欢什么颜色？", "你最喜欢的颜色是蓝色。"),
-    ],
+    ]
 )
 def test_a_line_of_the_block_answers(question: str, answer: str) -> None:
     """The line is quoted in a sentence, in the language of the question."""

@@ -10,6 +10,7 @@ import pytest
 
 from perdure.features.helpers.model_names import is_same_model, version_of
 from perdure.features.helpers.routing import ALIASES, FAMILIES, INHERIT, ModelUnknown, choose_model
+from tests.support.cases import for_each
 
 # Models of one kind, each one newer than the one before it.
 LINES: dict[str, Sequence[str]] = {
@@ -126,7 +127,7 @@ LINES: dict[str, Sequence[str]] = {
 }
 
 
-@pytest.mark.parametrize("line", LINES)
+@for_each(LINES)
 def test_names_tell_which_model_is_newer(line: str) -> None:
     """Sizes, dates, windows, tags, and what hosts add, are no versions."""
     for older, newer in itertools.pairwise(LINES[line]):
@@ -137,8 +138,7 @@ def test_so_many_names_are_in_the_table() -> None:
     assert sum(map(len, LINES.values())) > 90
 
 
-@pytest.mark.parametrize(
-    ("alias", "parent", "newest"),
+@for_each(
     [
         ("gpt", "xai/grok-4", "openai/gpt-5.2"),  # not gpt-5.1-codex-max
         ("o", "xai/grok-4", "openai/o3"),
@@ -158,7 +158,7 @@ def test_so_many_names_are_in_the_table() -> None:
         ("deepseek", "openrouter/anthropic/claude-opus-4", "openrouter/deepseek/deepseek-v3.2"),
         ("default", "xai/grok-4", "xai/grok-4"),
         ("opusplan", "xai/grok-4", "bedrock/us.anthropic.claude-opus-4-6-v1"),
-    ],
+    ]
 )
 def test_an_alias_is_the_newest_of_its_family(alias: str, parent: str, newest: str) -> None:
     """In whatever order providers list them; special forms come last."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.features.plugins.frontmatter import FRONTMATTER_BYTES, FrontmatterInvalid, parse_frontmatter
+from tests.support.cases import for_each
 
 
 def test_a_file_of_claude_code_is_read_as_its_writer_meant() -> None:
@@ -58,8 +59,7 @@ def test_texts_stay_texts(text: str, fields: dict[str, object]) -> None:
     assert parse_frontmatter(text).fields == fields
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "why"),
+@for_each(
     [
         ("---\nname: x", 1, "has no end"),
         ("---\nname: x\nmore: [\n---\n", 4, "no YAML"),
@@ -83,7 +83,7 @@ def test_texts_stay_texts(text: str, fields: dict[str, object]) -> None:
         ("---\nname: \x07\n---\n", 2, "control character"),
         (f"---\nmore: {'x' * FRONTMATTER_BYTES}\n---\n", 1, "larger than"),
         ("---\n" + "".join(f"f{number}: 1\n" for number in range(101)) + "---\n", 2, "the limit is 100"),
-    ],
+    ]
 )
 def test_what_cannot_be_used_is_refused_with_its_line(text: str, line: int, why: str) -> None:
     """Broken, huge or deep frontmatter, and the parts of YAML that make a small text large or run something."""

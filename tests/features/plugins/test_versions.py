@@ -6,10 +6,10 @@ import pytest
 
 from perdure.core.errors import InvalidInput
 from perdure.features.plugins.versions import is_in_range
+from tests.support.cases import for_each
 
 
-@pytest.mark.parametrize(
-    ("versions", "inside", "outside"),
+@for_each(
     [
         ("^1.2", "1.2 1.2.0 1.9.9 v1.3", "1.1 2.0.0 2 0.9 1.2.0-beta"),
         ("~1.2.3", "1.2.3 1.2.9", "1.3.0 1.2.2"),
@@ -30,7 +30,7 @@ from perdure.features.plugins.versions import is_in_range
         ("*", "0 1 newest", ""),
         ("", "newest 1", ""),
         (">=0", "1", "newest"),
-    ],
+    ]
 )
 def test_a_range_has_the_versions_that_npm_has(versions: str, inside: str, outside: str) -> None:
     """A version that can't be read is only in those that have all."""

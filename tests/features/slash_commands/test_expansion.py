@@ -14,6 +14,7 @@ from perdure.core.errors import MessageTooLarge
 from perdure.features.plugins.definitions import Definition
 from perdure.features.plugins.policy import Policy
 from perdure.features.slash_commands.values import expand, make_command, split_words
+from tests.support.cases import for_each
 
 
 def expanded(body: str, arguments: str, words: Sequence[str] | None = None, *, limit_chars: int = 10_000) -> str:
@@ -24,8 +25,7 @@ def expanded(body: str, arguments: str, words: Sequence[str] | None = None, *, l
     return text
 
 
-@pytest.mark.parametrize(
-    ("body", "arguments", "text"),
+@for_each(
     [
         ("Fix $1 now, all: $ARGUMENTS.", "12 high", "Fix 12 now, all: 12 high."),
         ("$2-$1-$3", "a b", "b-a-"),
@@ -48,7 +48,7 @@ def expanded(body: str, arguments: str, words: Sequence[str] | None = None, *, l
         ("No place.", "a", "No place.\n\nARGUMENTS: a"),
         ("$1 $ARGUMENTS", "$2 $ARGUMENTS", "$2 $2 $ARGUMENTS"),
         ("!`rm -rf /` @/etc/passwd $1", "", "!`rm -rf /` @/etc/passwd "),
-    ],
+    ]
 )
 def test_arguments_take_their_places(body: str, arguments: str, text: str) -> None:
     """Once: what they hold is not looked at again. Nothing is run, no file is read."""
