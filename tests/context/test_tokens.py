@@ -201,6 +201,19 @@ def test_a_megabyte_takes_no_time(part: str) -> None:
     assert time.process_time() - began < 20
 
 
+def test_a_long_text_is_counted_once() -> None:
+    """A prompt of megabytes is in each prefix, which is compiled while other writers wait."""
+    counter, prompt = ScriptTokenCounter(), ENGLISH * (2_000_000 // len(ENGLISH))
+    began = time.process_time()
+    first = counter.count(prompt)
+    then = time.process_time()
+    again = [counter.count(prompt[:-1] + prompt[-1]) for _ in range(5)]
+
+    assert again == [first] * 5
+    assert time.process_time() - then < then - began
+    assert [counter.count(f"{prompt} {number}") > first for number in range(9)] == [True] * 9
+
+
 def test_a_revised_row_is_counted_as_the_model_gets_it() -> None:
     """With its reasoning, and a system message in the engine's envelope."""
     counter, now = ScriptTokenCounter(), datetime(2026, 1, 1, tzinfo=UTC)

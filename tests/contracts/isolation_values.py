@@ -263,7 +263,7 @@ class Values:
             **{"community": replace(of.community, name="stolen")},
             **{"group_id": of.group.id, "group": replace(of.group, description="stolen"), "turn": of.turn},
             **{"pass_": of.companion_pass, "agent_ids": [of.agent.id], "owner_ids": [of.agent.id]},
-            **{"identity_ids": [of.identity.id], "archive_ids": [of.archive.id]},
+            **{"identity_ids": [of.identity.id], "archive_ids": [of.archive.id], "folder_ids": [of.folder.id]},
             **{"member": GroupMember(agent_id=of.agent.id, name="ada", conversation_seq=1)},
             **{"schedule_id": of.schedule.id, "schedule": of.schedule},
             **{"skill": replace(of.skill, text="stolen"), "proposal": of.proposal, "snapshot": of.snapshot},

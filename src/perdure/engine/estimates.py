@@ -85,9 +85,10 @@ def dropped_rows(
     overcount: int, rows: Sequence[Message], stubs: Mapping[int, int], counter: TokenCounter, *, estimated: int
 ) -> int:
     """Return the overcount that remains without these rows. `overcount`: by how much `estimated` was too high."""
+    texts = [text_of(apply_stubs(message, stubs).parts) for message in rows] if overcount > 0 else []  # else unused
     return reduce_overcount(
         overcount,
         estimated=estimated,
         dropped=sum(row_tokens(message, stubs, counter) for message in rows),
-        dropped_at_least=sum(counter.at_least(text_of(apply_stubs(message, stubs).parts)) for message in rows),
+        dropped_at_least=sum(map(counter.at_least, texts)),
     )

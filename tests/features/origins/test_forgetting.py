@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -13,7 +13,7 @@ from perdure import Agent, AsyncPerdure, InvalidInput, NotFound, Perdure
 from perdure.context.sections.assemble import canonical
 from perdure.core.messages import ToolResult
 from perdure.testing import ScriptedEmbedder, ScriptedModel, calls, says
-from tests.support.library import open_sync
+from tests.support.library import open_async, open_sync
 
 CANARY = 'The vault code of Zorblatt Quintessa is "7Q-Fjord" near Häagen street'
 WORDS = ("zorblatt", "quintessa", "fjord", "7q-f", "vault code", "häagen")
@@ -337,3 +337,26 @@ def test_the_name_of_a_speaker_is_forgotten_and_comes_back(tmp_path: Path) -> No
     assert (shown, back, gone) == (["[redacted]", "Ann"], ["Zorb", "Ann"], ["[redacted]", "Ann"])
     assert len(requests) == 3
     assert b"zorb" not in b"".join(one.read_bytes().lower() for one in tmp_path.iterdir())
+
+
+async def test_large_texts_are_forgotten_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taking the words of a million characters out of the index takes a while, and other writers wait."""
+    async with await open_async(tmp_path / "perdure.db") as perdure:
+        agent = await perdure.create_agent("ada")
+        for number in range(6):
+            await agent.archive(f"{number} walrus {'some words ' * 15_000}")
+        store, found = perdure.app.ports.store, list[int]()
+        write = store.write
+
+        async def counted(unit: Any, *rest: Any, **more: Any) -> Any:
+            """Write, and keep how many texts there are then."""
+            result = await write(unit, *rest, **more)
+            found.append(len(await agent.search_archive("walrus", limit=50)))
+            return result
+
+        monkeypatch.setattr(store, "write", counted)
+        await agent.forget("walrus")
+
+        assert list(dict.fromkeys(found)) == [6, 4, 2, 0]
+        await agent.undo()
+        assert len(await agent.search_archive("walrus", limit=50)) == 6

@@ -222,10 +222,17 @@ def store_prefix(tx: Tx, conversation: Conversation, memory: MemoryState, prefix
     return prefix
 
 
+_TAGS_MAX = 20
+
+
 def _list_tags(tx: Tx, agent: Agent) -> tuple[str, ...]:
     """Return the most used tags of the agent's archives."""
-    archives = tx.archives.list_by_agent(agent.id)
-    return tuple(dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id)))[:20]
+    tags: dict[str, None] = {}
+    for archive in tx.archives.list_by_agent(agent.id):
+        tags |= dict.fromkeys(tag for tag, _ in tx.archives.tags(archive.id))
+        if len(tags) >= _TAGS_MAX:
+            break
+    return tuple(tags)[:_TAGS_MAX]
 
 
 def _list_changes(tx: Tx, before: Prefix, prefix: Prefix) -> Iterator[PrefixChange]:
@@ -301,10 +308,11 @@ def compile_prefix(
         compiled_at=(compiled_at or inputs.now).astimezone(zone(agent.timezone)),
     )
     compiled = partial(compile_system, base, blocks, rules=rules, skills=skills, addition=addition, in_words=in_words)
-    plain = compiled()
     if in_words:
         marker = ""
-    elif not marker or marker in plain or marker in tools_text(tools):  # one that others know is no marker any more
+    elif (
+        not marker or marker in compiled() or marker in tools_text(tools)
+    ):  # one that others know is no marker any more
         marker = new_marker(inputs.ids)
     compiled = partial(compiled, marker=marker)
     system = compiled()

@@ -76,28 +76,26 @@ class Folders(NumberedTable[Folder], AgentsTable[Folder]):
             raise InvalidInput(f"{folder_id} still has files: delete them first")
         delete_shared(self._db, self._org_id, "folders", OwnId(folder.id))
 
-    def attach(self, agent_id: AgentId, folder_id: FolderId, *, opens: bool) -> bool:
-        """Attach a folder; return whether it was not attached before. `opens`: open readable files while there is room.
+    def attach(self, agent_id: AgentId, *folder_ids: FolderId, opens: bool) -> Sequence[FolderId]:
+        """Attach folders; return those that were not attached before. `opens`: open readable files while there is room.
 
         Raises: NotFound, TooMany.
         """
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
-        self.get(folder_id)
-        link: dict[str, Any] = {"agent_id": own, "folder_id": folder_id, "opens": int(opens)}
-        if not self._run_counted(
+        rows = self._rows("SELECT folder_id FROM agent_folders WHERE agent_id = :id", id=own)
+        before, ids = {row[0] for row in rows}, [folder.id for folder in self._get_each(folder_ids, lock=True)]
+        links: list[dict[str, Any]] = [{"agent_id": own, "folder_id": one, "opens": int(opens)} for one in ids]
+        self._db.run_many(
             "INSERT INTO agent_folders (agent_id, folder_id, position, opens) SELECT :agent_id, :folder_id,"
             " COALESCE(MAX(position), 0) + 1, :opens FROM agent_folders WHERE agent_id = :agent_id"
-            " ON CONFLICT (agent_id, folder_id) DO NOTHING",
-            **link,
-        ):
-            self._run(
-                "UPDATE agent_folders SET opens = :opens WHERE agent_id = :agent_id AND folder_id = :folder_id", **link
-            )
-            return False
-        count = "SELECT COUNT(*) FROM agent_folders x JOIN folders t ON t.id = x.folder_id WHERE x.agent_id = :id"
-        self._limits.check("folders_per_agent", int(self._value(f"{count} AND t.org_id = :org_id", id=own)))
-        revise_settings(self._db, own)
-        return True
+            " ON CONFLICT (agent_id, folder_id) DO UPDATE SET opens = excluded.opens",
+            links,
+        )
+        new = [one for one in dict.fromkeys(ids) if one not in before]
+        if new:
+            self._limits.check("folders_per_agent", len(self.list_by_agent(agent_id)))
+            revise_settings(self._db, own, times=len(new))
+        return new
 
     def detach(self, agent_id: AgentId, folder_id: FolderId) -> bool:
         """Detach a folder and close its files; return whether it was attached. Raises: NotFound."""

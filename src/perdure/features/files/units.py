@@ -94,7 +94,7 @@ def attach_folders(tx: Tx, agent_id: AgentId, *folder_ids: FolderId, opens: bool
         opens: open files of them as they become readable, while there is room.
     Raises: NotFound.
     """
-    added = [one for one in folder_ids if tx.of(Folders).attach(agent_id, one, opens=opens)]
+    added = tx.of(Folders).attach(agent_id, *folder_ids, opens=opens)
     if added:
         tx.tools.attach(agent_id, *FILE_TOOLS)
     return added

@@ -20,6 +20,7 @@ from perdure.core.passages import Passage
 from perdure.domain.archives.passages import delete_passage
 from perdure.domain.corrections import checksum, message_item, passage_fields, passage_item, put_block_value, record
 from perdure.domain.texts import TEXTS_CHANGED, keeper_of, keepers
+from perdure.domain.values import BATCH_CHARS
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.edit import recount_view
 from perdure.engine.ports import Ports, UnitInputs
@@ -58,12 +59,12 @@ async def forget(ports: Ports, agent_id: AgentId, text_or_id: str, *, author: Au
     async for found in scan(ports, agent_id, redactor, places=(*IN_VIEW, *IN_FILES)):
         spots = [spot for spot in found if spot.mention.place in IN_VIEW]
         is_out_of_view = is_out_of_view or len(spots) < len(found)
-        for at in range(0, len(spots), STEP):
-            part = spots[at : at + STEP]
-            correction, places = await ports.store.write(
-                _forget_step, agent_id, part, redactor, correction, ports.inputs(), author=author
+        while spots:
+            correction, places, count = await ports.store.write(
+                _forget_step, agent_id, spots[:STEP], redactor, correction, ports.inputs(), author=author
             )
             counts.update(places)
+            spots = spots[count:]
     correction, places = await ports.store.write(unread, at=now(), correction=correction, news=True)
     counts.update(places)
     if correction is None and is_out_of_view:
@@ -87,12 +88,15 @@ def _forget_step(
     inputs: UnitInputs,
     *,
     author: Author,
-) -> tuple[Correction | None, Sequence[Place]]:
-    """Take the text out of rows; return the correction that records it, by default a new one, and the rows' places."""
+) -> tuple[Correction | None, Sequence[Place], int]:
+    """Take the text out of the first rows; return the correction that records it, by default a new one, the rows'
+    places, and how many rows were looked at: fewer if they are large."""
     tx.agents.lock(agent_id)
     done: list[CorrectionItem] = []
     changed: list[MessageId] = []
-    for spot in spots:
+    count = 0
+    while count < len(spots) and sum(len(item.before) for item in done) < BATCH_CHARS:
+        spot, count = spots[count], count + 1
         item = _forget_spot(tx, spot, redactor, inputs, author=author)
         if item is not None:
             done.append(item)
@@ -110,7 +114,7 @@ def _forget_step(
         correction = record(tx, agent_id, "forget", redactor.text, done, at=inputs.now, correction=correction)
         tx.of(TextMentions).revise_settings(agent_id)
         renew_system_message(tx, agent_id, 0, inputs)
-    return correction, [item.kind for item in done]
+    return correction, [item.kind for item in done], count
 
 
 def _forget_waiting(
