@@ -310,9 +310,7 @@ def compile_prefix(
     compiled = partial(compile_system, base, blocks, rules=rules, skills=skills, addition=addition, in_words=in_words)
     if in_words:
         marker = ""
-    elif (
-        not marker or marker in compiled() or marker in tools_text(tools)
-    ):  # one that others know is no marker any more
+    elif not marker or marker in compiled() or marker in tools_text(tools):  # others know it: it marks nothing any more
         marker = new_marker(inputs.ids)
     compiled = partial(compiled, marker=marker)
     system = compiled()
@@ -320,14 +318,10 @@ def compile_prefix(
     opening = compile_opening(counts, place, marker=marker) if marker or tools else ""
     summary = _summary_text(nodes, tools, marker, in_words=in_words)
 
-    if directories := "\n\n".join(
-        filter(
-            None,
-            PREFIX_SECTION(
-                tx, agent, memory.versions, inputs, lambda: counter.count(system) + counter.count(tools_text(tools))
-            ),
-        )
-    ):
+    sections = PREFIX_SECTION(
+        tx, agent, memory.versions, inputs, lambda: counter.count(system) + counter.count(tools_text(tools))
+    )
+    if directories := "\n\n".join(filter(None, sections)):
         system = compiled(directories)
     return Prefix(
         agent_id=agent.id,
