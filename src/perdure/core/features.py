@@ -158,7 +158,7 @@ class TextUse:
     """What forgetting has to know of a table with texts of users, models and tools.
 
     Args:
-        place: the name of its texts where a text is forgotten, a key of `PLACE_NAMES`.
+        place: what forgetting calls its texts: a key of `PLACE_NAMES`, or a new word, for people the name of the table.
         owners: the table of the things that have them, as `text_owners` or the kernel finds them.
         owner: the column with the id of the owner; or the SQL condition of the rows that belong to the id `:owner`.
         key: the columns of its key beside the owner, in order.

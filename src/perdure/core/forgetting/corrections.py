@@ -8,31 +8,11 @@ from typing import Literal
 
 from perdure.core.ids import AgentId
 
-Place = Literal[
-    "block",
-    "block_version",
-    "passage",
-    "message",
-    "earlier_message",
-    "summary",
-    "file",
-    "fact",
-    "graph",
-    "request",
-    "event",
-    "settings",
-    "schedule",
-    "proposal",
-    "skill",
-    "group",
-    "source",
-    "correction",
-]
-"""Where a text can stand. `fact`: facts that are believed. `graph`: facts that no longer are, entities, episodes, rules
-and communities. `earlier_message`: earlier versions of messages, and messages out of view. `request`: what
-models were sent and answered, with prefixes and recipes. `group`: groups of agents, with turns and transcripts.
-`source`:
-the names of sources, such as URLs. `correction`: what undoing a correction would bring back."""
+Place = str
+"""Where a text stands, such as `block`; features may add others. `fact`: facts that are believed. `graph`: facts that
+no longer are, entities, episodes, rules and communities. `earlier_message`: earlier versions of messages, and messages
+out of view. `request`: what models were sent and answered, with prefixes and recipes. `group`: groups of agents, with
+turns and transcripts. `source`: the names of sources, such as URLs. `correction`: what undoing one would bring back."""
 
 TITLE_CHARS = 120
 

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import cast
 
 from perdure.app import App
 from perdure.core.blocks import Author
@@ -176,7 +175,7 @@ def _erase_step(tx: Tx, agent_id: AgentId, number: int, inputs: UnitInputs) -> E
         except NotFound:  # deleted since; its rows are removed at the end
             rows, after = 0, None
         changed += rows
-        counts[cast(Place, TEXT_TABLES[table].place)] += rows
+        counts[TEXT_TABLES[table].place] += rows
         if after is None:
             target += 1
             if table == [*TEXT_TABLES][-1]:

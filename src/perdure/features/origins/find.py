@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.corrections import Key, Place
@@ -138,7 +137,7 @@ def _mention(
     tx: Tx, table: str, owner_id: str, found: Found, redactor: Redactor, messages: Mapping[int, Message]
 ) -> Mention:
     """Describe a row that was found: its place, id, name, and an excerpt. `messages`: those of such rows, by number."""
-    place = cast(Place, TEXT_TABLES[table].place)
+    place = TEXT_TABLES[table].place
     id_, name = owner_id, ""
     kept = next(filter(None, (keeper.describe(tx, table, owner_id, found.key) for keeper in keepers())), None)
     match table:

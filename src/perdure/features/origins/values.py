@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from perdure.core.features import find_features
 from perdure.core.forgetting.corrections import Correction, Key, Place
 from perdure.core.ids import AgentId
 from perdure.core.sources import MemoryWrite, Source
 from perdure.core.text.reprs import short_repr
 
-PLACE_NAMES: Mapping[Place, str] = {
+_NAMES: Mapping[Place, str] = {
     "block": "memory blocks",
     "passage": "archives",
     "fact": "facts",
@@ -24,14 +25,12 @@ PLACE_NAMES: Mapping[Place, str] = {
     "request": "recorded requests",
     "event": "events of runs",
     "settings": "settings and descriptions",
-    "schedule": "schedules",
-    "proposal": "proposals",
-    "skill": "skills",
-    "group": "groups",
     "source": "sources of memories",
     "correction": "what undo would bring back",
 }
-"""Place -> its name for people, in the order in which they are shown."""
+_TABLES = {use.place: use.name for feature in find_features() for use in reversed(feature.text_tables)}
+PLACE_NAMES: Mapping[Place, str] = _NAMES | {place: name for place, name in _TABLES.items() if place not in _NAMES}
+"""Place -> its name for people, in the order in which they are shown; those that features add have that of a table."""
 
 IN_VIEW: tuple[Place, ...] = ("block", "passage", "message", "summary", "file", "fact")
 """The places that forgetting takes a text out of; the others need `erase`."""
