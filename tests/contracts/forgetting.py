@@ -82,7 +82,8 @@ class ForgettingContract(Contract):
             columns = await store.read(lambda tx: columns_of(tx.agents._db))
             fts = {column for column in reasons if column.partition(".")[0].endswith("_words")}
 
-            assert await store.read(unknown) == set()
+            helps = "name each column in `text_tables` of its feature or TEXT_TABLES, or in NO_TEXTS of text_columns.py"
+            assert await store.read(unknown) == set(), helps
             assert erased <= columns
             assert reasons.keys() - fts <= columns
             assert not erased & reasons.keys()

@@ -404,7 +404,7 @@ class Values:
             return next(self._filters(_kind_of(noun, parameter)))
         if (known := OF_VERBS.get(f"{noun}.{verb}.{parameter.name}", self)) is not self:
             return known
-        assert parameter.name in PLAIN, f"give {noun}.{verb} an argument for {parameter}"
+        assert parameter.name in PLAIN, f"add an argument {parameter} of {noun}.{verb} to OF_VERBS"
         return PLAIN[parameter.name]
 
     def variants(

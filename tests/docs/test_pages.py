@@ -195,7 +195,7 @@ def test_the_error_page_says_what_helps_against_each_error(error: type[perdure.P
 @for_each(MEMORY_TOOL_SPECS)
 def test_the_memory_page_names_every_tool(name: str) -> None:
     """All that an agent can be given without a program's own functions."""
-    assert f"`{name}`" in _text("memory.md")
+    assert f"`{name}`" in _text("memory.md"), f"add {name} to the tool table in docs/memory.md"
 
 
 @for_each(get_args(events.Event))

@@ -58,6 +58,11 @@ def _separating_sets(count: int = 8) -> list[frozenset[str]]:
     return _separating_sets(count + 1)
 
 
+def test_every_feature_is_found() -> None:
+    """A folder without an `__init__.py` would be left out without a word."""
+    assert sorted(feature.name for feature in find_features()) == NAMES, "add an `__init__.py` to the folder"
+
+
 @pytest.mark.parametrize("gone", [_with_users([name]) for name in NAMES] if FULL else _separating_sets())
 def test_the_program_works_without_features(tmp_path: Path, gone: frozenset[str]) -> None:
     """Every module is imported, an agent remembers, every page is shown, the API is described, commands are listed."""

@@ -176,7 +176,7 @@ WRITES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("policy", ["block", "approve"])
 def test_no_memory_tool_keeps_what_came_from_outside(tmp_path: Path, policy: str) -> None:
     """Each of them is refused, or waits, after the same mail; the list is that of the tools that write."""
-    assert WRITES.keys() == {name for name in MEMORY_TOOL_SPECS if tool_writes_memory(name)}
+    assert WRITES.keys() == {name for name in MEMORY_TOOL_SPECS if tool_writes_memory(name)}, "add its call to WRITES"
     script = [calls("read_mail"), *(calls(name, **arguments) for name, arguments in WRITES.items()), says("Done.")]
     with open_with(tmp_path, *script) as perdure:
         agent = perdure.create_agent(

@@ -29,7 +29,7 @@ _NAMES: Mapping[Place, str] = {
     "correction": "what undo would bring back",
 }
 _TABLES = {use.place: use.name for feature in find_features() for use in reversed(feature.text_tables)}
-PLACE_NAMES: Mapping[Place, str] = _NAMES | {place: name for place, name in _TABLES.items() if place not in _NAMES}
+PLACE_NAMES: Mapping[Place, str] = {**_NAMES, **{one: name for one, name in _TABLES.items() if one not in _NAMES}}
 """Place -> its name for people, in the order in which they are shown; those that features add have that of a table."""
 
 IN_VIEW: tuple[Place, ...] = ("block", "passage", "message", "summary", "file", "fact")
