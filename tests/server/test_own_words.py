@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.errors import InvalidInput, ScheduleInvalid, told_as
+from perdure.core.errors import InvalidInput, ScheduleInvalid, rename_arguments
 from tests.server.contract import create_things
 from tests.server.routed import routed
 from tests.server.test_openapi import operations
@@ -84,6 +84,6 @@ def test_only_the_name_at_the_beginning_is_replaced() -> None:
         (InvalidInput("since when is that"), "since when is that"),
         (InvalidInput("until is 3"), "until is 3"),
     ):
-        with pytest.raises(type(error)) as raised, told_as({"since": "start_date"}):
+        with pytest.raises(type(error)) as raised, rename_arguments({"since": "start_date"}):
             raise error
         assert str(raised.value) == text

@@ -100,7 +100,7 @@ class InvalidInput(PerdureError):
 
 
 @contextmanager
-def told_as(names: Mapping[str, str]) -> Iterator[None]:
+def rename_arguments(names: Mapping[str, str]) -> Iterator[None]:
     """Have an InvalidInput that is raised within begin with the caller's own name of an argument: `names` are the
     library's name -> the caller's, such as {"since": "start_date"}."""
     try:

@@ -231,7 +231,7 @@ def _callback(
     first = {"named": parameters[0].name} if parameters else {}
     places = [one.name for one in parameters if any(map(_is_argument, get_args(one.annotation)))]
     options = {one.name.rstrip("_"): option for one in parameters if (option := _option_name(one))}
-    named = {"told_as": options | dict(needs.get("told_as", {}))}
+    named = {"argument_names": options | dict(needs.get("argument_names", {}))}
     needed = Needs(given=opened, agents=agents, command=command, places=places, **first | dict(needs) | named)
 
     def run(**arguments: Any) -> None:

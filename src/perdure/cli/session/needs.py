@@ -26,7 +26,7 @@ class Needs:
             store the error says that it is not found.
         none: the hint with which the command ends without a store or an agent; `shape` is its result for programs.
         lacks: the end of the error which says that there is no store yet.
-        told_as: an argument of the library -> what the command calls it, where that is not its own option.
+        argument_names: an argument of the library -> what the command calls it, where that is not its own option.
         command: its name, and `places` the arguments that are given by their places, in order: an error about the
             agent says it with them in their right order.
     """
@@ -40,6 +40,6 @@ class Needs:
     none: str = ""
     shape: object = ()
     lacks: str = ""
-    told_as: Mapping[str, str] = field(default_factory=dict)
+    argument_names: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
     places: Sequence[str] = ()

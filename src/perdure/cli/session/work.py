@@ -23,7 +23,7 @@ from perdure.cli.views.text import TextView
 from perdure.cli.views.view import Output, local_time
 from perdure.core.agents import AgentFilter
 from perdure.core.conversations import Conversation
-from perdure.core.errors import FeatureMissing, InvalidInput, NotFound, PerdureError, told_as
+from perdure.core.errors import FeatureMissing, InvalidInput, NotFound, PerdureError, rename_arguments
 from perdure.core.features import Point
 from perdure.core.incoming.addresses import is_postgres
 from perdure.core.tools.arguments import read_json
@@ -81,7 +81,7 @@ async def run_work(
     """Run a command's function with its view, arguments and needs; show errors; return the exit code."""
     view = standard_view(as_json=as_json)
     try:
-        with told_as(needs.told_as):
+        with rename_arguments(needs.argument_names):
             async with _open_needs(view, needs, arguments) as found:
                 code = await work(view, **arguments | found)
         view.finish()

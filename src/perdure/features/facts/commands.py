@@ -126,7 +126,7 @@ async def history(view: Output, perdure: AsyncPerdure, fact: FactName) -> None:
     view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
 
 
-@command("fact add", change=True, told_as={"valid_at": "--since", "invalid_at": "--until"})
+@command("fact add", change=True, argument_names={"valid_at": "--since", "invalid_at": "--until"})
 async def add(
     view: Output,
     text: Annotated[str, argument("A sentence, such as 'Ada lives in Turin.'", "TEXT")],
@@ -145,7 +145,7 @@ async def add(
     view.hint(f"The agent finds it: `{chat_command(agent)}`. `perdure fact forget {short_id(hit.fact.id)}` undoes.")
 
 
-@command("fact edit", finds="fact", told_as={"valid_at": "--since", "invalid_at": "--until"})
+@command("fact edit", finds="fact", argument_names={"valid_at": "--since", "invalid_at": "--until"})
 async def edit(
     view: Output,
     perdure: AsyncPerdure,
@@ -324,7 +324,7 @@ async def entities(view: Output, agent: LastAgent, limit: Limit = 100) -> None:
     view.hint("`perdure fact list --entity NAME` shows what is known about one.")
 
 
-@command("fact profile", told_as={"budget_tokens": "--budget"})
+@command("fact profile", argument_names={"budget_tokens": "--budget"})
 async def profile(
     view: Output,
     agent: LastAgent,
@@ -367,7 +367,7 @@ async def timeline(
     view.hint("`perdure fact history ID` shows where one comes from.")
 
 
-@command("fact context", told_as={"budget_tokens": "--budget"})
+@command("fact context", argument_names={"budget_tokens": "--budget"})
 async def context(
     view: Output,
     *,

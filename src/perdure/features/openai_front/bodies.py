@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from perdure.core.errors import InvalidInput, told_as
+from perdure.core.errors import InvalidInput, rename_arguments
 from perdure.core.runs import RunOptions
 from perdure.core.tools.answers import Answer, ToolReturn
 from perdure.domain.agents.options import check_options
@@ -163,7 +163,7 @@ class ChatRequest(ChatBody, AnswerOptions):
         }
         settings |= {name: value for name, value in others.items() if value is not None}
         limit = "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
-        with told_as({"max_output_tokens": limit}):
+        with rename_arguments({"max_output_tokens": limit}):
             check_options(settings, {})
         return RunOptions(settings=settings, logprobs=bool(self.logprobs), top_logprobs=self.top_logprobs)
 

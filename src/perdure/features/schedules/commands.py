@@ -36,7 +36,7 @@ ONE_OF = "give one of --at, --every and --cron"
     "schedule add",
     change=True,
     refuses=[(lambda given: [given["at"], given["every"], given["cron"]].count(None) != 2, ONE_OF, None)],
-    told_as={"ends_at": "--until", "max_firings": "--times"},
+    argument_names={"ends_at": "--until", "max_firings": "--times"},
 )
 async def add_schedule(
     view: Output,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from perdure.core.errors import NotFound, ToolError, told_as
+from perdure.core.errors import NotFound, ToolError, rename_arguments
 from perdure.core.ids import ScheduleId, is_id
 from perdure.core.messages import Text, text_of
 from perdure.core.specs import ToolOutcome
@@ -51,7 +51,7 @@ def schedule_create(
     )
     made_by: Literal["user", "agent"] = "agent" if call.person is None else "user"
     schedule_id = ScheduleId(call.ids.new("schedule"))
-    with told_as({"ends_at": "until", "max_firings": "times"}):
+    with rename_arguments({"ends_at": "until", "max_firings": "times"}):
         schedule = create_schedule(tx, schedule_id, call.agent.id, new, made_by=made_by, at=call.now)
     return ToolOutcome(text=json.dumps(_shape(schedule)))
 

@@ -88,7 +88,7 @@ async def list_versions(view: Output, skill: Name, agent: LastAgent) -> None:
     view.hint(f"`perdure skill restore {visible(skill)} --version NUMBER` brings one back")
 
 
-@command("skill write", change=True, told_as={"description": "--about"})
+@command("skill write", change=True, argument_names={"description": "--about"})
 async def write_skill(
     view: Output,
     skill: Name,

@@ -22,7 +22,7 @@ NONE_KEPT = "No snapshot is kept. `perdure agent snapshot` keeps one; every step
 SHOWN = 1_000
 
 
-@command("agent snapshot", told_as={"step": "--at"})
+@command("agent snapshot", argument_names={"step": "--at"})
 async def make_snapshot(
     view: Output,
     agent: Agent,
@@ -55,7 +55,7 @@ async def list_snapshots(view: Output, agent: Agent) -> None:
     view.show([_shape(one) for one in found], table if found else NONE_KEPT)
 
 
-@command("agent restore", change=True, told_as={"step": "--at"})
+@command("agent restore", change=True, argument_names={"step": "--at"})
 async def restore(
     view: Output,
     agent: Agent,
@@ -85,7 +85,7 @@ async def restore(
     view.hint(f"`perdure agent restore {shell_word(agent.name)} {restored.undo}` takes it back")
 
 
-@command("agent clone", told_as={"step": "--at"})
+@command("agent clone", argument_names={"step": "--at"})
 async def clone(
     view: Output,
     agent: Agent,

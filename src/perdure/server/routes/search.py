@@ -14,7 +14,7 @@ from fastapi import Query
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from perdure.core.errors import InvalidInput, told_as
+from perdure.core.errors import InvalidInput, rename_arguments
 from perdure.core.messages import Role
 from perdure.core.passages import Passage, PassageState, TagMatch
 from perdure.core.text.reprs import attributes
@@ -182,7 +182,7 @@ async def search_agent(
     """Search an agent's passages, best first. Dates and times without an offset are in the agent's time zone."""
     _check_query("query", query)
     where = passage_filter(tags=tags or (), tag_match=tag_match_mode, states=state or ())
-    with told_as({"since": "start_datetime", "until": "end_datetime"}):
+    with rename_arguments({"since": "start_datetime", "until": "end_datetime"}):
         hits = await library.agent_of(agent_id).search_passages(
             query, where, files=False, since=start_datetime, until=end_datetime, limit=top_k or 10, explain=explain
         )
@@ -198,7 +198,7 @@ async def search_passages(body: PassageSearch, library: Library) -> Json[list[Wi
     if body.query is not None:
         _check_query("body.query", body.query)
     where = passage_filter(tags=body.tags or (), tag_match=body.tag_match_mode, states=body.states or ())
-    with told_as(_DATES):
+    with rename_arguments(_DATES):
         hits = await library.agent_of(body.agent_id).search_passages(
             body.query or "", where, **attributes(body, "archive_id", "limit", "explain", **_DATES)
         )
@@ -212,7 +212,7 @@ async def search_messages(body: MessageSearch, library: Library) -> Json[list[Fo
     _check_query("body.query", body.query)
     if body.conversation_id == "default" and body.agent_id is None:
         raise InvalidInput("body.conversation_id: 'default' needs the agent_id whose first conversation is meant")
-    with told_as(_DATES):
+    with rename_arguments(_DATES):
         results = await library.search.search_messages(
             body.query,
             roles=SEARCHED_ROLES,
