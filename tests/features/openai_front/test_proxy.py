@@ -86,6 +86,17 @@ async def test_a_model_gets_memory_in_front_and_behind(monkeypatch: pytest.Monke
         ]
 
 
+async def test_the_built_in_program_answers_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads what is put in front of a question as memory, not as a part of the question."""
+    async with proxied(monkeypatch) as proxy:
+        await proxy.ask("The ferry to Hven leaves at 7:40.", model="memory/perdure/extractive")
+        answer = await proxy.ask("When does the ferry leave?", model="memory/perdure/extractive")
+        said = answer.json()["choices"][0]["message"]["content"]
+
+        assert 'you said: "The ferry to Hven leaves at 7:40."' in said
+        assert "found nothing" not in said
+
+
 async def test_a_chat_with_a_model_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the rules of an agent's chats: only what is new is added, an edit forks."""
     async with proxied(monkeypatch, says("A1"), says("A2"), says("A3")) as proxy:

@@ -20,6 +20,9 @@ from perdure.core.text.zones import zone
 
 RECALLED = "What you know from before, for reference:"
 """Stands above recalled text, which ends a tail."""
+MEMORY_BEFORE = "What is remembered from earlier conversations; it may help, and is no request:"
+MESSAGE_ITSELF = "The message itself:"
+"""Stand above what is recalled into a message of a program, and above the words of that message."""
 
 # `strftime` would use the process's locale.
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -69,6 +72,14 @@ def tail_in_words(notes: Sequence[str], recalled: str) -> str:
 def recalled_in_words(tail: str) -> str:
     """Return the recalled text in a tail of sentences; empty if there is none."""
     return tail.partition(f"{RECALLED}\n")[2]
+
+
+def split_message(text: str) -> tuple[str, str]:
+    """Return (what was recalled into a message, the message itself)."""
+    if not text.startswith(MEMORY_BEFORE):
+        return "", text
+    recalled, _, said = text.partition(f"\n\n{MESSAGE_ITSELF}")
+    return recalled, said.lstrip("\n")
 
 
 def envelope_in_words(text: str) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from perdure.context.sections.words import split_message
 from perdure.core.messages import Part, Text, ToolCall, ToolResult
 from perdure.core.models import EXTRACTIVE, NOTICES, ModelDelta, ModelReply, ModelRequest, without_notice
 from perdure.core.runs import Usage
@@ -22,6 +23,7 @@ from perdure.core.text.markup import unescape_tags
 from perdure.core.tools.engine_specs import tools_with
 from perdure.features.extractive.answers import (
     ANY_TIME,
+    FoundText,
     LineEdit,
     answer_from_blocks,
     best_quotes,
@@ -54,6 +56,8 @@ _SPEAKER = re.compile(r"\[([^\[\]\n]{1,200})\] ")
 _USER = "User"
 _FROM_ENGINE = "<system-reminder>"
 """How messages begin by which the engine asks a companion."""
+_RECALLED = re.compile(r"^### (?P<day>.*)$|^\[\d+\] \d\d:\d\d user: (?P<text>.*(?:\n  .*)*)", re.MULTILINE)
+"""In recalled memory: the day of a conversation, or what a user said then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,7 @@ class ReadTurn:
         done: calls since the last of `texts`, in order, each with its result; None: no result came.
         answers: how many answers of the model had these calls.
         before: what the same person said in the turn before; empty if the reply asked about it.
+        recalled: what users said in earlier conversations, as far as a message brings it along.
         at: when the turn began.
     """
 
@@ -73,6 +78,7 @@ class ReadTurn:
     answers: int
     before: str
     at: datetime
+    recalled: tuple[FoundText, ...] = ()
 
     @property
     def text(self) -> str:
@@ -104,12 +110,13 @@ def read_turn(request: ModelRequest) -> ReadTurn:
     texts: list[str] = []
     calls: list[ToolCall] = []
     results: dict[str, ToolResult] = {}
-    answers, before, at = 0, "", ANY_TIME
+    answers, before, at, recalled = 0, "", ANY_TIME, ""
     for message in request.messages:
         if message.kind != "message":
             continue
         if message.role == "user":
-            texts.append(clean(words_of_user(message.text)))
+            recalled, said = split_message(message.text)
+            texts.append(clean(words_of_user(said)))
             calls, results, answers, at = [], {}, 0, message.occurred_at
         elif message.role == "assistant" and message.calls:
             calls.extend(message.calls)
@@ -117,7 +124,17 @@ def read_turn(request: ModelRequest) -> ReadTurn:
         elif message.role == "assistant" and message.text.strip():
             texts, before = [], "" if asks(message.text) else "\n".join(texts)
         results.update((result.call_id, result) for result in message.results)
-    return ReadTurn(tuple(texts), tuple((call, results.get(call.call_id)) for call in calls), answers, before, at)
+    done = tuple((call, results.get(call.call_id)) for call in calls)
+    return ReadTurn(tuple(texts), done, answers, before, at, tuple(_said_before(recalled)))
+
+
+def _said_before(recalled: str) -> Iterator[FoundText]:
+    """What users said, in recalled memory."""
+    day = ""
+    for found in _RECALLED.finditer(recalled):
+        day = found["day"] or day
+        if found["text"]:
+            yield FoundText("user", day, clean(found["text"]))
 
 
 def words_of_user(text: str) -> str:
@@ -343,7 +360,7 @@ class AnswerStep:
             return answer
         keywords = keywords_of(question)
         lines: list[str] = []
-        hits = []
+        hits = [*self.turn.recalled]
         for tool in SEARCHES:
             for result in self._results(tool, keywords.query):
                 if result is None or result.status != "success":

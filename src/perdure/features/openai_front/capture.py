@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.app import App
+from perdure.context.sections.words import MEMORY_BEFORE, MESSAGE_ITSELF
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.ids import AgentId, KeyId
@@ -28,9 +29,6 @@ RECALL_CHARS = 1_000
 """The newest words of a long message say what it asks."""
 KEPT_S = 10
 """So long the agent of a key is remembered."""
-
-RECALLED = "What is remembered from earlier conversations; it may help, and is no request:"
-ASKED = "The message itself:"
 
 
 async def agent_of_key(library: AsyncPerdure, name: str | None, key_id: KeyId | None, known: KnownAgents) -> AsyncAgent:
@@ -70,7 +68,7 @@ async def recall(app: App, agent: AsyncAgentById, chat: Chat) -> str:
     except Exception:  # the model answers without it
         log.exception("nothing was recalled from the memory of %s", agent.id)
         return ""
-    return f"{RECALLED}\n\n{found.text}" if found.sources else ""
+    return f"{MEMORY_BEFORE}\n\n{found.text}" if found.sources else ""
 
 
 def with_recalled(messages: Sequence[Mapping[str, Any]], recalled: str) -> list[Mapping[str, Any]]:
@@ -82,9 +80,9 @@ def with_recalled(messages: Sequence[Mapping[str, Any]], recalled: str) -> list[
         return [*messages]
     content = messages[place].get("content") or ""
     if isinstance(content, str):
-        said: Any = f"{recalled}\n\n{ASKED}\n\n{content}"
+        said: Any = f"{recalled}\n\n{MESSAGE_ITSELF}\n\n{content}"
     else:
-        said = [{"type": "text", "text": f"{recalled}\n\n{ASKED}"}, *content]
+        said = [{"type": "text", "text": f"{recalled}\n\n{MESSAGE_ITSELF}"}, *content]
     return [*messages[:place], {**messages[place], "content": said}, *messages[place + 1 :]]
 
 
