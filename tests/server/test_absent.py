@@ -8,7 +8,7 @@ from perdure.server.serving.absent import ABSENT
 from tests.server.routed import routed
 
 AGENT = "agent-123e4567-e89b-42d3-a456-426614174000"
-PATHS = [path.replace("{agent_id}", AGENT).replace("{rest:path}", "x/y") for absent in ABSENT for path in absent.paths]
+PATHS = [path.replace("{agent_id}", AGENT).replace("{rest:path}", "x/y") for path in ABSENT]
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/v1/templates/"])

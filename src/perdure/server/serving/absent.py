@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,83 +18,19 @@ from starlette.routing import BaseRoute, Route
 
 from perdure.server.wire.errors import METHODS, NotSupported, error_answer
 
-
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """A part of Letta's API that is not here.
-
-    Args:
-        paths: templates of its paths, as in a route. `{rest:path}` is everything below.
-        sentence: what it is, why it is not here, and what to use instead.
-    """
-
-    paths: tuple[str, ...]
-    sentence: str
-
-
-ABSENT: Sequence[Absent] = (
-    Absent(
-        (
-            *("/v1/templates", "/v1/templates/{rest:path}", "/v1/agents/{agent_id}/core-memory/variables"),
-            *("/v1/legacy-templates/{rest:path}", "/v1/_internal_templates/{rest:path}"),
-            *(f"/v1/agents/{{agent_id}}/{name}" for name in ("template", "version-template", "migrate")),
-        ),
-        "Templates of agents exist only in Letta's cloud. Keep the body of POST /v1/agents/ and send it again for each"
-        " agent; blocks and tools can be shared by `block_ids` and `tool_ids`.",
-    ),
-    Absent(
-        tuple(f"/v1/{noun}{rest}" for noun in ("feeds", "pipelines") for rest in ("", "/{rest:path}")),
-        "Feeds and pipelines exist only in Letta's cloud. Wake an agent by POST /v1/agents/{agent_id}/events, or at"
-        " times by POST /v1/agents/{agent_id}/schedule.",
-    ),
-    Absent(
-        ("/v1/metadata/{rest:path}", "/v1/device-storage-key"),
-        "Accounts with their balance, feedback and devices exist only in Letta's cloud. GET /v1/runs/ has what runs"
-        " used.",
-    ),
-    Absent(
-        (
-            *("/v1/sandboxes", "/v1/sandboxes/{rest:path}", "/v1/agents/{agent_id}/sandboxes"),
-            *("/v1/repositories", "/v1/repositories/{rest:path}", "/v1/agents/{agent_id}/repositories"),
-            *("/v1/agents/{agent_id}/repositories/{rest:path}", "/v1/agents/{agent_id}/memory-files/{rest:path}"),
-        ),
-        "Sandboxes and repositories of agents exist only in Letta's cloud. An agent's memory as files is the git"
-        " repository /v1/git/{agent_id}/state.git.",
-    ),
-    Absent(
-        ("/v1/environments", "/v1/environments/{rest:path}"),
-        "Environments, the remote computers of Letta Code, exist only in Letta's cloud. To run tools on a computer of"
-        " your own, send `client_tools` with a message, or register an MCP server: POST /v1/mcp-servers/.",
-    ),
-    Absent(
-        ("/v1/client-side-access-tokens", "/v1/client-side-access-tokens/{rest:path}"),
-        "Access tokens for the clients of an application exist only in Letta's cloud. This server has one key,"
-        " PERDURE_API_KEY; let a server of your own hold it and pass its users' requests on.",
-    ),
-    Absent(
-        ("/v1/projects", "/v1/projects/{rest:path}", "/v1/agents/search", "/v1/agents/search/count"),
-        "Projects and the search of agents by conditions exist only in Letta's cloud. Give agents `tags`, and list them"
-        " by `tags`, `query_text` or `identity_id`: GET /v1/agents/.",
-    ),
-    Absent(
-        ("/v1/tools/composio/{rest:path}",),
-        "This server has no tools of Composio. Register its MCP server: POST /v1/mcp-servers/.",
-    ),
-    Absent(
-        ("/v1/voice-beta/{rest:path}", "/v1/voice/{rest:path}"),
-        "This server has no voice routes. An agent answers OpenAI's chat API: POST /v1/chat/completions with its id as"
-        " the model.",
-    ),
-)
-"""Each part of Letta's API that answers 501."""
+ABSENT: Mapping[str, str] = {
+    path: part["sentence"]
+    for part in tomllib.loads(Path(__file__).with_name("absent.toml").read_text(encoding="utf-8"))["parts"]
+    for path in part["paths"]
+}
+"""Template of a path of Letta's API that is not here -> the sentence of its 501."""
 
 
 def absent_routes() -> list[Route]:
     """Build the routes that answer 501. They must precede those with an id in the same place."""
     return [
-        Route(path, functools.partial(_refuse, absent.sentence), methods=sorted(METHODS), include_in_schema=False)
-        for absent in ABSENT
-        for path in absent.paths
+        Route(path, functools.partial(_refuse, sentence), methods=sorted(METHODS), include_in_schema=False)
+        for path, sentence in ABSENT.items()
     ]
 
 
