@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.core.models import ModelDelta
 from perdure.features.openai_front.proxy import HELD_PIECES, Passing
-from perdure.testing import ScriptedModel, says
+from perdure.testing import ScriptedModel, calls, says
 from perdure.testing.http_model import CutOff, RawBody, Refusal
+from tests.features.openai_front.support import PATH, program
 from tests.features.openai_front.test_proxy import proxied
 from tests.server.routed import MODEL
 
@@ -108,3 +110,26 @@ async def test_a_stream_that_breaks_by_any_error_says_so(monkeypatch: pytest.Mon
         last = json.loads(answer.text.strip().splitlines()[-1].removeprefix("data: "))
 
         assert last["error"]["code"] == "internal_error" and await proxy.conversations() == [["U1"]]
+
+
+async def test_an_agent_without_an_answer_answers_with_an_error() -> None:
+    """A model that calls no tool, though it has to, gives no empty answer."""
+    tools = [{"type": "function", "function": {"name": "roll", "parameters": {"type": "object"}}}]
+    async with program(says("No."), says("Still no.")) as asking:
+        body = asking.body("Roll a die.", tools=tools, tool_choice="required")
+        answer = await asking.server.http.post(PATH, json=body)
+
+        assert answer.status_code == 500
+        assert "called no tool although it had to" in answer.json()["error"]["message"]
+
+
+async def test_a_budget_that_is_used_up_answers_with_429(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one of money, within a run."""
+    prices = f'[[model]]\nmatch = ["{MODEL}"]\nprice = {{ input = 10_000, output = 10_000 }}\n'
+    (tmp_path / "catalog.toml").write_text(prices)
+    monkeypatch.setenv("PERDURE_CATALOG", str(tmp_path / "catalog.toml"))
+    limited = {"limits": {"cost_per_run": 0.1}}
+    async with program(calls("conversation_search", query="x"), says("Found."), settings=limited) as asking:
+        answer = await asking.server.http.post(PATH, json=asking.body("Look for it."))
+
+        assert (answer.status_code, answer.json()["error"]["code"]) == (429, "max_cost_exceeded"), answer.text

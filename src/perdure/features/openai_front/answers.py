@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from typing_extensions import TypedDict
 
+from perdure.core.errors import RunFailed
 from perdure.core.events import Delta, DeltaStreamed, MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import MessageId
 from perdure.core.messages import Message, Text, ToolCall, text_of
@@ -208,6 +209,12 @@ class ChatWriter(AnswerWriter):
     def of_run(cls, run: Run, model: str = "", *, with_usage: bool = False) -> ChatWriter:
         """The writer of a run's answer; `model` is its name there, by default the agent's id."""
         return cls(run.id, model or run.key.agent_id, run.created_at, with_usage=with_usage)
+
+    def of_reply(self, reply: Reply) -> dict[str, Any]:
+        """The whole answer. Raises: RunFailed: there is none, for which an answer has no field."""
+        if (failure := reply.failure) is not None and AnswerEnd(reply.stop_reason).has_failed:
+            raise RunFailed(failure.message, run_id=reply.run_id, stop_reason=reply.stop_reason, reply=reply)
+        return super().of_reply(reply)
 
     def whole(self, items: Iterable[AnswerPart], outcome: AnswerEnd) -> dict[str, Any]:
         said = [one.said for one in items]

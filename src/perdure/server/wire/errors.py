@@ -20,7 +20,7 @@ from starlette.routing import Match, Route
 from perdure.core import errors
 from perdure.core.ids import PREFIXES, is_id
 from perdure.core.incoming.principals import ScopeTooSmall
-from perdure.core.runs import Failure
+from perdure.core.runs import MAX_COST, Failure
 from perdure.core.store_errors import disk_error
 from perdure.library.messages.reply import Reply
 from perdure.server.log import TRACE_HEADER, trace_id
@@ -40,6 +40,7 @@ UNKNOWN = {"detail": "An unknown error occurred"}
 FAILURES: Mapping[str, tuple[int, str]] = {
     "llm_rate_limit": (429, "The model's rate limit is reached."),
     "llm_insufficient_credits": (402, "The model provider's account has no credit left."),
+    MAX_COST: (402, "The budget is used up."),
     "llm_authentication": (401, "The model provider does not accept the key."),
     "llm_timeout": (504, "The model did not answer in time."),
     "llm_bad_request": (400, "The model provider refused the request."),
