@@ -19,6 +19,17 @@ from tests.support.library import open_async, open_sync
 NIGHT = "a walrus\0 and half a \ud83d pair"
 
 
+def test_a_text_is_a_passage(tmp_path: Path) -> None:
+    """Where a passage is asked for, a text alone will do."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent("ann")
+        passage, _ = agent.insert_passage("The hive is blue.")
+        with pytest.raises(InvalidInput, match="5 is not a passage"):
+            agent.insert_passage(5)  # type: ignore[arg-type]
+
+        assert passage.text == "The hive is blue."
+
+
 def test_an_archive_is_shared_between_agents(tmp_path: Path) -> None:
     """What is in it all of them find, until it is taken from them; their own come first."""
     with open_sync(tmp_path / "agents.db") as perdure:

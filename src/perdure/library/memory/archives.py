@@ -175,7 +175,7 @@ class AsyncArchiveById(AsyncPassages):
         if isinstance(passages, str):
             raise InvalidInput("passages is one text: give a list of texts or NewPassages")
         ports, now = self._ports, self._ports.clock.now()
-        new = [from_outside(NewPassage(text=one) if isinstance(one, str) else one) for one in passages]
+        new = [from_outside(one) for one in passages]
         checked = new_passages(new, self.id, ids=ports.ids, at=now, limits=self._app.settings)
         if not checked:
             await ports.store.read(lambda tx: tx.archives.get(self.id))
@@ -217,7 +217,7 @@ class AsyncArchiveById(AsyncPassages):
         return await self._ports.store.read(passages_page, self.id, page, where=where, text=text)
 
     @writes
-    def put_named(self, tx: Tx, name: Sequence[str], new: NewPassage) -> Passage:
+    def put_named(self, tx: Tx, name: Sequence[str], new: NewPassage | str) -> Passage:
         """Store a text as the passage of this name (its parts): changed, or added. Raises: InvalidInput, NotFound."""
         ports, at = self._ports, self._ports.clock.now()
         new = from_outside(new)

@@ -135,7 +135,7 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         new = NewPassage(text=text, tags=as_tags(tags), occurred_at=occurred_at)
         return await self.archive_passage(new)
 
-    async def archive_passage(self, new: NewPassage) -> Passage:
+    async def archive_passage(self, new: NewPassage | str) -> Passage:
         """Store a text in the agent's own archive, which is created with its first text. Raises: as `archive`."""
         now, new = self._ports.clock.now(), from_outside(new)
         return await self._write(lambda tx: self._insert(tx, new, at=now))
@@ -178,12 +178,12 @@ class AsyncArchival(AsyncSearch, AsyncPassages):
         """Remove a passage; `undo` brings it back. Raises: NotFound, also for another owner's."""
         await self.delete_passages([passage_id])
 
-    async def add_passage(self, new: NewPassage) -> Correction:
+    async def add_passage(self, new: NewPassage | str) -> Correction:
         """Store a text in the agent's own archive, as a correction. Raises: NotFound, InvalidInput."""
         _, correction = await self.insert_passage(new)
         return correction
 
-    async def insert_passage(self, new: NewPassage) -> tuple[Passage, Correction]:
+    async def insert_passage(self, new: NewPassage | str) -> tuple[Passage, Correction]:
         """Store a text in the agent's own archive; return the passage, and the correction that `undo` takes back.
 
         Raises: NotFound, InvalidInput.
@@ -383,9 +383,11 @@ def changes_in_utc(changes: PassageChanges) -> PassageChanges:
     return {**changes, "occurred_at": moment}
 
 
-def from_outside(new: NewPassage) -> NewPassage:
+def from_outside(new: NewPassage | str) -> NewPassage:
     """A new passage with its time in UTC, and in its source the user or key who stores it. Raises: InvalidInput: it is
     no passage, or has a time without a zone."""
+    if isinstance(new, str):
+        new = NewPassage(text=new)
     if not isinstance(new, NewPassage):
         raise InvalidInput(f"{new!r:.80} is not a passage: give a text or a NewPassage")
     principal = current_principal.get()

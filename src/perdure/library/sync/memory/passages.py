@@ -100,7 +100,7 @@ class Archival(Search, Passages):
         """Remove a passage; `undo` brings it back. Raises: NotFound, also for another owner's."""
         self._portal.run(self._inner.delete_passage(passage_id))
 
-    def insert_passage(self, new: NewPassage) -> tuple[Passage, Correction]:
+    def insert_passage(self, new: NewPassage | str) -> tuple[Passage, Correction]:
         """Store a text in the agent's own archive; return the passage, and the correction that `undo` takes back.
 
         Raises: NotFound, InvalidInput.
