@@ -28,3 +28,15 @@ async def test_settings_that_an_agent_lacks_follow_the_default_here_too(tmp_path
 
     assert [{**one.settings} for one in moved] == [{}, SETTINGS]
     assert [one.follows_default for one in moved] == [True, False]
+
+
+@pytest.mark.uses("mcp")
+async def test_a_token_that_a_server_hides_is_named(tmp_path: Path) -> None:
+    """A Perdure server answers with an empty token where there is one: it has to be set anew, too."""
+    (there := tmp_path / "there").mkdir()
+    async with served(there, model=ScriptedModel()) as (url, source):
+        await source.mcp.add("wx", url="https://mcp.example.org/mcp", token="s3cret-token", check=False)
+        async with await open_async(tmp_path / "here.db") as perdure:
+            report = await perdure.imports.run_server(url)
+
+    assert report.secrets == ["MCP server 'wx': Authorization"]

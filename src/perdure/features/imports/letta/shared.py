@@ -78,7 +78,7 @@ async def take_mcp_server(context: LettaContext, found: Object) -> None:
     args = [*map(str, list_in(found.get("args")))]
     owner = f"MCP server {name!r}"
     context.report.note_secrets(owner, [*object_in(found.get("env")), *object_in(found.get("custom_headers"))])
-    if found.get("auth_token"):
+    if found.get("auth_token") or found.get("auth_header"):  # a Perdure server hides the token
         context.report.note_secrets(owner, [text_in(found.get("auth_header")) or "Authorization"])
     if bool(url) == bool(command):
         raise InvalidInput("it has neither an address nor a command")
