@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -25,7 +26,14 @@ from perdure.features.snapshots.tables import Snapshots
 from perdure.features.snapshots.values import HASH, QueuedRequest, hash_of
 from perdure.storage.tx import Tx
 from perdure.testing import calls
-from tests.features.snapshots.histories import EVERYTHING, FORGOTTEN, next_request, open_world, without_versions
+from tests.features.snapshots.histories import (
+    EVERYTHING,
+    FORGOTTEN,
+    next_request,
+    open_world,
+    without_ids,
+    without_versions,
+)
 from tests.support.library import SlowSpeaker, open_async, open_sync
 
 
@@ -50,6 +58,47 @@ async def test_after_going_back_to_a_step_the_same_message_is_the_same_request(t
             assert (restored.left, clone.left) == ([], [])
             assert _messages(again) == _messages(original), world.done
             assert _messages(of_clone) == _messages(original), world.done
+
+
+async def test_an_agent_that_has_said_nothing_is_brought_back(tmp_path: Path) -> None:
+    """Its first request after that is the one that it would have sent. A clone has it, too."""
+    world = await open_world(tmp_path / "perdure.db", 7)
+    async with world.perdure:
+        agent = world.perdure.agent_of((await world.perdure.create_agent("new", human="Ann likes opera.")).id)
+        kept, at = await agent.snapshots.make(), world.clock.now()
+        original = await next_request(world, agent, at)
+        await agent.blocks.update("human", "Ann likes jazz.")
+        await agent.send("And she has moved.")
+        before = await next_request(world, agent, at)
+        clone = await agent.snapshots.clone("clone", kept.number)
+        restored = await agent.snapshots.restore(kept.number)
+        again = await next_request(world, agent, at)
+        of_clone = await next_request(world, world.perdure.agent_of(clone.agent_id), at)
+
+        assert (restored.left, clone.left) == ([], [])
+        first, *others = (_without_names(one, agent.id, clone.agent_id) for one in (original, again, of_clone, before))
+        assert [one == first for one in others] == [True, True, False]
+
+
+async def test_a_clone_of_an_older_snapshot_goes_on(tmp_path: Path) -> None:
+    """It has the runs and steps up to there, and none of later ones, whose numbers its own have."""
+    world = await open_world(tmp_path / "perdure.db", 8)
+    async with world.perdure:
+        kept = await world.agent.snapshots.make()
+        steps = len(await world.agent.steps())
+        for _ in range(3):
+            await world.agent.send("Something else.")
+        clone = world.perdure.agent_of((await world.agent.snapshots.clone("clone", kept.number)).agent_id)
+        copied = len(await clone.steps())
+        reply = await clone.send("Are you there?")
+
+        assert copied == steps
+        assert reply.text and len(await clone.steps()) == steps + 1
+
+
+def _without_names(request: bytes, *agent_ids: str) -> str:
+    """A request without what a new prefix names anew."""
+    return re.sub(r'marker\\": \\"\d+', "marker", without_ids(request, *agent_ids).decode())
 
 
 def _messages(request: bytes) -> list[bytes]:

@@ -30,7 +30,7 @@ Row = dict[str, Any]
 ROWS_AT_ONCE, VERSIONS_AT_ONCE = 200, 20
 """Rows of one transaction; versions of a block that are read at once: each may be as long as a block."""
 
-_ENDED = "status NOT IN ('queued', 'running')"
+_RUNS = "seq <= :last_run AND first_message_seq <= :upto AND (status NOT IN ('queued', 'running') OR seq = :last_run)"
 TABLES: Mapping[str, tuple[str, str]] = {
     "conversations": ("seq", "TRUE"),
     "message_revisions": ("seq, revision", "seq <= :upto"),
@@ -40,10 +40,11 @@ TABLES: Mapping[str, tuple[str, str]] = {
         "conversation_seq, seq",
         "upto_message_seq <= :upto AND (conversation_seq <> :line OR seq < :next_node)",
     ),
-    "runs": ("seq", f"seq <= :last_run AND first_message_seq <= :upto AND ({_ENDED} OR seq = :last_run)"),
+    "runs": ("seq", _RUNS),
     "steps": (
         "run_seq, step_index",
-        "(run_seq < :last_run OR run_seq = :last_run AND step_index <= :last_step) AND status <> 'pending'",
+        "(run_seq < :last_run OR run_seq = :last_run AND step_index <= :last_step) AND status <> 'pending'"
+        f" AND run_seq IN (SELECT seq FROM runs WHERE agent_id = :agent_id AND {_RUNS})",
     ),
     "client_tools": ("digest", "TRUE"),
     "message_sources": ("conversation_seq, seq, place", "seq <= :upto"),

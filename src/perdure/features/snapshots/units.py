@@ -260,6 +260,7 @@ def _restore_view(work: _Work, agent: Agent, conversation: Conversation) -> bool
     tx.conversations.put_pending(agent_id, seq, run_seq=moment.pending_run_seq, from_seq=moment.pending_from)
     seen = {key: _version_now(work, key, version) for key, version in moment.seen.items()}
     if moment.prefix_seq is None:
+        tx.conversations.remove_prefix(agent_id, seq)
         tx.conversations.put_seen_versions(agent_id, seq, seen)
         rows = tx.messages.view(agent_id, seq, from_seq=moment.first_seq, upto_seq=NEWEST)
         _put_view(work, conversation, rows, moment.overcount)

@@ -294,6 +294,10 @@ class Conversations(table.Table):
             params |= {"prefix_seq": prefix.seq, "from_seq": prefix.from_message_seq}
         self._run(f"UPDATE conversations SET {changes} WHERE {_OWN}", **params)
 
+    def remove_prefix(self, agent_id: AgentId, seq: int) -> None:
+        """Let the next request have a new prefix, as the first one has."""
+        self._set("conversations", {"agent_id": agent_id, "seq": seq}, prefix_seq=None)
+
     def put_pending(self, agent_id: AgentId, seq: int, *, run_seq: int | None, from_seq: int | None = None) -> None:
         """Store the numbers of the run whose calls wait for an answer, and of their message; None: no call waits."""
         key = {"agent_id": agent_id, "seq": seq}
