@@ -80,6 +80,20 @@ async def test_an_agent_that_has_said_nothing_is_brought_back(tmp_path: Path) ->
         assert [one == first for one in others] == [True, True, False]
 
 
+async def test_a_clone_is_told_that_a_block_is_gone(tmp_path: Path) -> None:
+    """It was detached after the last request, whose prefix shows it still."""
+    world = await open_world(tmp_path / "perdure.db", 9)
+    async with world.perdure:
+        await world.agent.send("Hello.")
+        await world.agent.blocks.detach("human")
+        clone = world.perdure.agent_of((await world.agent.snapshots.clone("clone")).agent_id)
+        at = world.clock.now()
+        original, of_clone = [await next_request(world, one, at) for one in (world.agent, clone)]
+
+        assert b"detached" in original
+        assert _without_names(of_clone, world.agent.id, clone.id) == _without_names(original, world.agent.id)
+
+
 async def test_a_clone_of_an_older_snapshot_goes_on(tmp_path: Path) -> None:
     """It has the runs and steps up to there, and none of later ones, whose numbers its own have."""
     world = await open_world(tmp_path / "perdure.db", 8)

@@ -91,7 +91,8 @@ def moment_of_copy(tx: Tx, moment: Moment, conversation_seq: int, ids: NewIds) -
     Everything beside blocks counts as shown."""
     conversation = tx.conversations.get_by_seq(ids.target, conversation_seq)
     memory = read_memory(tx, tx.conversations.get_state(ids.target, conversation_seq)).versions
-    seen = {ids.blocks[key]: version for key, version in moment.seen.items() if key in ids.blocks}
+    # A block that was detached keeps its id: the next request says that it is gone.
+    seen = {ids.blocks.get(key, key): version for key, version in moment.seen.items() if is_block_key(key)}
     return replace(
         moment,
         agent_id=ids.target,
