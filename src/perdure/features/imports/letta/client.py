@@ -77,7 +77,7 @@ class LettaServer:
                 raise LettaUnreachable(f"{self.label} wants a key: give --key, or set LETTA_API_KEY") from error
             found = error
         if not isinstance(found, list):
-            raise LettaUnreachable(f"{self.label} is no server of Letta's API: /v1/agents/ answers {found!s:.200}")
+            raise LettaUnreachable(f"{self.label} is no server of Letta's API: /v1/agents/ answers: {found!s:.200}")
 
     async def get(self, path: str, params: Params | None = None, *, tries: int = TRIES) -> Any:
         """Return the JSON of an answer. Raises: LettaRefused; LettaUnreachable: no answer came, often enough."""
@@ -100,7 +100,7 @@ class LettaServer:
                 await self._pause(wait_s)
                 continue
             except (DataTooLarge, ValueError, RecursionError) as error:
-                raise LettaRefused(0, f"its answer can't be read: {error!s:.100}") from error
+                raise LettaRefused(0, f"it can't be read: {error!s:.100}") from error
             problem = f"HTTP {status}"
             if status in _BUSY:
                 asked_s = retry_after_s(response.headers, now=datetime.now(UTC))
