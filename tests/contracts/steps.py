@@ -117,6 +117,11 @@ class StepContract(Contract):
                 after, view_tokens=25, seen={}
             )
 
+            await store.write(lambda tx: tx.conversations.remove_prefix(agent.id, 0))
+            assert await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0)) == replace(
+                after, view_tokens=25, seen={}, prefix_seq=None
+            )
+
     async def test_a_step_keeps_its_recipe_and_outcome(self) -> None:
         """A step comes back as it was recorded, pending first, then as it ended."""
         async with self.open_store() as store:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from perdure.server.problems import SECRET_FIELDS, problems_text
+from perdure.server.wire.agents import LimitsIn
 from perdure.server.wire.base import WireRequest
 from tests.server.routed import routed
 
@@ -103,6 +104,14 @@ def test_few_errors_are_made(body: dict[str, Any]) -> None:
         Body.model_validate(body)
 
     assert raised.value.error_count() <= 2
+
+
+def test_one_unknown_limit_is_an_error() -> None:
+    """A misspelt one is refused by its name, and of many one."""
+    with pytest.raises(ValidationError, match="tokens_a_day") as raised:
+        LimitsIn.model_validate({"tokens_per_day": 5, "tokens_a_day": 5} | {f"x{one}": 1 for one in range(MANY)})
+
+    assert raised.value.error_count() == 1
 
 
 async def test_twenty_thousand_wrong_tags_are_refused_at_once() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import ConfigDict, Field, create_model
+from pydantic import ConfigDict, Field, create_model, model_validator
 
 from perdure.context.prompts import base_prompt
 from perdure.core import agents as core
@@ -129,6 +129,13 @@ class LimitsIn(WireRequest):
     cost_per_day: _Dollars | None = None
     tokens_per_run: _Limit | None = None
     cost_per_run: _Dollars | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_unknown(cls, value: Any) -> Any:
+        """Keep one unknown field: a body has room for millions of them, and each error takes time."""
+        unknown = [name for name in value if name not in cls.model_fields][1:] if isinstance(value, dict) else ()
+        return {name: value[name] for name in value.keys() - unknown} if unknown else value
 
     @property
     def limits(self) -> UseLimits:
