@@ -115,7 +115,7 @@ def test_the_order_is_that_of_the_list(tmp_path: Path) -> None:
         (("user", None, "x"), "3 parts"),
         (("tool", None, "x", THEN), "'tool'"),
         (("user", None, " ", THEN), "not empty"),
-        (("user", None, None, THEN), "None"),
+        (("user", None, None, THEN), "text is missing"),
         (("user", "", "x", THEN), "name"),
         (("user", None, "x", None), "zone"),
         (("user", None, "x", "2023-05-07T09:00:00"), "without a zone"),

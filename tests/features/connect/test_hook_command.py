@@ -55,15 +55,16 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def test_a_session_begins_with_what_is_remembered(project: Path) -> None:
     """As Claude Code takes it: JSON on stdout. Where nothing is remembered nothing is printed."""
-    assert hook(project, "session-start", payload(project, source="startup")).stdout == ""
-    state = state_folder(project)
-    state.mkdir(parents=True, exist_ok=True)
-    (state / CONTEXT_FILE).write_text('The build is "make all", ü.\n')
+    prepared = state_folder(project) / CONTEXT_FILE
+    prepared.parent.mkdir(parents=True, exist_ok=True)
+    prepared.write_text('The build is "make all", ü.\n')
     done = hook(project, "session-start", payload(project, source="startup"))
 
     assert json.loads(done.stdout) == {
         "hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": 'The build is "make all", ü.\n'}
     }
+    wait_for(lambda: not prepared.exists())  # it was prepared anew, and the store holds nothing
+    assert hook(project, "session-start", payload(project, source="startup")).stdout == ""
 
 
 def test_each_session_is_reminded_once_by_the_level_light(project: Path) -> None:

@@ -325,6 +325,7 @@ class AsyncGroupById(AsyncPart):
         now = ports.clock.now()
 
         def write(tx: Tx) -> GroupInfo:
+            tx.of(Groups).lock(self.id)
             changes = changes_of(tx.of(Groups).get(self.id))
             return with_turns_counter(tx, change_group(tx, self.id, changes, ids=ports.ids, author=outside(), at=now))
 
