@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 import functools
 import itertools
 import re
-import threading
 import unicodedata
 from collections.abc import Iterator
 
@@ -64,21 +63,16 @@ _STOP_TEXT = (
 STOP_WORDS = frozenset(_STOP_TEXT.split())
 
 
-class _Stemmers(threading.local):
-    """Stemmers keep state while they work, so each thread has its own."""
-
-    def __init__(self) -> None:
-        self.english = Stemmer.Stemmer("english", 0)  # `english_stem` caches
-        self.russian = Stemmer.Stemmer("russian")
-
-
-_stemmers = _Stemmers()
-
-
 @functools.lru_cache(maxsize=MAX_STEMS)
 def english_stem(word: str) -> str:
     """Return the Snowball stem of a word in lower case."""
-    stem: str = _stemmers.english.stemWord(word)
+    stem: str = Stemmer.Stemmer("english", 0).stemWord(word)  # one stemmer is not safe in two threads
+    return stem
+
+
+@functools.lru_cache(maxsize=MAX_STEMS)
+def _russian_stem(word: str) -> str:
+    stem: str = Stemmer.Stemmer("russian", 0).stemWord(word)
     return stem
 
 
@@ -236,7 +230,7 @@ def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
             yield kind, (text,)
         else:
             word = (text if text.isascii() else _without_marks(text))[:MAX_TOKEN_CHARS]
-            stem = _stemmers.russian.stemWord(word) if _CYRILLIC.match(word) else english_stem(word)
+            stem = _russian_stem(word) if _CYRILLIC.match(word) else english_stem(word)
             yield kind, (stem, word)
 
 
