@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.features.imports.sources.chatgpt import OLDER
+from perdure.features.imports.sources.streams import OLDER
 from perdure.testing import says
 from tests.features.imports import golden
 from tests.support.library import open_sync
@@ -91,6 +91,39 @@ def test_of_two_downloads_in_one_folder_the_newest_conversation_counts(tmp_path:
         assert [(one.messages.new, one.withdrawn) for one in reports] == [(4, 0), (0, 0), (0, 0)]
         assert [one.left_out for one in reports] == [{OLDER: 1}] * 3
         assert any("espresso" in text for text in shown) and not any("Turin" in text for text in shown)
+
+
+@pytest.mark.parametrize(
+    ("source", "older", "newer"),
+    [
+        (
+            "claude",
+            {"uuid": "c", "updated_at": "2024-01-01", "chat_messages": [{"sender": "human", "text": "old"}]},
+            {"uuid": "c", "updated_at": "2024-01-02", "chat_messages": [{"sender": "human", "text": "new"}]},
+        ),
+        (
+            "mem0",
+            {"id": "m", "memory": "old", "updated_at": "2024-01-01"},
+            {"id": "m", "memory": "new", "updated_at": "2024-01-02"},
+        ),
+        ("zep", {"uuid": "f", "fact": "old"}, {"uuid": "f", "fact": "new", "invalid_at": "2024-01-02"}),
+    ],
+)
+def test_of_two_downloads_of_other_programs_the_newest_counts_too(
+    tmp_path: Path, source: Any, older: Any, newer: Any
+) -> None:
+    exports = tmp_path / "exports"
+    for folder, value in (("export", older), ("export (1)", newer)):
+        (exports / folder).mkdir(parents=True)
+        golden.write_json(exports / folder / "conversations.json", [value])
+    with open_sync(tmp_path / "perdure.db") as store:
+        report = store.imports.run(source, exports)
+        agent = store.agent(source)
+        shown = [one.text for talk in agent.conversations() for one in agent.messages(conversation=talk.id)]
+        shown += [one.passage.text for one in agent.search_archive("old new")]
+
+    assert report.left_out == {OLDER: 1}
+    assert [text[:3] for text in shown] == ["new"]
 
 
 def test_facts_of_a_left_branch_are_known_no_more(tmp_path: Path) -> None:

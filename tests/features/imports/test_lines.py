@@ -33,6 +33,17 @@ def test_conversations_by_turns_are_counted_once(store: Perdure, tmp_path: Path)
     assert (again.conversations.already, again.messages.already, again.has_news) == (2, 6, False)
 
 
+def test_of_two_messages_with_one_id_none_is_lost(store: Perdure, tmp_path: Path) -> None:
+    """A line that is there twice is one message."""
+    lines = [{"role": "user", "text": text, "occurred_at": AT, "id": "1"} for text in ("one", "two", "one", "two")]
+    place = golden.write_lines(tmp_path / "x.jsonl", lines)
+    first, again = store.imports.run("jsonl", place), store.imports.run("jsonl", place)
+    agent = store.agent("jsonl")
+
+    assert [one.text for one in agent.messages(conversation=agent.conversations()[1].id)] == ["one", "two"]
+    assert (first.messages.new, again.messages.new, again.has_news) == (2, 0, False)
+
+
 def test_lines_without_a_time_have_that_of_their_neighbour_or_of_the_file(store: Perdure, tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"role": "user", "text": f"m{number}", "conversation": "a"} for number in range(3)]
     rows[1]["occurred_at"] = AT

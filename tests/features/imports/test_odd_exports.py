@@ -29,6 +29,17 @@ def test_hidden_files_in_a_zip_file_are_left_alone(store: Perdure, tmp_path: Pat
     assert store.imports.run("markdown", golden.write_zip(tmp_path / "x.zip", files)).memories.new == 1
 
 
+def test_what_only_chatgpt_shows_is_no_text(store: Perdure, tmp_path: Path) -> None:
+    """Its answers name sources and things in characters of their own."""
+    text = '\ue200entity\ue202["city","Rome"]\ue201 is old.\ue200cite\ue202turn0search0\ue201\ue200x\ue202[1\ue201'
+    nodes = [golden.node("r", None), golden.node("u", "r", "user", "Rome?"), golden.node("a", "u", "assistant", text)]
+    talk = {"id": "c", "mapping": {one["id"]: one for one in nodes}, "current_node": "a"}
+    store.imports.run("chatgpt", golden.write_json(tmp_path / "conversations.json", [talk]))
+    agent = store.agent("chatgpt")
+
+    assert agent.messages(conversation=agent.conversations()[1].id)[1].text == "Rome is old."
+
+
 @pytest.mark.parametrize("at", [1.7e9, 1.7e12, 1.7e15, 1.7e18, "1700000000", "1700000000000.5", "2023-11-14 22:13:20"])
 def test_times_are_read_in_any_unit(store: Perdure, tmp_path: Path, at: Any) -> None:
     line = {"role": "user", "text": "hi", "occurred_at": at, "conversation": "a"}

@@ -358,13 +358,18 @@ def _fits(metadata: Mapping[str, Any], limit_chars: int) -> bool:
 
 
 def _with_ids(messages: Sequence[ImportedMessage], repeats: Counter[str]) -> Iterator[ImportedMessage]:
-    """Yield messages; one without an id gets a hash of its content, which stays valid when the text is forgotten.
-    `repeats`: how many equal messages came before."""
+    """Yield messages; one without an id, or with that of another text, gets a hash of its content, which stays valid
+    when the text is forgotten. `repeats`: how often ids, and messages without one, came before."""
     for one in messages:
+        by_id, same = f"id {one.id}", f"id {one.id} {hash_of(one.role, one.text)}"
         if one.id is None:
             said = hash_of(one.role, one.name or "", one.occurred_at.isoformat(), one.text)
             repeats[said] += 1
             one = replace(one, id=f"said {said} {repeats[said]}")
+        elif repeats[by_id] and not repeats[same]:
+            one = replace(one, id=f"said {hash_of(same)}")
+        else:
+            repeats.update((by_id, same))
         yield one
 
 

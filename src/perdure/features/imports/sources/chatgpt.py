@@ -2,57 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import LeftOut, Nodes, SourceItem, conversation_of, cut_off, path_to
 from perdure.features.imports.sources.kinds import wrong_item
 from perdure.features.imports.sources.plain import joined, list_in, object_in, text_in, time_of
-from perdure.features.imports.sources.streams import Item, each_item, read_each
+from perdure.features.imports.sources.streams import each_item, read_newest
 
 FILES = ["conversations*.json"]
 HIDDEN = "messages that ChatGPT itself never shows"
-OLDER = "conversations that are there once more, changed later"
 
 _MEDIA = {"image": "[image]", "audio": "[audio]", "video": "[video]"}
 _THOUGHTS = ("thoughts", "reasoning_recap", "user_editable_context", "model_editable_context")
 """Kinds of content that are no part of what was said."""
 
+_REFERENCE = re.compile("\ue200([^\ue200\ue201]*)\ue201")
+"""A source or a thing that an answer names, in characters that only ChatGPT reads."""
+
 
 def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield the conversations of an export. Raises: InvalidInput."""
-    older = _find_older(files)
-    found = (one for place, one in enumerate(_items(files)) if place not in older)
-    yield from read_each(found, _conversation)
-    yield LeftOut(OLDER, len(older))
-
-
-def _items(files: SourceFiles) -> Iterator[Item]:
-    """Yield the conversations in the order of the files. Raises: InvalidInput."""
-    return each_item(files, FILES, "conversations.json")
-
-
-def _find_older(files: SourceFiles) -> set[int]:
-    """Return the indexes of conversations that appear again with later changes, as a folder may have two downloads.
-    Raises: InvalidInput."""
-    if len(files.find(*FILES)) < 2:
-        return set()
-    newest: dict[str, tuple[datetime, datetime, int]] = {}
-    older: set[int] = set()
-    for place, (value, _, at) in enumerate(_items(files)):
-        fields = object_in(value)
-        this = (time_of(fields.get("update_time")) or datetime.min.replace(tzinfo=UTC), at, place)
-        first, last = sorted((newest.get(key := str(_id_of(fields)), this), this))
-        if first != last and _id_of(fields):
-            older.add(first[2])
-        newest[key] = last
-    return older
+    items = partial(each_item, files, FILES, "conversations.json")
+    yield from read_newest(files, FILES, items, _conversation, _id_of, "update_time")
 
 
 def _id_of(conversation: Mapping[str, Any]) -> Any:
-    """Return the id of a conversation; none: it has none."""
+    """Return the id of a conversation; nothing: it has none."""
     return conversation.get("conversation_id") or conversation.get("id")
 
 
@@ -109,10 +90,19 @@ def _text_of(content: Mapping[str, Any]) -> str:
     return joined([*own, *map(_part, list_in(content.get("parts")))])
 
 
+def _shown(reference: re.Match[str]) -> str:
+    """Return what ChatGPT shows in the place of a reference: of a thing its name, of a source nothing."""
+    kind, _, about = reference[1].partition("\ue202")
+    try:
+        return text_in(json.loads(about)[1]) if kind == "entity" else ""
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
 def _part(part: Any) -> str:
     """Return the text, or the marker, of a part of a message."""
     if not isinstance(part, dict):
-        return text_in(part)
+        return _REFERENCE.sub(_shown, text_in(part)).strip()
     kind = str(part.get("content_type"))
     marker = next((marker for word, marker in _MEDIA.items() if word in kind), f"[{kind}]")
     return text_in(part.get("text")) or marker  # a transcription has a text

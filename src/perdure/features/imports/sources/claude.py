@@ -11,7 +11,7 @@ from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import SourceItem, SourceMemory, conversation_of, cut_off, path_to
 from perdure.features.imports.sources.kinds import wrong_item
 from perdure.features.imports.sources.plain import joined, key_of, list_in, object_in, text_in, time_of
-from perdure.features.imports.sources.streams import each_item, read_each
+from perdure.features.imports.sources.streams import each_item, read_newest
 
 _ABOVE = "parent_message_uuid"
 _FILES = ("conversations.json", "projects.json", "memories.json")
@@ -20,7 +20,13 @@ _ROLES: Mapping[str, str] = {"human": "user", "user": "user", "assistant": "assi
 
 def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield conversations, documents and memories of an export. Raises: InvalidInput."""
-    yield from read_each(each_item(files, _FILES, _FILES[0]), partial(_item, is_one=files.is_one))
+    items, read_item = partial(each_item, files, _FILES, _FILES[0]), partial(_item, is_one=files.is_one)
+    yield from read_newest(files, _FILES, items, read_item, _id_of, "updated_at")
+
+
+def _id_of(item: Mapping[str, Any]) -> Any:
+    """Return the id of a conversation or project, or of the account whose memories it holds."""
+    return item.get("uuid") or item.get("account_uuid")
 
 
 def _item(value: Any, name: str, at: datetime, *, is_one: bool) -> Iterator[SourceItem]:

@@ -10,7 +10,7 @@ from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import LeftOut, SourceItem, SourceMemory
 from perdure.features.imports.sources.kinds import wrong_item
 from perdure.features.imports.sources.plain import hash_of, key_of, list_in, object_in, text_in, time_of
-from perdure.features.imports.sources.streams import Item, each_item, read_each
+from perdure.features.imports.sources.streams import JSON, Item, each_item, read_newest
 
 EMPTY = "memories without a text"
 RELATIONS = "relations of mem0's graph, of which the memories say the same"
@@ -21,7 +21,10 @@ _OWNERS = ("user_id", "agent_id", "app_id", "run_id")
 
 def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield the memories of an export. Raises: InvalidInput."""
-    yield from read_each(_spread(each_item(files, ["*.json"], "file with memories in JSON")), _memory)
+    wanted = "file with memories in JSON"
+    yield from read_newest(
+        files, JSON, lambda: _spread(each_item(files, JSON, wanted)), _memory, lambda one: one.get("id"), "updated_at"
+    )
 
 
 def _spread(items: Iterator[Item]) -> Iterator[Item]:

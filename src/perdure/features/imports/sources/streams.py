@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import IO, Any, TypeVar
 
 from perdure.core.errors import InvalidInput
@@ -13,8 +13,11 @@ from perdure.core.incoming.json_limits import JsonLimits, check_json, parse_json
 from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import LeftOut
 from perdure.features.imports.sources.kinds import missing_file
+from perdure.features.imports.sources.plain import object_in, time_of
 
 ODD = "items that can't be read, the first: {first!s:.200}"
+OLDER = "things that are there once more, changed later"
+JSON = ["*.json"]
 
 T = TypeVar("T")
 Item = tuple[Any, str, datetime]
@@ -65,6 +68,37 @@ def read_each(
         raise first
     if first is not None:
         yield LeftOut(ODD.format(first=first), odd)
+
+
+def read_newest(
+    files: SourceFiles,
+    patterns: Sequence[str],
+    items: Callable[[], Iterator[Item]],
+    read: Callable[[Any, str, datetime], Iterable[T]],
+    id_of: Callable[[Mapping[str, Any]], Any],
+    *times: str,
+) -> Iterator[T | LeftOut]:
+    """Yield as `read_each` does, but of items with one id only the newest, as a folder may hold two downloads.
+
+    Args:
+        id_of: the id of an item; nothing: it is read in any case.
+        times: the fields that say when it was changed; else the file's time counts, then the order.
+    Raises: InvalidInput.
+    """
+    newest: dict[str, tuple[datetime, datetime, int]] = {}
+    older: set[int] = set()
+    for place, (value, _, at) in enumerate(items() if len(files.find(*patterns)) > 1 else ()):
+        fields = object_in(value)
+        if not (id_ := id_of(fields)):
+            continue
+        changed = next(filter(None, (time_of(fields.get(name)) for name in times)), datetime.min.replace(tzinfo=UTC))
+        this = (changed, at, place)
+        first, last = sorted((newest.get(str(id_), this), this))
+        if first != last:
+            older.add(first[2])
+        newest[str(id_)] = last
+    yield from read_each((one for place, one in enumerate(items()) if place not in older), read)
+    yield LeftOut(OLDER, len(older))
 
 
 def json_items(files: SourceFiles, name: str, *keys: str) -> Iterator[Any]:

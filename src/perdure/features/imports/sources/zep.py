@@ -10,7 +10,7 @@ from perdure.features.imports.sources.files import SourceFiles
 from perdure.features.imports.sources.items import Row, SourceItem, SourceMemory, conversation_of
 from perdure.features.imports.sources.kinds import wrong_item
 from perdure.features.imports.sources.plain import hash_of, key_of, list_in, object_in, text_in, time_of
-from perdure.features.imports.sources.streams import Item, each_item, read_each
+from perdure.features.imports.sources.streams import JSON, Item, each_item, read_newest
 
 _LISTS = ("sessions", "threads", "facts", "edges")
 _ROLES = {"assistant": "assistant", "ai": "assistant", "system": "system"}
@@ -19,8 +19,13 @@ _TOOLS = ("tool", "function")
 
 def read(files: SourceFiles) -> Iterator[SourceItem]:
     """Yield sessions and facts of an export. Raises: InvalidInput."""
-    items = each_item(files, ["*.json"], "file with sessions or facts in JSON")
-    yield from read_each(_spread(items), _read)
+    wanted, ends = "file with sessions or facts in JSON", ("expired_at", "invalid_at")
+    yield from read_newest(files, JSON, lambda: _spread(each_item(files, JSON, wanted)), _read, _id_of_fact, *ends)
+
+
+def _id_of_fact(item: Mapping[str, Any]) -> Any:
+    """Return the id of a fact; nothing for a session, whose messages may lie in several files."""
+    return item.get("uuid") if "fact" in item else None
 
 
 def _spread(items: Iterator[Item]) -> Iterator[Item]:
