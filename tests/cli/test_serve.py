@@ -15,6 +15,7 @@ from threading import Thread
 
 import pytest
 
+from perdure.cli.commands.serve import StopSignals
 from tests.support.programs import environment, run_inside
 from tests.support.warm import warm
 
@@ -48,6 +49,22 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path, stop: signal.Signals, col
         f"Dashboard: {ready[1]}",
         "Stopped; everything is kept.",
     ]
+
+
+def test_a_signal_stops_the_start_and_is_ignored_while_the_store_closes() -> None:
+    """Before the server is ready a signal does what it did before; after it was ready, nothing."""
+    seen: list[str] = []
+    own = signal.signal(signal.SIGTERM, lambda *_: seen.append(phase))
+    try:
+        for phase in ("start", "end"):
+            with StopSignals() as signals:
+                if phase == "end":
+                    signals.ignore()
+                signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, own)
+
+    assert seen == ["start"]
 
 
 def test_no_link_that_signs_in_stands_in_a_log(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -221,12 +222,13 @@ async def _serve(config: ServerConfig, view: TextView, *, browse: bool, files: W
 
         def ready(url: str) -> None:
             """Show that the server is ready, or tell it to the supervisor."""
+            signals.ignore()
             if files is None:
                 _show_ready(url, about, config, view, browse=browse)
             else:
                 files.tell_ready(about)
 
-        with _ignore_stop_signals():
+        with StopSignals() as signals:
             orphaned = None if files is None else asyncio.create_task(_stop_without_supervisor(files))
             await run_server(
                 perdure,
@@ -286,16 +288,24 @@ if for_work(__name__):
             log.error("%s", error)
 
 
-@contextlib.contextmanager
-def _ignore_stop_signals() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM outside the server, so that a signal stops the server and the store still closes.
+class StopSignals:
+    """SIGINT and SIGTERM while the server does not handle them itself. Before `ignore` they do what they did, so that a
+    start can be stopped; then they do nothing, so that the store is closed once the server has ended."""
 
-    While it runs, the server handles these signals itself. After it has stopped, it raises the signal again; by then
-    the handler set here is back, and it does nothing.
-    """
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> StopSignals:
+        self._is_ignored = False
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def ignore(self) -> None:
+        """Ignore both from now on."""
+        self._is_ignored = True
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if not self._is_ignored:
+            signal.signal(number, self._before[signal.Signals(number)])
+            signal.raise_signal(number)
