@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, Perdure
-from perdure.cli.commands.doctor import examine
+from perdure.cli.commands.doctor import _misspelled_checks, examine
 from perdure.cli.commands.store_checks import SEALED, Check, secrets_check, store_checks
 from perdure.settings import Settings
 from perdure.storage.cipher import AesCipher
@@ -183,6 +183,16 @@ def test_what_is_set_wrongly_is_broken_and_has_a_fix(
     assert check["status"] == "broken"
     assert expected in check["text"]
     assert check["fix"]
+
+
+def test_a_misspelled_variable_is_told() -> None:
+    """Names that are nearly those of settings; not those of settings, and not what is another program's."""
+    checks = [*_misspelled_checks(["PERDURE_PROT", "PERDURE_APIKEY", "PERDURE_PORT", "PERDURE_PIPELINE", "PORT"])]
+
+    assert [(check.text, check.fix) for check in checks] == [
+        ("PERDURE_APIKEY is no setting", "did you mean PERDURE_API_KEY?"),
+        ("PERDURE_PROT is no setting", "did you mean PERDURE_PORT?"),
+    ]
 
 
 def broken(tmp_path: Path) -> str:

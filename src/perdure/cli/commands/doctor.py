@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import difflib
+import os
 import platform
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -90,7 +92,7 @@ async def doctor(view: Output) -> int:
     checks = [check async for check in examine(progress=view.show_status)]
     view.clear_status()
     broken = any(check.status == "broken" for check in checks)
-    view.show({"ok": not broken, "checks": [asdict(check) for check in checks]}, *checks_view(checks))
+    view.show({"ok": not broken, "checks": [dataclasses.asdict(check) for check in checks]}, *checks_view(checks))
     return int(broken)
 
 
@@ -107,6 +109,8 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
         settings = Settings.from_environment()
     except PerdureError as error:
         yield Check("settings", "broken", str(error), "correct or unset the variable")
+    for check in _misspelled_checks(os.environ):
+        yield check
     progress("reading the store…")
     stored = await asyncio.to_thread(lambda: list(store_checks(settings)))
     for check in stored:
@@ -174,6 +178,16 @@ def _versions_check() -> Check:
         with contextlib.suppress(PackageNotFoundError):
             found.append(f"{name} {version(package)}" if package else name)
     return Check("versions", "ok", ", ".join(found))
+
+
+def _misspelled_checks(environment: Iterable[str]) -> Iterator[Check]:
+    """Variables that no setting has, and whose name is nearly that of one."""
+    from perdure.server.config import ServerConfig
+
+    known = [f"PERDURE_{field.name.upper()}" for kind in (Settings, ServerConfig) for field in dataclasses.fields(kind)]
+    for name in sorted({name for name in environment if name.startswith("PERDURE_")}.difference(known)):
+        if near := difflib.get_close_matches(name, known, n=1, cutoff=0.9):
+            yield Check("settings", "note", f"{name} is no setting", f"did you mean {near[0]}?")
 
 
 def _provider_checks(registry: app.ModelRegistry) -> Iterator[Check]:
