@@ -19,8 +19,8 @@ from typing import Any
 from perdure.context.sections.stubs import cut_result
 from perdure.context.sections.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
-from perdure.core.conversations import Conversation, ConversationKey
-from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
+from perdure.core.conversations import Conversation, ConversationKey, ConversationState
+from perdure.core.errors import AnswerInvalid, ApprovalPending, ConversationBusy, InvalidArguments
 from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
 from perdure.core.features import Point
 from perdure.core.ids import AgentId, MessageId, ToolId
@@ -101,6 +101,17 @@ def approval_pending(tx: Tx, conversation: Conversation, *, what: str = "send a 
     assert pending is not None
     calls = [f"{one.call.name}, {one.call.call_id}" for one in pending.waiting]
     return ApprovalPending(run_id=pending.run.id, message_id=pending.message.id, calls=calls, what=what)
+
+
+def check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int, *, what: str) -> ConversationState:
+    """Return a conversation's state if nothing goes on in it, for the action `what`: a verb with its object. Raises:
+    NotFound: it was deleted; ConversationBusy; ApprovalPending: calls wait."""
+    opening = tx.conversations.get_state(agent_id, conversation_seq)
+    if (busy := tx.runs.find_active(agent_id, conversation_seq)) is not None:
+        raise ConversationBusy(busy.id)
+    if opening.conversation.pending_run_seq is not None:
+        raise approval_pending(tx, opening.conversation, what=what)
+    return opening
 
 
 def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]:

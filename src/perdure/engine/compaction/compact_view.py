@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perdure.context.engines.sliding_window import oldest_share
-from perdure.context.sections.assemble import View
 from perdure.context.sections.stubs import row_tokens
 from perdure.context.window.atoms import atoms
 from perdure.context.window.plan import Evict, Merge, summary_limit
 from perdure.core.agents import Agent
 from perdure.core.conversations import EVICT_SHARE, CompactionSettings, Conversation, SummarySettings
-from perdure.core.errors import Conflict, ConversationBusy, NothingToCompact
+from perdure.core.errors import Conflict, NothingToCompact
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import CompactionNote, CompactionTrigger, Draft, Message
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix, PrefixChange, Run
-from perdure.engine.approvals.answers import approval_pending
+from perdure.engine.approvals.answers import check_idle
 from perdure.engine.budget import CallBudget
 from perdure.engine.compaction.room import Preview, preview
 from perdure.engine.compaction.summarise import Summary, summarise
 from perdure.engine.estimates import dropped_rows, overcount_behind, rows_tokens
+from perdure.engine.log.run_log import ViewState
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.prompt.prefixes import compile_prefix, read_memory, store_prefix
 from perdure.storage.tx import Tx
@@ -49,32 +49,29 @@ class StoredCompaction:
 
 def compact_view(
     tx: Tx,
-    agent: Agent,
-    conversation: Conversation,
-    view: View,
-    nodes: Sequence[SummaryNode],
+    state: ViewState,
     removal: Evict | Merge,
     summary: Summary | None,
     inputs: UnitInputs,
     *,
-    run: Run | None,
+    run: Run | None = None,
     trigger: CompactionTrigger,
     reason: str,
 ) -> StoredCompaction:
     """Carry out a plan: from now on the conversation's requests begin with the new prefix.
 
     Args:
-        view: what the plan was made of; its prefix has the number -1 where the conversation has none yet.
-        nodes: the summary nodes in view, oldest first.
+        state: what the plan was made of, with the conversation as it is now.
         run: whose request needs the room; None: no run.
         removal, summary: the plan, and the summary that it needs; None: it needs none.
         trigger: why room was made, as clients see it.
         reason: why the conversation gets a new prefix.
     """
+    agent, conversation, view = state.agent, state.conversation, state.view
     counter, prefix, stubs = inputs.counter, view.prefix, conversation.stubs
     dropped: tuple[Message, ...] = ()
     rows, pinned, from_seq = view.rows, view.pinned, prefix.from_message_seq
-    nodes, new, before = list(nodes), removal.prepared, 0
+    nodes, new, before = list(state.nodes), removal.prepared, 0
     if isinstance(removal, Evict):
         stay = {message.seq for message in removal.pinned}
         dropped = tuple(message for message in (*pinned, *removal.messages) if message.seq not in stay)
@@ -219,8 +216,8 @@ async def compact(
 
     def load(tx: Tx) -> Preview:
         """Return the view of the conversation as its next request would have it."""
-        conversation = _check_idle(tx, agent_id, conversation_seq)
-        return preview(tx, tx.conversations.get_agent(agent_id, conversation_seq), conversation, inputs)
+        opening = check_idle(tx, agent_id, conversation_seq, what="compact the conversation")
+        return preview(tx, opening.agent, opening.conversation, inputs)
 
     state = await ports.store.read(load)
     settings = CompactionSettings.of(state.agent, own_settings)
@@ -235,36 +232,14 @@ async def compact(
     def store(tx: Tx) -> StoredCompaction:
         """Store the compaction, if nothing it was made from has changed. Raises: Conflict: it has."""
         is_same = task.reading(conversation_seq, removal).holds(tx)
-        conversation = _check_idle(tx, agent_id, conversation_seq)
+        conversation = check_idle(tx, agent_id, conversation_seq, what="compact the conversation").conversation
         is_same &= tx.agents.get(agent_id).settings_revision == state.agent.settings_revision
         if conversation != state.conversation or not is_same:
             raise Conflict("the conversation has changed meanwhile: compact it again")
-        return compact_view(
-            tx,
-            state.agent,
-            conversation,
-            state.view,
-            state.nodes,
-            removal,
-            summary,
-            ports.inputs(),
-            run=None,
-            trigger="manual",
-            reason="manual",
-        )
+        return compact_view(tx, state, removal, summary, ports.inputs(), trigger="manual", reason="manual")
 
     stored = await ports.store.write(store)
     return CompactionCounts(summary.text, stored.messages_before, stored.messages_after)
-
-
-def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> Conversation:
-    """Return the conversation if it is idle. Raises: NotFound, ConversationBusy, ApprovalPending: calls wait."""
-    conversation = tx.conversations.get_state(agent_id, conversation_seq).conversation
-    if (busy := tx.runs.find_active(agent_id, conversation_seq)) is not None:
-        raise ConversationBusy(busy.id)
-    if conversation.pending_run_seq is not None:
-        raise approval_pending(tx, conversation, what="compact the conversation")
-    return conversation
 
 
 def _plan(state: Preview, settings: CompactionSettings, inputs: UnitInputs) -> Evict:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Unpack
 
 from perdure.context.sections.assemble import Counts, View, tail
 from perdure.context.sections.envelopes import engine_tokens
@@ -22,11 +23,11 @@ from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Prefix
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.domain.agents.options import CONTEXT_ENGINE
-from perdure.engine.compaction.summarise import SummaryTask, load_prepared, situation_of
+from perdure.engine.compaction.summarise import RunState, SummaryTask, load_prepared, situation_of
 from perdure.engine.context_engines import FALLBACK, EngineInUse
 from perdure.engine.estimates import fixed_at_least, overcount_behind, rows_tokens
 from perdure.engine.log.next_action import EndRun
-from perdure.engine.log.run_log import AutoRecalled, EngineQuestion, Progress, RoomPlan, RunLog, view_key
+from perdure.engine.log.run_log import AutoRecalled, EngineQuestion, Progress, RoomPlan, RunLog, ViewState, view_key
 from perdure.engine.ports import UnitInputs, as_requested, in_effect
 from perdure.engine.prompt.prefixes import MemoryState, delta_texts, read_memory, recompile_prefix, rewrite_reason
 from perdure.engine.prompt.tail import build_notes
@@ -174,11 +175,9 @@ def _load_situation(
         fixed_at_least=fixed_at_least(view.prefix, size.status, counter) if traits.local and not traits.cuts else None,
         was_refused=bool(log.overflows),
     )
+    nodes = tuple(tx.nodes.list_by_seqs(agent.id, conversation.seq, view.prefix.nodes))
     return situation_of(
-        agent,
-        conversation,
-        view,
-        tx.nodes.list_by_seqs(agent.id, conversation.seq, view.prefix.nodes),
+        ViewState(agent=agent, conversation=conversation, view=view, nodes=nodes),
         certificate,
         counter,
         prepared=prepared,
@@ -282,22 +281,17 @@ class RequestSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
-    """The next request of a conversation, as far as it is known before a new message.
+class Preview(ViewState):
+    """The next request of a conversation, as far as it is known before a new message: its view ends before a call that
+    is still open.
 
     Args:
-        view: the prefix and rows, without a call that is still open and what follows it.
-        nodes: the summaries in view, oldest first.
         status: the volatile tail as of now.
         deltas: texts of memory edits that the request will add behind the view; the certificate counts them.
         reason: why it will begin with a new prefix (the view's, not stored yet); None: it begins with the old one.
         measured_tokens: measured for the last request, if the estimate is corrected by exactly them.
     """
 
-    agent: Agent
-    conversation: Conversation
-    view: View
-    nodes: tuple[SummaryNode, ...]
     status: str
     counts: Counts
     deltas: tuple[str, ...]
@@ -305,10 +299,11 @@ class Preview:
     reason: str | None
     measured_tokens: int | None
 
-    def situation(self, counter: TokenCounter, prepared: Sequence[SummaryNode] = ()) -> Situation:
+    def situation(
+        self, counter: TokenCounter, prepared: Sequence[SummaryNode] = (), **run: Unpack[RunState]
+    ) -> Situation:
         """Return what a plan for the view is made of. `prepared`: summaries that are not in view."""
-        parts = self.agent, self.conversation, self.view, self.nodes, self.certificate
-        return situation_of(*parts, counter, prepared=prepared)
+        return situation_of(self, self.certificate, counter, prepared=prepared, **run)
 
     def task(self, settings: CompactionSettings, nodes: Sequence[SummaryNode]) -> SummaryTask:
         """Return who writes a summary of messages in the view, and with what; `nodes` are the summaries before them."""

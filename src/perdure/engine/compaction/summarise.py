@@ -27,7 +27,7 @@ from perdure.context.window.summary import (
 )
 from perdure.context.window.summary_request import instructions, own_summary_request, repair_request, summary_request
 from perdure.core.agents import Agent
-from perdure.core.conversations import CompactionSettings, Conversation, SummarySettings
+from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, ModelOverflow, PerdureError, StoreError
 from perdure.core.messages import Message, text_of, unlogged_message
 from perdure.core.models import Model, ModelReply, ModelRequest, Models
@@ -37,6 +37,7 @@ from perdure.core.runs import NO_USAGE, Prefix, Run, Usage
 from perdure.core.telemetry import ModelWork
 from perdure.engine.estimates import rows_tokens
 from perdure.engine.log.interrupts import is_cancelled
+from perdure.engine.log.run_log import ViewState
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.reading import Reading
 from perdure.engine.records.leases import holding
@@ -58,10 +59,7 @@ class RunState(TypedDict, total=False):
 
 
 def situation_of(
-    agent: Agent,
-    conversation: Conversation,
-    view: View,
-    nodes: Sequence[SummaryNode],
+    state: ViewState,
     certificate: Certificate,
     counter: TokenCounter,
     *,
@@ -71,20 +69,20 @@ def situation_of(
     """Build the situation of a conversation's next request, with the agent's settings.
 
     Args:
-        nodes: the summaries in view, oldest first; `prepared` are not in view yet.
+        prepared: summaries that are not in view yet, oldest first.
         run: what is known of the current run; without it, all but the newest atom may leave.
     """
-    compaction = CompactionSettings.of(agent)
+    compaction = CompactionSettings.of(state.agent)
     share = compaction.keep_share
     return Situation(
         certificate=certificate,
-        nodes=tuple(nodes),
-        pinned=view.pinned,
-        rows=view.rows,
-        stubs=conversation.stubs,
+        nodes=state.nodes,
+        pinned=state.view.pinned,
+        rows=state.view.rows,
+        stubs=state.conversation.stubs,
         keep_share=KEEP_SHARE if share is None else share,
         prepared=tuple(prepared),
-        summaries=SummarySettings.of(agent),
+        summaries=SummarySettings.of(state.agent),
         compaction=compaction,
         counter=counter,
         **(RunState(run_seq=NO_RUN) | run),

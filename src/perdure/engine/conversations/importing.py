@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
-from perdure.context.sections.assemble import View, tail
 from perdure.context.sections.envelopes import input_tokens
 from perdure.context.sections.stubs import apply_stubs, row_tokens
-from perdure.context.window.budget import Certificate, segments
 from perdure.context.window.plan import Evict, Merge, plan
 from perdure.context.window.summary import extract_summary
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.conversations import EPHEMERAL, Conversation, ConversationState
-from perdure.core.errors import ConversationBusy, InvalidInput, IrreducibleFloor
+from perdure.core.errors import InvalidInput, IrreducibleFloor
 from perdure.core.events import Event, MessageAdded, RunQueued
 from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
 from perdure.core.messages import Draft, Message, ToolCall, Waits, text_of
@@ -34,14 +32,14 @@ from perdure.core.sources import MessageSource
 from perdure.domain.blocks.units import copy_isolated
 from perdure.domain.conversations.importing import ImportCount, add_imported, as_imported
 from perdure.domain.provenance.context import context_sources
-from perdure.engine.approvals.answers import approval_pending, tools_of, waits_by_tool, write_waits
+from perdure.engine.approvals.answers import check_idle, tools_of, waits_by_tool, write_waits
 from perdure.engine.compaction.compact_view import compact_view
-from perdure.engine.compaction.room import without_open_calls
-from perdure.engine.compaction.summarise import NO_RUN, Summary, situation_of
+from perdure.engine.compaction.room import Preview, preview, without_open_calls
+from perdure.engine.compaction.summarise import Summary
 from perdure.engine.log.next_action import EndRun
 from perdure.engine.log.run_log import run_log_of
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.prompt.prefixes import compile_prefix, read_memory, recompile_prefix, store_prefix
+from perdure.engine.prompt.prefixes import compile_prefix, read_memory, store_prefix
 from perdure.engine.prompt.system_messages import renew_system_message
 from perdure.engine.records.rows import NEWEST, end_run
 from perdure.storage.tx import Tx
@@ -183,17 +181,6 @@ def _begin_with_prefix(
     store_prefix(tx, made, memory, prefix)
 
 
-@dataclass(frozen=True, slots=True)
-class _ViewState:
-    """What a conversation's next request would show before anything new is said."""
-
-    agent: Agent
-    conversation: Conversation
-    view: View
-    nodes: tuple[SummaryNode, ...]
-    status: str
-
-
 async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports) -> ImportCount:
     """Add the messages that are not there yet, in one transaction; then make room in the view. Raises: NotFound,
     ConversationBusy, ApprovalPending, StoreError: none of them was added."""
@@ -213,8 +200,7 @@ async def import_waiting(
 
     def add(tx: Tx) -> None:
         """Add the answer, its results and the run that stopped at it."""
-        _check_idle(tx, agent_id, conversation_seq)
-        opening = tx.conversations.get_state(agent_id, conversation_seq)
+        opening = _open(tx, agent_id, conversation_seq)
         run = tx.runs.add(
             opening,
             RunId(inputs.ids.new("run")),
@@ -251,19 +237,15 @@ def _add(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
 ) -> ImportCount:
     """Add the messages that are not there yet. Raises: NotFound, ConversationBusy, ApprovalPending."""
-    _check_idle(tx, agent_id, conversation_seq)
+    _open(tx, agent_id, conversation_seq)
     return add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=at)
 
 
-def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> ConversationState:
-    """Return a conversation's state, checked to take messages. Raises: NotFound, ConversationBusy, ApprovalPending."""
+def _open(tx: Tx, agent_id: AgentId, conversation_seq: int) -> ConversationState:
+    """Lock the agent, and return the conversation's state, checked to take messages. Raises: NotFound,
+    ConversationBusy, ApprovalPending."""
     tx.agents.lock(agent_id)
-    opening = tx.conversations.get_state(agent_id, conversation_seq)  # not of one that was deleted
-    if opening.conversation.pending_run_seq is not None:
-        raise approval_pending(tx, opening.conversation, what="import messages")
-    if (active := tx.runs.find_active(agent_id, conversation_seq)) is not None:
-        raise ConversationBusy(active.id)
-    return opening
+    return check_idle(tx, agent_id, conversation_seq, what="import messages")
 
 
 def import_in_unit(
@@ -272,7 +254,7 @@ def import_in_unit(
     """Add the messages that are not there yet, in a transaction that does more; return whether `make_room` has to
     follow it. Raises: NotFound, ConversationBusy, ApprovalPending."""
     tokens = [input_tokens(draft.role, text_of(draft.parts), inputs.counter) for draft in drafts]
-    opening = _check_idle(tx, agent_id, conversation_seq)
+    opening = _open(tx, agent_id, conversation_seq)
     add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=inputs.now)
     return not _fits_by_far(opening.agent, opening.conversation.view_tokens + sum(tokens), inputs)
 
@@ -304,40 +286,19 @@ async def make_room(agent_id: AgentId, conversation_seq: int, ports: Ports) -> N
             return
 
 
-def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> _ViewState | None:
-    """Load the view of the next request, if it is larger than the window by the stored estimates; None: it fits."""
+def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: UnitInputs) -> Preview | None:
+    """Load the view of the next request, if it is larger than the window; None: it fits."""
     opening = tx.conversations.get_state(agent_id, conversation_seq)
-    agent, conversation = opening.agent, opening.conversation
-    if _fits_by_far(agent, conversation.view_tokens, inputs):
+    if _fits_by_far(opening.agent, opening.conversation.view_tokens, inputs):
         return None
-    window, reserve = inputs.window(agent)
-    memory = read_memory(tx, opening)
-    if conversation.prefix_seq is None:
-        prefix = recompile_prefix(tx, agent, conversation, memory, inputs, None, reason="import", client_tools=None)
-    else:
-        prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)
-    if prefix.tokens + conversation.view_tokens - conversation.overcount <= window - reserve:
-        return None
-    pinned = tx.messages.list_by_seqs(agent_id, prefix.pinned)
-    rows = tx.messages.view(agent_id, conversation_seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
-    view = View.of(prefix, pinned, conversation.stubs).with_rows(rows)
-    nodes = tx.nodes.list_by_seqs(agent_id, conversation_seq, prefix.nodes)
-    status = tail(inputs.now, agent.timezone, memory.counts, prefix=prefix)
-    return _ViewState(agent, conversation, view, tuple(nodes), status)
+    state = preview(tx, opening.agent, opening.conversation, inputs)
+    return None if state.certificate.fits else state
 
 
-def _plan(state: _ViewState, inputs: UnitInputs) -> Evict | Merge | None:
-    """Plan the next step that makes room; None if the view fits now, or cannot become smaller."""
-    agent, conversation, view = state.agent, state.conversation, state.view
-    window, reserve = inputs.window(agent)
-    certificate = Certificate(
-        window_tokens=window,
-        reserve_tokens=reserve,
-        segments=segments(view, stubs=conversation.stubs, status=state.status, run_seq=NO_RUN, counter=inputs.counter),
-        overcount=conversation.overcount,
-    )
+def _plan(state: Preview, inputs: UnitInputs) -> Evict | Merge | None:
+    """Plan the next step that makes room; None if the view cannot become smaller."""
     # Rows are not shortened: all but the newest message may leave as a whole.
-    situation = situation_of(agent, conversation, view, state.nodes, certificate, inputs.counter, can_open=False)
+    situation = state.situation(inputs.counter, can_open=False)
     try:
         removal = plan(situation)
     except IrreducibleFloor:
@@ -345,24 +306,12 @@ def _plan(state: _ViewState, inputs: UnitInputs) -> Evict | Merge | None:
     return removal if isinstance(removal, (Evict, Merge)) else None
 
 
-def _store_plan(tx: Tx, state: _ViewState, removal: Evict | Merge, summary: Summary | None, inputs: UnitInputs) -> bool:
+def _store_plan(tx: Tx, state: Preview, removal: Evict | Merge, summary: Summary | None, inputs: UnitInputs) -> bool:
     """Carry out the plan. Returns False if the conversation has changed since; its next run then makes room itself."""
     agent_id, planned = state.agent.id, state.conversation
     tx.agents.lock(agent_id)
     now = tx.conversations.get_by_seq(agent_id, planned.seq)
     if now != planned or tx.runs.find_active(agent_id, planned.seq) is not None:
         return False
-    compact_view(
-        tx,
-        state.agent,
-        now,
-        state.view,
-        state.nodes,
-        removal,
-        summary,
-        inputs,
-        run=None,
-        trigger="import",
-        reason="import",
-    )
+    compact_view(tx, state, removal, summary, inputs, trigger="import", reason="import")
     return True

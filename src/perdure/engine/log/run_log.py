@@ -170,19 +170,29 @@ class RequestParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoomPlan:
+class ViewState:
+    """What the next request of a conversation shows.
+
+    Args:
+        view: its prefix has the number -1 where the conversation has none yet.
+        nodes: the summary nodes in view, oldest first.
+    """
+
+    agent: Agent
+    conversation: Conversation
+    view: View
+    nodes: tuple[SummaryNode, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomPlan(ViewState):
     """A request that would not fit, and the plan that makes room for it.
 
     Args:
-        nodes: the summary nodes in view, oldest first.
         reason: why the conversation gets a new prefix.
     """
 
     log: RunLog
-    agent: Agent
-    conversation: Conversation
-    view: View
-    nodes: Sequence[SummaryNode]
     plan: Plan
     budget_tokens: int
     reason: str = "window"

@@ -159,27 +159,19 @@ def _store_plan(
     if isinstance(room.plan, Stub):
         events = _store_stub(tx, room, room.plan, conversation, inputs)
     else:
-        events = _store_removal(tx, room, room.plan, conversation, summary, inputs)
+        events = _store_removal(tx, replace(room, conversation=conversation), room.plan, summary, inputs)
     stored = tx.events.add(room.log.run.key, events, at=inputs.now)
     return Progress(load_run_log(tx, room.log), stored)
 
 
 def _store_removal(
-    tx: Tx,
-    room: RoomPlan,
-    removal: Evict | Merge,
-    conversation: Conversation,
-    summary: Summary | None,
-    inputs: UnitInputs,
+    tx: Tx, room: RoomPlan, removal: Evict | Merge, summary: Summary | None, inputs: UnitInputs
 ) -> list[Event]:
     """Take messages or nodes out of the view, behind a summary node; return the events that tell of it."""
     log = room.log
     compaction = compact_view(
         tx,
-        room.agent,
-        conversation,
-        room.view,
-        room.nodes,
+        room,
         removal,
         summary,
         inputs,

@@ -49,7 +49,7 @@ class _Noun(NumberedTable[T]):
     def _list(self, where: Conditions, after: str | None, limit: int) -> Sequence[T]:
         """Return a page of rows after the one with the id `after`."""
         above = None if after is None else self.number(after)
-        return self._between(where, above, None, newest_first=False, limit=limit)
+        return self._in_window(where, {"above": above, "limit": limit})
 
     def _keep_place(self, org_id: OrgId, row: T) -> None:
         """Note the number of a row that is about to be deleted: whoever lists page by page may go on after it."""

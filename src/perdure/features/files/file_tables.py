@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from perdure.core.errors import AlreadyExists, LeaseLost
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId, ArchiveId, FileId, FolderId
 from perdure.features.files.values import AgentFile, File, FilePart, FileStatus, file_tag
 from perdure.storage.database import row_format
-from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.conditions import Conditions, NumberWindow
 from perdure.storage.tables.table import NumberedTable, OwnId, Table, first, keep_places, next_number, place_in
 from perdure.storage.tables.vectors import NEVER
 
@@ -78,18 +78,10 @@ class Files(NumberedTable[File]):
         )
         return files[0] if files else None
 
-    def list(
-        self,
-        folder_id: FolderId,
-        *,
-        above: int | None = None,
-        below: int | None = None,
-        newest_first: bool = False,
-        limit: int = 100,
-    ) -> Sequence[File]:
+    def list(self, folder_id: FolderId, **window: Unpack[NumberWindow]) -> Sequence[File]:
         """Files with numbers between `above` and `below`, both excluded."""
         where = Conditions("folder_id = :folder_id", folder_id=folder_id)
-        return self._between(where, above, below, newest_first=newest_first, limit=limit)
+        return self._in_window(where, window)
 
     def measure(self, folder_id: FolderId | None = None) -> tuple[int, int]:
         """How many files there are, in all folders or in one, and how many bytes they have."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from perdure.core.errors import AlreadyExists, InvalidInput
 from perdure.core.ids import AgentId, ArchiveId, FolderId
 from perdure.features.files.values import Folder
-from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.conditions import Conditions, NumberWindow
 from perdure.storage.database.row_format import RowFormat, assignments, insert_into, stored_key
 from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import AgentsTable, NumberedTable, OwnId, next_number, own_agent, revise_settings
@@ -47,21 +47,14 @@ class Folders(NumberedTable[Folder], AgentsTable[Folder]):
         self._run(f"UPDATE folders SET {columns}, version = version + 1 WHERE id = :id", **params)
 
     def list(
-        self,
-        *,
-        name: str | None = None,
-        agent_id: AgentId | None = None,
-        above: int | None = None,
-        below: int | None = None,
-        newest_first: bool = False,
-        limit: int = 100,
+        self, *, name: str | None = None, agent_id: AgentId | None = None, **window: Unpack[NumberWindow]
     ) -> Sequence[Folder]:
         """Folders numbered between `above` and `below`, not included: all, or an agent's. Raises: NotFound: agent."""
         where = Conditions()
         where.add("name = ?", name and stored_key(name))
         owner = agent_id and own_agent(self._db, self._org_id, agent_id)
         where.add("id IN (SELECT folder_id FROM agent_folders WHERE agent_id = ?)", owner)
-        return self._between(where, above, below, newest_first=newest_first, limit=limit)
+        return self._in_window(where, window)
 
     def count(self) -> int:
         return int(self._rows("SELECT COUNT(*) FROM folders WHERE org_id = :org_id")[0][0])

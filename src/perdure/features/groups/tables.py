@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 from perdure.core.ids import AgentId, BlockId, GroupId, MessageId
 from perdure.core.messages import parts_from_json, parts_to_json
 from perdure.features.groups.feature import ATTACHMENTS
 from perdure.features.groups.values import SLEEPTIME_KINDS, Group, GroupFilter, GroupMember, GroupMessage
 from perdure.storage.database import row_format
-from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.conditions import Conditions, NumberWindow
 from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import OwnId, PagedTable, Table, first, next_number, own_agent, own_row
 
@@ -204,21 +205,11 @@ class GroupMessages(Table):
             self._run(_INSERT, **_MESSAGE.params(message))
         return added
 
-    def list(
-        self,
-        group_id: GroupId,
-        *,
-        above: int | None = None,
-        below: int | None = None,
-        newest_first: bool = False,
-        limit: int = 100,
-    ) -> Sequence[GroupMessage]:
+    def list(self, group_id: GroupId, **window: Unpack[NumberWindow]) -> Sequence[GroupMessage]:
         """Entries since the last reset with numbers between `above` and `below`, both excluded."""
         where = Conditions("group_id = :group_id", _SHOWN, group_id=row_format.storable(group_id))
-        where.between("seq", above, below)
-        order = "DESC" if newest_first else "ASC"
-        sql = f"{_SELECT} WHERE {where} ORDER BY seq {order} LIMIT :limit"
-        return self._all(_MESSAGE, sql, limit=limit, **where.params)
+        order = where.window("seq", window)
+        return self._all(_MESSAGE, f"{_SELECT} WHERE {where} {order}", **where.params)
 
     def find(self, group_id: GroupId, message_id: MessageId) -> GroupMessage | None:
         """Return the entry that refers to this message."""

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from perdure.core.errors import InvalidInput
 from perdure.storage.database.row_format import dump, storable
 
 PATTERN_BYTES = 40_000
 """The size limit of a pattern; SQLite's own is 50,000 bytes."""
+
+
+class NumberWindow(TypedDict, total=False):
+    """Which rows are listed: with numbers between `above` and `below`, both excluded, in order or `newest_first`; by
+    default the first 100."""
+
+    above: int | None
+    below: int | None
+    newest_first: bool
+    limit: int
 
 
 class Conditions:
@@ -54,6 +64,12 @@ class Conditions:
         """Require that a column is between two numbers, both excluded; None: no bound."""
         self.add(f"{column} > ?", above)
         self.add(f"{column} < ?", below)
+
+    def window(self, column: str, window: NumberWindow) -> str:
+        """Require that a column, the rows' number, is in a window, and return the ORDER BY with the LIMIT."""
+        self.between(column, window.get("above"), window.get("below"))
+        self.params["limit"] = window.get("limit", 100)
+        return f"ORDER BY {column} {'DESC' if window.get('newest_first') else 'ASC'} LIMIT :limit"
 
     def contain(self, column: str, text: str | None) -> None:
         """Require that a column contains a text, in any case; none if empty. Raises: InvalidInput: it is too long."""

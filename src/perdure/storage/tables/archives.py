@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 from perdure.core.errors import InvalidInput
 from perdure.core.features import feature_roots, find_features
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, ArchiveOwner
-from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.conditions import Conditions, NumberWindow
 from perdure.storage.database.row_format import RowFormat, insert_into, restore, storable, stored_key
 from perdure.storage.tables.deleted import delete_shared
 from perdure.storage.tables.table import OWN_ARCHIVE, NumberedTable, OwnId, lock_numbers, next_number, own_agent
@@ -52,21 +53,14 @@ class Archives(NumberedTable[Archive]):
         self._update(archive, "name, description, metadata, updated_at")
 
     def list(
-        self,
-        *,
-        agent_id: AgentId | None = None,
-        name: str | None = None,
-        above: int | None = None,
-        below: int | None = None,
-        newest_first: bool = False,
-        limit: int = 100,
+        self, *, agent_id: AgentId | None = None, name: str | None = None, **window: Unpack[NumberWindow]
     ) -> Sequence[Archive]:
         """Archives with numbers between `above` and `below`, both excluded, in order of creation: all, those of an
         agent, or those with this name. An archive that belongs to a folder or the like is left out."""
         where = Conditions(*_OWNED)
         where.add("id IN (SELECT archive_id FROM agent_archives WHERE agent_id = ?)", agent_id)
         where.add("name = ?", name and stored_key(name))
-        return self._between(where, above, below, newest_first=newest_first, limit=limit)
+        return self._in_window(where, window)
 
     def delete(self, archive_id: ArchiveId) -> None:
         """Delete an archive. Raises: NotFound; InvalidInput: it has passages, or is a folder's or a graph's."""

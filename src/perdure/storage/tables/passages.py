@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, PassageId
@@ -20,7 +20,7 @@ from perdure.core.text.words import Clause, Matches, Postings, Query, index_word
 from perdure.storage.database import full_text as word_index
 from perdure.storage.database import row_format
 from perdure.storage.database.base import Database
-from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.conditions import Conditions, NumberWindow
 from perdure.storage.database.full_text import CLAUSE_ROWS, matches, tag_label, tag_labels
 from perdure.storage.tables.sources import add_writes
 from perdure.storage.tables.table import (
@@ -197,10 +197,7 @@ class Passages(Table):
         where: PassageFilter | None = None,
         text: str | None = None,
         among: Sequence[int] | None = None,
-        above: int | None = None,
-        below: int | None = None,
-        newest_first: bool = False,
-        limit: int = 100,
+        **window: Unpack[NumberWindow],
     ) -> Sequence[Passage]:
         """Passages with numbers between `above` and `below`, both excluded, in order of their numbers; with `text`,
         those that contain it in any case; with `among`, those with these numbers."""
@@ -209,15 +206,10 @@ class Passages(Table):
             condition, params = self._db.in_numbers("p.seq", "among", among)
             conditions.clauses.append(condition)
             conditions.params.update(params)
-        conditions.between("p.seq", above, below)
         conditions.contain("p.text", text)
-        order = "DESC" if newest_first else "ASC"
-        return self._read(
-            f"p.archive_id = :archive_id AND {conditions} ORDER BY p.seq {order} LIMIT :limit",
-            archive_id=archive_id,
-            limit=limit,
-            **conditions.params,
-        )
+        order = conditions.window("p.seq", window)
+        sql = f"p.archive_id = :archive_id AND {conditions} {order}"
+        return self._read(sql, archive_id=archive_id, **conditions.params)
 
     def seqs_with(
         self,
@@ -239,14 +231,11 @@ class Passages(Table):
         sql = f"SELECT {text.key} FROM {text.source} WHERE {conditions} ORDER BY {text.order} {order} LIMIT :limit"
         return [row[0] for row in self._rows(sql, **conditions.params, limit=limit)]
 
-    def find_edge(
-        self, archive_id: ArchiveId, rows: int, *, above: int | None, below: int | None, newest_first: bool
-    ) -> int | None:
-        """The number of the passage after the first `rows` between two numbers, excluded; None: there are no more."""
+    def find_edge(self, archive_id: ArchiveId, rows: int, **window: Unpack[NumberWindow]) -> int | None:
+        """The number of the passage after the first `rows` in a window; None: there are no more."""
         conditions = Conditions("p.archive_id = :archive_id", OWN_ARCHIVE, archive_id=archive_id)
-        conditions.between("p.seq", above, below)
-        order = "DESC" if newest_first else "ASC"
-        sql = f"SELECT p.seq FROM passages p WHERE {conditions} ORDER BY p.seq {order} LIMIT 1 OFFSET {rows}"
+        order = conditions.window("p.seq", {**window, "limit": 1})
+        sql = f"SELECT p.seq FROM passages p WHERE {conditions} {order} OFFSET {rows}"
         return next((row[0] for row in self._rows(sql, **conditions.params)), None)
 
     def match(

@@ -13,7 +13,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import PREFIXES, AgentId, OrgId, run_of
 from perdure.core.incoming.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
-from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.conditions import Conditions, NumberWindow
 from perdure.storage.database.row_format import Row, RowFormat, assignments, dump, iso, load, storable, stored_key
 
 T = TypeVar("T")
@@ -204,13 +204,10 @@ class NumberedTable(NounTable[T]):
         """Return the position of a thing in the order of creation, also of a deleted one. Raises: NotFound."""
         return int(place_in(self._db, self._org_id, self._kind, self._source, ("number",), id_)[0])
 
-    def _between(
-        self, where: Conditions, above: int | None, below: int | None, *, newest_first: bool, limit: int
-    ) -> list[T]:
-        """The things with numbers between two, both excluded, that fulfil the conditions, in order of creation."""
-        where.between("number", above, below)
-        order = "DESC" if newest_first else "ASC"
-        return self._read(f"{where} ORDER BY number {order} LIMIT :limit", limit=limit, **where.params)
+    def _in_window(self, where: Conditions, window: NumberWindow) -> list[T]:
+        """The things with numbers in a window that fulfil the conditions, in order of creation."""
+        order = where.window("number", window)
+        return self._read(f"{where} {order}", **where.params)
 
 
 class AgentsTable(NounTable[T]):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, Unpack
 
 from perdure.core.ids import EntityId, GraphId
 from perdure.core.text.forms import name_key
 from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
 from perdure.features.facts.values.facts import Community, Entity, Fact
 from perdure.storage.database import row_format
-from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.conditions import Conditions, NumberWindow
 from perdure.storage.tables.table import Table, first, locate, parts, register
 
 _ENTITY = row_format.RowFormat(Entity)
@@ -93,21 +93,11 @@ class Entities(Table):
         seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
         return {entity.seq: entity for entity in self.list_by_seqs(graph_id, seqs)}
 
-    def list(
-        self,
-        graph_id: GraphId,
-        *,
-        above: int | None = None,
-        below: int | None = None,
-        newest_first: bool = False,
-        limit: int = 100,
-        merged: bool = False,
-    ) -> Sequence[Entity]:
-        """Return entities with numbers between `above` and `below`, in order; with `merged` also merged ones."""
+    def list(self, graph_id: GraphId, *, merged: bool = False, **window: Unpack[NumberWindow]) -> Sequence[Entity]:
+        """Return entities in order; with `merged` also merged ones."""
         conditions = Conditions(*(() if merged else ("merged_into IS NULL",)))
-        conditions.between("seq", above, below)
-        where = f"{conditions} ORDER BY seq {'DESC' if newest_first else 'ASC'} LIMIT :limit"
-        return self._read(where, graph_id=graph_id, limit=limit, **conditions.params)
+        order = conditions.window("seq", window)
+        return self._read(f"{conditions} {order}", graph_id=graph_id, **conditions.params)
 
     def list_sorted(self, graph_id: GraphId, sort: EntitySort, *, offset: int, limit: int) -> Sequence[Entity]:
         """Return entities in an order; those with the same value in order of creation."""

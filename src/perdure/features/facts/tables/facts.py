@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from perdure.core.ids import FactId, GraphId, PassageId, derived_id
 from perdure.core.passages import Passage
 from perdure.features.facts.tables.graphs import OWN_GRAPH, Graphs
 from perdure.features.facts.values.facts import EventKind, Fact, FactEvent, FactFilter, Graph
 from perdure.storage.database import row_format
-from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.conditions import Conditions, NumberWindow
 from perdure.storage.tables.passages import Passages
 from perdure.storage.tables.table import Table, find_all, first, locate, register
 
@@ -159,29 +159,20 @@ class Facts(Table):
         sql = f"{condition} AND {conditions} ORDER BY f.seq"
         return self._read(sql, index="facts_by_text", graph_id=graph_id, **params, **conditions.params)
 
-    def page(
-        self,
-        graph_id: GraphId,
-        *,
-        where: FactFilter,
-        above: int | None = None,
-        below: int | None = None,
-        newest_first: bool = False,
-        limit: int = 100,
-    ) -> Sequence[Fact]:
+    def page(self, graph_id: GraphId, *, where: FactFilter, **window: Unpack[NumberWindow]) -> Sequence[Fact]:
         """The versions that match, at most one of each fact, in order of `first_seq` between `above` and `below`. Both
         are excluded. In this order a change, or a deletion that is taken back, moves no fact to another place."""
         conditions, index = fact_conditions(where), "facts_believed"
         if where.as_of is not None:  # later versions, of which there may be many, are not read
             index, later = "facts_by_first", self._last_seq(graph_id, where.as_of) + 1
-            below = later if below is None else min(below, later)
+            below = window.get("below")
+            window["below"] = later if below is None else min(below, later)
         elif where.states and "active" not in where.states:
             index = "facts_by_state"
             conditions.add("f.state <> 'active'")
         elif len(where.relations) == 1:
             index = "facts_by_relation"
-        conditions.between("f.first_seq", above, below)
-        order = f"ORDER BY f.first_seq {'DESC' if newest_first else 'ASC'} LIMIT :limit"
+        order = conditions.window("f.first_seq", window)
         sql = f"{conditions} {order}"
         if where.entities:
             # Each index is read in order up to the limit, so that an entity of many facts costs no more than a page.
@@ -194,7 +185,7 @@ class Facts(Table):
                 for column in ("subject", "object")
             )
             sql = f"f.seq IN ({' UNION '.join(named)}) {order.replace('f.', '+f.')}"
-        return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
+        return self._read(sql, index=index, graph_id=graph_id, **conditions.params)
 
     def list_among(self, graph_id: GraphId, entities: Sequence[int], *, limit: int) -> Sequence[Fact]:
         """Return the believed active facts whose subject and object are both among these entities, newest first."""
